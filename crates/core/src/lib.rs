@@ -1,0 +1,44 @@
+//! What every part of Forebay agrees on: keys and schemas, the bytes of records and decisions, ledger terms, errors and
+//! limits. No I/O happens here.
+//!
+//! ```text
+//! schema ──▶ key, bounds, attributes        record, decision ──▶ bytes on a medium (docs/format-hot.md)
+//! keyspace = schema + policies              ledger = the account per run
+//! ```
+//!
+//! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
+
+mod attributes;
+mod bounds;
+mod checksum;
+mod clock;
+mod decision;
+mod error;
+mod filter;
+mod intervals;
+mod key;
+mod keyspace;
+mod ledger;
+pub mod limits;
+mod record;
+mod schema;
+mod superblock;
+mod token;
+
+pub use attributes::Attributes;
+pub use bounds::{Bounds, Seek};
+pub use checksum::{crc32c, crc32c_append};
+pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};
+pub use error::{Error, Kind, Result};
+pub use filter::{Condition, Filter};
+pub use intervals::{Interval, IntervalSet};
+pub use key::{Key, Primary};
+pub use keyspace::{Completeness, Keyspace, RunConfig};
+pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
+pub use record::{
+    Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
+};
+pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
+pub use superblock::{Geometry, Superblock};
+pub use token::Token;

@@ -1,0 +1,35 @@
+//! Limits of the data model and their relations, asserted at compile time.
+
+/// Longest key, in bytes: primary and remaining sub-keys, each part padded to whole bytes.
+pub const KEY_BYTES_MAX: usize = 32;
+/// Most sub-keys of one key.
+pub const SUB_KEYS_MAX: usize = 16;
+/// Most attributes of one keyspace: presence is one 64-bit word.
+pub const ATTRIBUTES_MAX: usize = 64;
+/// Widest attribute, in bits.
+pub const ATTRIBUTE_BITS_MAX: u32 = 128;
+/// Most named classes of one keyspace.
+pub const CLASSES_MAX: usize = 1 << 16;
+/// Most streams known to one store: a decision names them in a 32-bit mask.
+pub const STREAMS_MAX: usize = 32;
+/// Longest name of a sub-key, attribute, class, stream or holder, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Highest version that updates can give to one fragment: versions are 16 bits on the medium.
+pub const VERSION_MAX: u16 = u16::MAX;
+/// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
+pub const DELIVERIES_MAX: u8 = 15;
+/// Bytes of one decision slot before its key.
+pub const SLOT_HEAD_BYTES: usize = 40;
+/// Alignment of payloads, in bytes: one cache line, so that non-temporal stores fill whole lines.
+pub const PAYLOAD_ALIGN: usize = 64;
+/// Bytes at the start of each segment that hold its two header copies.
+pub const SEGMENT_HEADER_BYTES: usize = 4096;
+/// Bytes before the first segment: two superblock copies of 4 KiB.
+pub const SUPERBLOCK_AREA_BYTES: usize = 8192;
+
+// A key and the slot head fit into a slot of one and a half cache lines.
+const _: () = assert!(SLOT_HEAD_BYTES + KEY_BYTES_MAX <= 96);
+// Presence bits cover all attributes.
+const _: () = assert!(ATTRIBUTES_MAX <= u64::BITS as usize);
+// Payload offsets are stored as 32-bit counts of PAYLOAD_ALIGN: 256 GiB per segment.
+const _: () = assert!(PAYLOAD_ALIGN.is_power_of_two() && SEGMENT_HEADER_BYTES.is_multiple_of(PAYLOAD_ALIGN));

@@ -1,0 +1,172 @@
+//! The first bytes of a region: what it is, how it is cut, which life it is in. Two copies alternate.
+//!
+//! ```text
+//! magic 8 | format 4 | length 4 | store id 16 | keyspace crc 4 | key bytes 2 | primary bytes 2 | segment bytes 8
+//! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36, zero 4 | … | crc 4 at 124
+//! ```
+
+use crate::decision::Reader;
+use crate::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
+use crate::{Error, Result, crc32c};
+
+/// How a region is cut. Fixed at creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of one segment, header included.
+    pub segment_bytes: u64,
+    /// Segments after the superblock area.
+    pub segments: u32,
+    /// Bytes of a packed key.
+    pub key_bytes: u16,
+    /// Bytes of a packed primary key.
+    pub primary_bytes: u16,
+}
+
+impl Geometry {
+    /// Bytes of the whole region.
+    pub fn region_bytes(&self) -> u64 {
+        SUPERBLOCK_AREA_BYTES as u64 + u64::from(self.segments) * self.segment_bytes
+    }
+
+    /// Where a segment begins.
+    #[inline]
+    pub fn segment_offset(&self, segment: u32) -> u64 {
+        SUPERBLOCK_AREA_BYTES as u64 + u64::from(segment) * self.segment_bytes
+    }
+
+    fn check(&self) -> Result<()> {
+        let legal = self.segment_bytes > SEGMENT_HEADER_BYTES as u64
+            && self.segment_bytes.is_multiple_of(SEGMENT_HEADER_BYTES as u64)
+            && self.segment_bytes <= 1 << 37
+            && (1..=1 << 24).contains(&self.segments)
+            && (2..=crate::limits::KEY_BYTES_MAX as u16).contains(&self.key_bytes)
+            && (1..self.key_bytes).contains(&self.primary_bytes);
+        if legal { Ok(()) } else { Err(Error::corrupt(format!("superblock with an impossible geometry: {self:?}"))) }
+    }
+}
+
+/// What a region is and which life it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Random identity of the store: part of every checksum seed.
+    pub store: [u8; 16],
+    /// CRC-32C of the keyspace file that belongs to the store.
+    pub keyspace_crc: u32,
+    /// How the region is cut.
+    pub geometry: Geometry,
+    /// Raised durably at each opening: part of every token.
+    pub boot: u32,
+    /// Counts the writes of the superblock; the higher valid copy is in force.
+    pub revision: u32,
+    /// The store was closed in order and flushed.
+    pub clean: bool,
+    /// The machine's boot id at the last opening: tells a restart of the process from one of the machine.
+    pub machine_boot: [u8; 36],
+}
+
+const MAGIC: [u8; 8] = *b"FOREBAY\x01";
+const FORMAT: u32 = 1;
+
+impl Superblock {
+    /// Bytes of one copy that mean something; copies stand 4096 bytes apart.
+    pub const BYTES: usize = 128;
+
+    /// The superblock as bytes.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        out[12..16].copy_from_slice(&(Self::BYTES as u32).to_le_bytes());
+        out[16..32].copy_from_slice(&self.store);
+        out[32..36].copy_from_slice(&self.keyspace_crc.to_le_bytes());
+        out[36..38].copy_from_slice(&self.geometry.key_bytes.to_le_bytes());
+        out[38..40].copy_from_slice(&self.geometry.primary_bytes.to_le_bytes());
+        out[40..48].copy_from_slice(&self.geometry.segment_bytes.to_le_bytes());
+        out[48..52].copy_from_slice(&self.geometry.segments.to_le_bytes());
+        out[52..56].copy_from_slice(&self.boot.to_le_bytes());
+        out[56..60].copy_from_slice(&self.revision.to_le_bytes());
+        out[60] = u8::from(self.clean);
+        out[64..100].copy_from_slice(&self.machine_boot);
+        let crc = crc32c(&out[..124]);
+        out[124..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads one copy.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not a Forebay region or one of another format version; `Corrupt` where it does not verify.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock> {
+        let bytes = bytes.get(..Self::BYTES).ok_or_else(|| Error::corrupt("superblock: file too short"))?;
+        let mut reader = Reader(bytes);
+        let magic = reader.bytes(8)?;
+        let format = reader.u32()?;
+        if magic != MAGIC {
+            return Err(Error::invalid("not a Forebay region: the magic bytes are missing"));
+        }
+        if format != FORMAT {
+            return Err(Error::invalid(format!(
+                "region of format version {format}; this build reads version {FORMAT}"
+            )));
+        }
+        if crc32c(&bytes[..124]) != u32::from_le_bytes([bytes[124], bytes[125], bytes[126], bytes[127]]) {
+            return Err(Error::corrupt("superblock: checksum does not match"));
+        }
+        let _length = reader.u32()?;
+        let mut store = [0; 16];
+        store.copy_from_slice(reader.bytes(16)?);
+        let keyspace_crc = reader.u32()?;
+        let widths = reader.u32()?;
+        let segment_bytes = reader.u64()?;
+        let segments = reader.u32()?;
+        let (boot, revision, clean) = (reader.u32()?, reader.u32()?, reader.u32()? & 1 == 1);
+        let mut machine_boot = [0; 36];
+        machine_boot.copy_from_slice(reader.bytes(36)?);
+        let geometry =
+            Geometry { segment_bytes, segments, key_bytes: widths as u16, primary_bytes: (widths >> 16) as u16 };
+        geometry.check()?;
+        Ok(Superblock { store, keyspace_crc, geometry, boot, revision, clean, machine_boot })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn sample() -> Superblock {
+        Superblock {
+            store: [9; 16],
+            keyspace_crc: 77,
+            geometry: Geometry { segment_bytes: 1 << 20, segments: 64, key_bytes: 16, primary_bytes: 12 },
+            boot: 3,
+            revision: 5,
+            clean: true,
+            machine_boot: [b'x'; 36],
+        }
+    }
+
+    #[test]
+    fn round_trip_and_every_bit_matters() {
+        let mut bytes = sample().encode();
+        assert_eq!(Superblock::decode(&bytes).unwrap(), sample());
+        for bit in 0..Superblock::BYTES * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn says_whether_it_is_foreign_another_version_or_broken() {
+        let kind = |bytes: &[u8]| Superblock::decode(bytes).unwrap_err().kind();
+        let mut bytes = sample().encode();
+        assert_eq!(kind(&[0; 128]), Kind::Invalid);
+        assert_eq!(kind(&bytes[..100]), Kind::Corrupt);
+        bytes[8] = 2;
+        assert_eq!(kind(&bytes), Kind::Invalid);
+        let mut impossible = sample();
+        impossible.geometry.segments = 0;
+        assert_eq!(kind(&impossible.encode()), Kind::Corrupt);
+    }
+}
