@@ -47,5 +47,19 @@ macro_rules! packed {
     };
 }
 
+impl Primary {
+    /// The next packed primary key; `None` after the last one.
+    pub fn successor(&self) -> Option<Primary> {
+        let mut next = *self;
+        for byte in next.bytes[..next.len as usize].iter_mut().rev() {
+            *byte = byte.wrapping_add(1);
+            if *byte != 0 {
+                return Some(next);
+            }
+        }
+        None
+    }
+}
+
 packed!(Key, "A packed composite key: addresses one fragment.");
 packed!(Primary, "The packed leading sub-keys of a key: names one event.");

@@ -266,8 +266,6 @@ pub struct SegmentHeader {
     pub entries: u32,
     /// End of the payload from the segment's start at sealing, in bytes; 0 while open.
     pub payload_end: u64,
-    /// CRC-32C over the entries without their state words at sealing; 0 while open.
-    pub directory_crc: u32,
     /// Counts the writes of this header.
     pub revision: u32,
 }
@@ -298,7 +296,6 @@ impl SegmentHeader {
         out[20..24].copy_from_slice(&self.generation.to_le_bytes());
         out[24..32].copy_from_slice(&self.order.to_le_bytes());
         out[32..36].copy_from_slice(&self.entries.to_le_bytes());
-        out[36..40].copy_from_slice(&self.directory_crc.to_le_bytes());
         out[40..48].copy_from_slice(&self.payload_end.to_le_bytes());
         out[48..52].copy_from_slice(&self.revision.to_le_bytes());
         let crc = crc32c_append(crc32c(store), &out[..60]);
@@ -332,7 +329,6 @@ impl SegmentHeader {
             generation: u32_at(bytes, 20),
             order: u64_at(bytes, 24),
             entries: u32_at(bytes, 32),
-            directory_crc: u32_at(bytes, 36),
             payload_end: u64_at(bytes, 40),
             revision: u32_at(bytes, 48),
         })
@@ -425,7 +421,6 @@ mod tests {
             order: 1 << 40,
             entries: 77,
             payload_end: 1 << 33,
-            directory_crc: 3,
             revision: 12,
         };
         let mut bytes = header.encode(&STORE);

@@ -1,0 +1,98 @@
+//! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
+
+use forebay_core::{Clock, Key, MonotonicClock};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When written cache lines are flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushPolicy {
+    /// Flush where the mapping is persistent memory (`MAP_SYNC` succeeded), otherwise rely on the page cache, which
+    /// survives the death of the process.
+    #[default]
+    Auto,
+    /// Flush cache lines whatever the mapping is; for measuring what persistent memory would cost.
+    Always,
+}
+
+/// One fragment that became visible: what a holder reports to the event's home.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The fragment's key.
+    pub key: Key,
+    /// Payload length in bytes.
+    pub length: u32,
+    /// CRC-32C of the payload.
+    pub checksum: u32,
+    /// The producer's status bits.
+    pub status: u32,
+}
+
+/// Where arrivals leave the store: a home on another node, a monitor, a test.
+pub trait Arrivals: Send + Sync {
+    /// Called once per stored fragment, after it is durable at the medium's level and visible. Must not block.
+    fn arrived(&self, arrival: &Arrival);
+}
+
+/// Sizes, water marks and durations of one store. Sizes matter at creation only.
+#[derive(Clone)]
+pub struct Config {
+    /// Bytes of the hot region, rounded down to whole segments.
+    pub hot_bytes: u64,
+    /// Bytes of one segment; `None` takes 1/64 of the region, between 256 KiB and 64 MiB.
+    pub segment_bytes: Option<u64>,
+    /// Segments written side by side: one per putting thread is best.
+    pub write_heads: usize,
+    /// Fill (0 to 1) of the hot level at which inhibit starts.
+    pub hot_high: f64,
+    /// Fill (0 to 1) of the hot level at which inhibit stops.
+    pub hot_low: f64,
+    /// How long a put waits for space before it answers `Full`.
+    pub put_deadline: Duration,
+    /// How long a lease lasts without a heartbeat (`extend`).
+    pub lease: Duration,
+    /// How long a lease can be extended in total.
+    pub max_hold: Duration,
+    /// Most leases out at once.
+    pub leases_max: usize,
+    /// Share of the region (0 to 1) that conflicting bytes may occupy in the debug stream.
+    pub conflict_share: f64,
+    /// Share of the region (0 to 1) that dead bytes under guards may occupy before `get` copies.
+    pub pinned_share: f64,
+    /// Serve although the machine restarted over a medium that does not survive that; what is left is served.
+    pub accept_loss: bool,
+    /// When written cache lines are flushed.
+    pub flush: FlushPolicy,
+    /// Verify the payload checksum of every live fragment at opening, not only where power may have been lost.
+    pub verify: bool,
+    /// Run time-outs, sealing and evacuation on a thread of the store; without it somebody calls `Store::tick`.
+    pub maintenance: bool,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Where arrivals are reported to, beside this store's own home.
+    pub arrivals: Option<Arc<dyn Arrivals>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            hot_bytes: 256 << 20,
+            segment_bytes: None,
+            write_heads: std::thread::available_parallelism().map_or(2, usize::from).min(16),
+            hot_high: 0.90,
+            hot_low: 0.75,
+            put_deadline: Duration::from_secs(1),
+            lease: Duration::from_secs(10),
+            max_hold: Duration::from_secs(600),
+            leases_max: 4 << 20,
+            conflict_share: 1.0 / 64.0,
+            pinned_share: 0.125,
+            accept_loss: false,
+            flush: FlushPolicy::Auto,
+            verify: false,
+            maintenance: true,
+            clock: Arc::new(MonotonicClock::default()),
+            arrivals: None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Guards on stored bytes.
+//!
+//! A guard pins its segment: the bytes stay where they are, whatever happens to the event, and the mapping stays after
+//! the store is closed. What is pinned counts as fill and is listed by holder.
+
+use crate::engine::Holder;
+use crate::hot::checksum;
+use forebay_core::{Attributes, Entry, Error, Key, LiveState, Primary, Result};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One fragment: its bytes in place, behind a guard.
+pub struct Fragment {
+    data: Data,
+    entry: Entry,
+}
+
+enum Data {
+    /// In the region, at this offset.
+    Pinned { holder: Arc<Holder>, segment: u32, offset: u64 },
+    /// Copied, because too many dead bytes are under guards.
+    Owned(Box<[u8]>),
+}
+
+impl Fragment {
+    /// Takes over a pin on the segment.
+    pub(crate) fn pinned(holder: &Arc<Holder>, segment: u32, entry: Entry) -> Fragment {
+        let hot = &holder.engine.hot;
+        let offset = hot.payload_offset(segment, entry.offset);
+        if holder.engine.pressure.is_copying() {
+            let bytes = hot.region.bytes(offset, entry.length as usize).into();
+            hot.unpin(segment);
+            return Fragment { data: Data::Owned(bytes), entry };
+        }
+        holder.guards.fetch_add(1, Ordering::Relaxed);
+        holder.bytes.fetch_add(u64::from(entry.length), Ordering::Relaxed);
+        Fragment { data: Data::Pinned { holder: holder.clone(), segment, offset }, entry }
+    }
+
+    /// The fragment's key.
+    pub fn key(&self) -> Key {
+        self.entry.key
+    }
+
+    /// The producer's status bits.
+    pub fn status(&self) -> u32 {
+        self.entry.status
+    }
+
+    /// Version; 0 unless updated.
+    pub fn version(&self) -> u16 {
+        self.entry.version
+    }
+
+    /// Stored CRC-32C of the payload.
+    pub fn checksum(&self) -> u32 {
+        self.entry.payload_crc
+    }
+
+    /// Reads every byte and compares with the stored checksum.
+    ///
+    /// # Errors
+    /// `Corrupt` where they differ.
+    pub fn verify(&self) -> Result<()> {
+        let found = checksum(self);
+        if found == self.entry.payload_crc {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "{:?}: {} bytes have checksum {found:08x}, stored is {:08x}",
+            self.entry.key, self.entry.length, self.entry.payload_crc
+        )))
+    }
+
+    /// Whether the bytes were copied because too many dead bytes are under guards.
+    pub fn is_copied(&self) -> bool {
+        matches!(self.data, Data::Owned(_))
+    }
+}
+
+impl Deref for Fragment {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.data {
+            Data::Pinned { holder, offset, .. } => holder.engine.hot.region.bytes(*offset, self.entry.length as usize),
+            Data::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for Fragment {
+    #[inline]
+    fn drop(&mut self) {
+        if let Data::Pinned { holder, segment, .. } = &self.data {
+            holder.guards.fetch_sub(1, Ordering::Relaxed);
+            holder.bytes.fetch_sub(u64::from(self.entry.length), Ordering::Relaxed);
+            holder.engine.hot.unpin(*segment);
+        }
+    }
+}
+
+impl fmt::Debug for Fragment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Fragment({:?}, {} bytes, version {})", self.entry.key, self.entry.length, self.entry.version)
+    }
+}
+
+/// An event as it is read.
+#[derive(Debug)]
+pub struct Event {
+    /// The event's name.
+    pub primary: Primary,
+    /// Where it stands.
+    pub state: LiveState,
+    /// Attributes set so far.
+    pub attributes: Attributes,
+    /// Streams that it was accepted into.
+    pub streams: Vec<String>,
+    /// Fragments in key order, those that were asked for.
+    pub fragments: Vec<Fragment>,
+    /// Expected sources that are not there (for completeness by source list).
+    pub missing: Vec<Key>,
+}

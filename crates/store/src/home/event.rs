@@ -1,0 +1,268 @@
+//! An event as the home keeps it: 48 bytes of state, and a table from remaining sub-keys to locations.
+//!
+//! ```text
+//! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key
+//! slot:         remaining sub-keys | word 8
+//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | busy 61 | removed 62 | pending 63
+//! ```
+//!
+//! *Invariants*: slots are sorted; a pending slot has a record in flight, a busy one a version in flight; a removed slot
+//! stays as long as the event lives, so that a removed key cannot come back.
+
+use crate::hot::Location;
+use crate::index::{Arena, Block};
+use forebay_core::LiveState;
+
+/// No event, no lease.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Where an event stands; the live states are the ledger's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The place is free.
+    #[default]
+    Vacant,
+    Live(LiveState),
+    /// Decided or removed while records were in flight; ends when the last of them reports.
+    Gone,
+}
+
+/// One event. Lists link through `previous` and `next`.
+#[derive(Debug, Default)]
+pub(crate) struct Event {
+    pub(crate) arrival_ns: u64,
+    pub(crate) bytes: u64,
+    pub(crate) block: Block,
+    pub(crate) previous: u32,
+    pub(crate) next: u32,
+    pub(crate) lease: u32,
+    pub(crate) run: u16,
+    pub(crate) slots: u16,
+    /// Fragments that can be read.
+    pub(crate) present: u16,
+    /// Fragments that completeness counts, removed ones included.
+    pub(crate) arrived: u16,
+    /// Records and versions in flight.
+    pub(crate) pending: u16,
+    pub(crate) state: State,
+    /// Grants that have not ended well, with the one under way.
+    pub(crate) deliveries: u8,
+    /// Ready by time, seal or grant: stays so after recovery.
+    pub(crate) ready_marked: bool,
+    /// The ledger counts it as an event.
+    pub(crate) counted: bool,
+}
+
+const _: () = assert!(size_of::<Event>() <= 48);
+
+/// A slot's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word(pub(crate) u64);
+
+impl Word {
+    const PENDING: u64 = 1 << 63;
+    const REMOVED: u64 = 1 << 62;
+    const BUSY: u64 = 1 << 61;
+    pub(crate) const REMOVED_KEY: Word = Word(Self::REMOVED);
+
+    pub(crate) fn at(location: Location) -> Word {
+        Word(u64::from(location.segment) << 24 | u64::from(location.entry))
+    }
+
+    pub(crate) fn pending(self) -> Word {
+        Word(self.0 | Self::PENDING)
+    }
+
+    pub(crate) fn busy(self) -> Word {
+        Word(self.0 | Self::BUSY)
+    }
+
+    pub(crate) fn settled(self) -> Word {
+        Word(self.0 & !(Self::PENDING | Self::BUSY))
+    }
+
+    pub(crate) fn location(self) -> Location {
+        Location { segment: (self.0 >> 24) as u32 & 0xFF_FFFF, entry: self.0 as u32 & 0xFF_FFFF }
+    }
+
+    pub(crate) fn is_pending(self) -> bool {
+        self.0 & Self::PENDING != 0
+    }
+
+    pub(crate) fn is_busy(self) -> bool {
+        self.0 & Self::BUSY != 0
+    }
+
+    pub(crate) fn is_removed(self) -> bool {
+        self.0 & Self::REMOVED != 0
+    }
+
+    /// A record stands behind it that can be read.
+    pub(crate) fn is_present(self) -> bool {
+        self.0 & (Self::PENDING | Self::REMOVED) == 0
+    }
+}
+
+/// How tables are laid out: follows from the keyspace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) primary: usize,
+    pub(crate) rest: usize,
+    pub(crate) attributes: bool,
+}
+
+impl Form {
+    fn first(self) -> usize {
+        self.primary + if self.attributes { 8 } else { 0 }
+    }
+
+    fn stride(self) -> usize {
+        self.rest + 8
+    }
+
+    /// Bytes of a table with so many slots.
+    pub(crate) fn bytes(self, slots: usize) -> usize {
+        self.first() + slots * self.stride()
+    }
+
+    pub(crate) fn primary_of<'a>(self, tables: &'a Arena, event: &Event) -> &'a [u8] {
+        &tables.bytes(event.block)[..self.primary]
+    }
+
+    pub(crate) fn rest_of(self, table: &[u8], slot: usize) -> &[u8] {
+        let at = self.first() + slot * self.stride();
+        &table[at..at + self.rest]
+    }
+
+    pub(crate) fn word_of(self, table: &[u8], slot: usize) -> Word {
+        Word(u64_at(table, self.first() + slot * self.stride() + self.rest))
+    }
+
+    pub(crate) fn set_word(self, table: &mut [u8], slot: usize, word: Word) {
+        let at = self.first() + slot * self.stride() + self.rest;
+        table[at..at + 8].copy_from_slice(&word.0.to_le_bytes());
+    }
+
+    /// Word of the attribute record; `None` without one.
+    pub(crate) fn attribute_word(self, table: &[u8]) -> Option<Word> {
+        let word = if self.attributes { u64_at(table, self.primary) } else { 0 };
+        // Stored with one added, so that a zeroed table has none.
+        word.checked_sub(1).map(Word)
+    }
+
+    pub(crate) fn set_attribute_word(self, table: &mut [u8], word: Word) {
+        table[self.primary..self.primary + 8].copy_from_slice(&(word.0 + 1).to_le_bytes());
+    }
+
+    /// Where a sub-key stands, or would stand.
+    #[inline]
+    pub(crate) fn find(self, table: &[u8], slots: usize, rest: &[u8]) -> Result<usize, usize> {
+        let Some(last) = slots.checked_sub(1) else { return Err(0) };
+        // Fragments of an event mostly arrive in the order of their sources.
+        match self.rest_of(table, last).cmp(rest) {
+            std::cmp::Ordering::Less => return Err(slots),
+            std::cmp::Ordering::Equal => return Ok(last),
+            std::cmp::Ordering::Greater => {}
+        }
+        let (mut low, mut high) = (0, last);
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.rest_of(table, middle).cmp(rest) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// Puts a slot at a place that [`Form::find`] gave; the table grows where it must, to `expected` slots if that helps.
+    pub(crate) fn insert(
+        self,
+        tables: &mut Arena,
+        event: &mut Event,
+        slot: usize,
+        rest: &[u8],
+        word: Word,
+        expected: usize,
+    ) {
+        let slots = event.slots as usize;
+        let needed = self.bytes(slots + 1);
+        if needed > tables.bytes(event.block).len() {
+            let generous = self.bytes((slots + 1) * 5 / 4 + 2);
+            let exact = self.bytes(expected);
+            let bytes = if exact >= needed && exact < generous * 2 { exact } else { generous };
+            event.block = tables.grow(event.block, bytes);
+        }
+        let table = tables.bytes_mut(event.block);
+        let (from, stride) = (self.first() + slot * self.stride(), self.stride());
+        table.copy_within(from..self.bytes(slots), from + stride);
+        table[from..from + self.rest].copy_from_slice(rest);
+        event.slots += 1;
+        self.set_word(table, slot, word);
+    }
+
+    /// Takes a slot out.
+    pub(crate) fn remove(self, tables: &mut Arena, event: &mut Event, slot: usize) {
+        let slots = event.slots as usize;
+        let table = tables.bytes_mut(event.block);
+        let from = self.first() + slot * self.stride();
+        table.copy_within(from + self.stride()..self.bytes(slots), from);
+        event.slots -= 1;
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_stay_sorted_in_any_order_of_arrival() {
+        for attributes in [false, true] {
+            let form = Form { primary: 12, rest: 4, attributes };
+            let mut tables = Arena::new();
+            let mut event = Event { block: tables.allocate(form.bytes(1)), ..Event::default() };
+            let mut sources: Vec<u32> = (0..200).map(|i| i * 7919 % 211).collect();
+            for (at, source) in sources.iter().enumerate() {
+                let rest = source.to_be_bytes();
+                let slot = form.find(tables.bytes(event.block), event.slots as usize, &rest).unwrap_err();
+                let word = Word::at(Location { segment: 5, entry: at as u32 });
+                form.insert(&mut tables, &mut event, slot, &rest, word, 16);
+            }
+            assert_eq!(form.attribute_word(tables.bytes(event.block)), None);
+            if attributes {
+                let word = Word::at(Location { segment: 0, entry: 0 });
+                form.set_attribute_word(tables.bytes_mut(event.block), word);
+                assert_eq!(form.attribute_word(tables.bytes(event.block)), Some(word));
+            }
+            for (at, source) in sources.iter().enumerate() {
+                let table = tables.bytes(event.block);
+                let slot = form.find(table, 200, &source.to_be_bytes()).unwrap();
+                assert_eq!(form.word_of(table, slot).location(), Location { segment: 5, entry: at as u32 });
+            }
+            let slot = form.find(tables.bytes(event.block), 200, &sources[17].to_be_bytes()).unwrap();
+            form.remove(&mut tables, &mut event, slot);
+            sources.remove(17);
+            sources.sort_unstable();
+            let table = tables.bytes(event.block);
+            let there: Vec<&[u8]> = (0..199).map(|slot| form.rest_of(table, slot)).collect();
+            assert_eq!(there, sources.iter().map(|s| s.to_be_bytes()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn words_keep_location_and_flags_apart() {
+        let location = Location { segment: 0xFF_FFFF, entry: 0xFF_FFFE };
+        let word = Word::at(location).pending().busy();
+        assert_eq!(word.location(), location);
+        assert!(word.is_pending() && word.is_busy() && !word.is_removed() && !word.is_present());
+        assert!(word.settled().is_present());
+        assert!(Word::REMOVED_KEY.is_removed() && !Word::REMOVED_KEY.is_present());
+    }
+}

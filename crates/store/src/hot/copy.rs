@@ -1,0 +1,245 @@
+//! Copying a payload into the region and computing its CRC-32C in one pass.
+//!
+//! From 512 bytes on the stores are non-temporal: they fill whole cache lines of a destination that nobody reads soon,
+//! without first reading it, and need a store fence before the record is published. The checksum folds 256 bytes at a
+//! time by carry-less multiplication (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+//! Instruction", Intel 2009); the constants are x^n mod P and are computed, not copied (`fold_constant`).
+//!
+//! *Invariants*: the same checksum on every path (test `all_paths_agree`).
+
+#![expect(unsafe_code, reason = "vector stores into mapped memory")]
+
+use forebay_core::{crc32c, crc32c_append};
+
+/// Payloads from this length on go past the cache.
+pub(crate) const STREAM_BYTES_MIN: usize = 512;
+
+/// Copies `source` to `target` and returns its CRC-32C. The caller issues a store fence before publishing.
+///
+/// # Safety
+/// `target` is valid for writes of `source.len()` bytes, does not overlap `source`, and nobody else accesses it.
+#[inline]
+pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if source.len() >= STREAM_BYTES_MIN && target.addr().is_multiple_of(64) && x86::folding_available() {
+        // SAFETY: the processor has the features; the caller vouches for `target`, which is aligned to a line.
+        return unsafe { x86::fold::<true>(target, source) };
+    }
+    // SAFETY: the caller vouches for `target`.
+    unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
+    crc32c(source)
+}
+
+/// CRC-32C of `bytes`, reading each of them.
+#[inline]
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() >= STREAM_BYTES_MIN && x86::folding_available() {
+        // SAFETY: the processor has the features; nothing is written without STORE.
+        return unsafe { x86::fold::<false>(std::ptr::null_mut(), bytes) };
+    }
+    crc32c(bytes)
+}
+
+/// Orders all earlier stores, non-temporal ones included, before all later ones.
+#[inline]
+pub(crate) fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86_64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// Writes the cache lines of a range back to the medium; ordered by the next [`store_fence`].
+pub(crate) fn flush_lines(start: *const u8, length: usize) {
+    #[cfg(target_arch = "x86_64")]
+    x86::flush_lines(start, length);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, length);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::crc32c_append;
+    use std::arch::x86_64::*;
+    use std::sync::LazyLock;
+
+    static FOLDING: LazyLock<bool> = LazyLock::new(|| {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("vpclmulqdq")
+            && is_x86_feature_detected!("pclmulqdq")
+            && is_x86_feature_detected!("sse4.2")
+    });
+    static WRITE_BACK: LazyLock<bool> = LazyLock::new(|| {
+        // CPUID leaf 7, EBX bit 24: clwb.
+        __cpuid_count(7, 0).ebx & 1 << 24 != 0
+    });
+
+    #[inline]
+    pub(super) fn folding_available() -> bool {
+        *FOLDING
+    }
+
+    /// x^n mod P for the reflected CRC-32C, shifted as the folding multiplication wants it.
+    const fn fold_constant(n: u32) -> u64 {
+        // Reflected: bit 31 is x^0. Multiply by x n times.
+        let mut value = 1_u32 << 31;
+        let mut power = 0;
+        while power < n {
+            let carry = value & 1;
+            value = value >> 1 ^ if carry == 1 { 0x82F6_3B78 } else { 0 };
+            power += 1;
+        }
+        (value as u64) << 1
+    }
+
+    // Folding a 128-bit lane over d bits: its low half is multiplied by x^(d+64-1-32+1)…: low = x^(d+32), high = x^(d-32).
+    const FOLD_2048: (u64, u64) = (fold_constant(2048 + 32), fold_constant(2048 - 32));
+    const FOLD_512: (u64, u64) = (fold_constant(512 + 32), fold_constant(512 - 32));
+    const FOLD_128: (u64, u64) = (fold_constant(128 + 32), fold_constant(128 - 32));
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    fn fold_512(state: __m512i, data: __m512i, constants: __m512i) -> __m512i {
+        let low = _mm512_clmulepi64_epi128::<0x00>(state, constants);
+        let high = _mm512_clmulepi64_epi128::<0x11>(state, constants);
+        _mm512_ternarylogic_epi64::<0x96>(low, high, data)
+    }
+
+    /// One pass over `source`: checksum, and with STORE a non-temporal copy to `target`.
+    ///
+    /// # Safety
+    /// The features are there. With STORE, `target` is aligned to 64 and valid for writes of `source.len()` bytes.
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    pub(super) unsafe fn fold<const STORE: bool>(target: *mut u8, source: &[u8]) -> u32 {
+        let blocks = source.len() / 256;
+        let from = source.as_ptr();
+        let broadcast = |pair: (u64, u64)| {
+            _mm512_set_epi64(
+                pair.1 as i64,
+                pair.0 as i64,
+                pair.1 as i64,
+                pair.0 as i64,
+                pair.1 as i64,
+                pair.0 as i64,
+                pair.1 as i64,
+                pair.0 as i64,
+            )
+        };
+        let load = |offset: usize| {
+            // SAFETY: callers stay below `blocks * 256`, which is within `source`.
+            unsafe { _mm512_loadu_si512(from.add(offset).cast()) }
+        };
+        let store = |offset: usize, data: __m512i| {
+            if STORE {
+                // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
+                unsafe { _mm512_stream_si512(target.add(offset).cast(), data) };
+            }
+        };
+        let mut lanes = [load(0), load(64), load(128), load(192)];
+        for (at, lane) in lanes.iter().enumerate() {
+            store(at * 64, *lane);
+        }
+        // The initial value of CRC-32C, all ones, enters with the first four bytes.
+        lanes[0] = _mm512_xor_si512(lanes[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(-1)));
+        let over_2048 = broadcast(FOLD_2048);
+        for block in 1..blocks {
+            let offset = block * 256;
+            let data = [load(offset), load(offset + 64), load(offset + 128), load(offset + 192)];
+            for at in 0..4 {
+                store(offset + at * 64, data[at]);
+                lanes[at] = fold_512(lanes[at], data[at], over_2048);
+            }
+        }
+        let over_512 = broadcast(FOLD_512);
+        let mut state = lanes[0];
+        for lane in &lanes[1..] {
+            state = fold_512(state, *lane, over_512);
+        }
+        let mut offset = blocks * 256;
+        while offset + 64 <= source.len() {
+            let data = load(offset);
+            store(offset, data);
+            state = fold_512(state, data, over_512);
+            offset += 64;
+        }
+        // 512 to 128 bits.
+        let over_128 = _mm_set_epi64x(FOLD_128.1 as i64, FOLD_128.0 as i64);
+        let parts = [
+            _mm512_extracti32x4_epi32::<0>(state),
+            _mm512_extracti32x4_epi32::<1>(state),
+            _mm512_extracti32x4_epi32::<2>(state),
+            _mm512_extracti32x4_epi32::<3>(state),
+        ];
+        let mut folded = parts[0];
+        for part in &parts[1..] {
+            let low = _mm_clmulepi64_si128::<0x00>(folded, over_128);
+            let high = _mm_clmulepi64_si128::<0x11>(folded, over_128);
+            folded = _mm_xor_si128(_mm_xor_si128(low, high), *part);
+        }
+        // The remaining 128 bits are a message whose checksum, from a zero register, is the checksum so far.
+        let first = _mm_crc32_u64(0, _mm_cvtsi128_si64(folded) as u64);
+        let crc = !(_mm_crc32_u64(first, _mm_extract_epi64::<1>(folded) as u64) as u32);
+        let tail = &source[offset..];
+        if STORE && !tail.is_empty() {
+            // SAFETY: `target` is as long as `source`.
+            unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), target.add(offset), tail.len()) };
+        }
+        crc32c_append(crc, tail)
+    }
+
+    pub(super) fn flush_lines(start: *const u8, length: usize) {
+        let first = start.addr() & !63;
+        let mut line = start.wrapping_sub(start.addr() - first);
+        while line.addr() < start.addr() + length {
+            if *WRITE_BACK {
+                // SAFETY: clwb reads nothing and faults only where a load would; the line belongs to a mapped range.
+                unsafe { std::arch::asm!("clwb [{0}]", in(reg) line, options(nostack, preserves_flags)) };
+            } else {
+                // SAFETY: as above, for clflush.
+                unsafe { _mm_clflush(line) };
+            }
+            line = line.wrapping_add(64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Aligned([u8; 20_000]);
+
+    #[test]
+    fn all_paths_agree() {
+        let source: Vec<u8> = (0..20_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let mut target = Box::new(Aligned([0; 20_000]));
+        let lengths = (0..1500).chain([2047, 2048, 2049, 4096, 7200, 10_240, 16_384, 19_999]);
+        for length in lengths {
+            for start in [0, 1, 7] {
+                let length = length.min(source.len() - start);
+                let part = &source[start..start + length];
+                target.0.fill(0xEE);
+                // SAFETY: the target has 20,000 bytes.
+                let crc = unsafe { copy_checksum(target.0.as_mut_ptr(), part) };
+                store_fence();
+                assert_eq!(crc, crc32c(part), "length {length}");
+                assert_eq!(checksum(part), crc);
+                assert_eq!(&target.0[..length], part);
+                assert_eq!(target.0[length], 0xEE);
+            }
+        }
+    }
+
+    #[test]
+    fn flushing_touches_nothing() {
+        let bytes = vec![7_u8; 1000];
+        flush_lines(bytes[3..].as_ptr(), 900);
+        assert!(bytes.iter().all(|&byte| byte == 7));
+    }
+}

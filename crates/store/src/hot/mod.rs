@@ -1,0 +1,20 @@
+//! The hot level: segments of mapped memory, their records, and the space that they take.
+//!
+//! ```text
+//! claim in the index ─▶ reserve (heads) ─▶ copy + checksum ─▶ entry ─▶ flush, fence ─▶ visible in the index
+//! ```
+//!
+//! *Not here*: which event a record belongs to (`home`), how it is found (`index`).
+
+mod copy;
+mod heads;
+mod log;
+mod region;
+mod segment;
+mod space;
+
+pub(crate) use copy::checksum;
+pub(crate) use log::Log;
+pub(crate) use region::Region;
+pub(crate) use segment::{CLOSED, FREE, LOG, OPEN, SEALED, Segment};
+pub(crate) use space::{Class, Hot, Location, Place};

@@ -1,0 +1,251 @@
+//! The mapped memory of the hot level: a file on tmpfs, hugetlbfs, an ordinary or a DAX file system, or a simulated
+//! medium.
+//!
+//! *Lifecycle*: created at full length, allocated and prefaulted (no SIGBUS later) → mapped → unmapped when the last
+//! guard is gone. A lock on the file, close-on-exec, keeps other processes out until the store closes.
+//!
+//! *Invariants*: offsets are checked against the length on every access; the mapping outlives every slice, because
+//! slices are handed out only under something that holds the region.
+
+#![expect(unsafe_code, reason = "this is the mapping")]
+
+use super::copy;
+use crate::sim::SimMedium;
+use crate::{FlushPolicy, sync};
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::fs::File;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// How written lines reach the medium.
+#[derive(Clone)]
+enum Flush {
+    /// The page cache has them; it survives the process.
+    Nothing,
+    /// Cache lines are written back: persistent memory.
+    Lines,
+    /// The simulated medium is told.
+    Simulated(Arc<SimMedium>),
+}
+
+/// A mapped region.
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    length: usize,
+    flush: Flush,
+    /// The locked file; `None` for a simulated medium and after [`Region::unlock`].
+    file: Mutex<Option<File>>,
+    mapped: bool,
+}
+
+// SAFETY: the memory is plain bytes; who may access which part when is the segment protocol's (`segment.rs`) and the
+// index locks' business, not bound to a thread.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+impl Region {
+    /// Makes a file of `length` bytes at `path`, allocates and prefaults it.
+    pub(crate) fn create(path: &Path, length: u64, policy: FlushPolicy) -> Result<Region> {
+        let name = path.display();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|error| Error::invalid(format!("{name}: cannot make the region file")).with_source(error))?;
+        lock(&file, path)?;
+        let length = round_for(&file, length)?;
+        rustix::fs::ftruncate(&file, length)
+            .and_then(|()| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length))
+            .map_err(|error| {
+                let _ = std::fs::remove_file(path);
+                Error::full(format!("{name}: cannot allocate {length} bytes for the hot level")).with_source(error)
+            })?;
+        Region::map(file, length, policy, path)
+    }
+
+    /// Maps an existing file, at its length.
+    pub(crate) fn open(path: &Path, policy: FlushPolicy) -> Result<Region> {
+        let file = File::options().read(true).write(true).open(path).map_err(|error| {
+            Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
+        })?;
+        lock(&file, path)?;
+        let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
+        if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
+            return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
+        }
+        // A file with holes would fault later; allocating is a no-op where all blocks are there.
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, length).map_err(|error| {
+            Error::full(format!("{}: cannot allocate its holes", path.display())).with_source(error)
+        })?;
+        Region::map(file, length, policy, path)
+    }
+
+    fn map(file: File, length: u64, policy: FlushPolicy, path: &Path) -> Result<Region> {
+        let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let map = |flags| {
+            // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &file, 0) }
+        };
+        // MAP_SYNC succeeds only on a DAX mapping of persistent memory: there, flushed lines are durable.
+        let (base, persistent) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+            Ok(base) => (base, true),
+            Err(_) => match map(MapFlags::SHARED) {
+                Ok(base) => (base, false),
+                Err(error) => return Err(Error::invalid(format!("{}: cannot map", path.display())).with_source(error)),
+            },
+        };
+        // SAFETY: the range was just mapped. Populating may be refused by old kernels: pages then come at first touch.
+        let _ = unsafe { rustix::mm::madvise(base, size, Advice::LinuxPopulateWrite) };
+        let base = NonNull::new(base.cast()).ok_or_else(|| Error::internal("mmap returned null"))?;
+        let flush = if persistent || policy == FlushPolicy::Always { Flush::Lines } else { Flush::Nothing };
+        Ok(Region { base, length: size, flush, file: Mutex::new(Some(file)), mapped: true })
+    }
+
+    /// A region over a simulated medium.
+    pub(crate) fn simulated(medium: Arc<SimMedium>) -> Region {
+        let (base, length) = medium.memory();
+        Region { base, length, flush: Flush::Simulated(medium), file: Mutex::new(None), mapped: false }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// Whether what was flushed survives power loss.
+    pub(crate) fn is_persistent(&self) -> bool {
+        !matches!(self.flush, Flush::Nothing)
+    }
+
+    /// Releases the lock on the file; the mapping stays for guards.
+    pub(crate) fn unlock(&self) {
+        *self.file.lock() = None;
+    }
+
+    /// Hands all dirty pages to the device, where the medium is a file on one.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if !self.mapped {
+            return Ok(());
+        }
+        // SAFETY: the whole range is mapped by this region.
+        unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.length, rustix::mm::MsyncFlags::SYNC) }
+            .map_err(|error| Error::corrupt("the medium refused to take its pages").with_source(error))
+    }
+
+    fn at(&self, offset: u64, length: usize) -> *mut u8 {
+        let offset = offset as usize;
+        assert!(offset <= self.length && length <= self.length - offset, "outside of the region");
+        // SAFETY: just checked to lie within the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// Bytes of the region.
+    ///
+    /// Protocol: nobody writes them meanwhile. The caller holds a pin, a live record or the region alone.
+    #[inline]
+    pub(crate) fn bytes(&self, offset: u64, length: usize) -> &[u8] {
+        // SAFETY: in range; not written meanwhile by the protocol above.
+        unsafe { std::slice::from_raw_parts(self.at(offset, length), length) }
+    }
+
+    /// Bytes of the region that only the caller accesses: a reservation that is neither committed nor given up.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "exclusive by reservation, not by borrow")]
+    pub(crate) fn bytes_mut(&self, offset: u64, length: usize) -> &mut [u8] {
+        // SAFETY: in range; exclusive by the reservation.
+        unsafe { std::slice::from_raw_parts_mut(self.at(offset, length), length) }
+    }
+
+    /// Copies a payload into a reservation, past the cache where that pays, and returns its checksum. Durable and
+    /// visible after the next [`Region::fence`].
+    #[inline]
+    pub(crate) fn copy_in(&self, offset: u64, source: &[u8]) -> u32 {
+        let target = self.at(offset, source.len());
+        // SAFETY: in range, and only the holder of the reservation writes there; `source` is the caller's memory.
+        let crc = unsafe { copy::copy_checksum(target, source) };
+        match &self.flush {
+            Flush::Nothing => {}
+            Flush::Lines => copy::flush_lines(target, source.len()),
+            Flush::Simulated(medium) => medium.flush(offset, source.len()),
+        }
+        crc
+    }
+
+    /// Writes small structures with ordinary stores; durable after [`Region::flush`] and [`Region::fence`].
+    #[inline]
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
+        self.bytes_mut(offset, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Begins to write a range back to the medium.
+    #[inline]
+    pub(crate) fn flush(&self, offset: u64, length: usize) {
+        match &self.flush {
+            Flush::Nothing => {}
+            Flush::Lines => copy::flush_lines(self.at(offset, length), length),
+            Flush::Simulated(medium) => medium.flush(offset, length),
+        }
+    }
+
+    /// Everything written and flushed before is durable (as the medium goes) before everything after is visible.
+    #[inline]
+    pub(crate) fn fence(&self) {
+        copy::store_fence();
+        if let Flush::Simulated(medium) = &self.flush {
+            medium.fence();
+        }
+    }
+
+    /// The 8-byte word at an aligned offset, for state words that change under readers.
+    #[inline]
+    fn word(&self, offset: u64) -> &std::sync::atomic::AtomicU64 {
+        let target = self.at(offset, 8);
+        assert!(target.addr().is_multiple_of(8));
+        // SAFETY: in range, aligned, and state words are only accessed atomically once their entry is published.
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(target.cast()) }
+    }
+
+    /// Reads a state word.
+    #[inline]
+    pub(crate) fn load_word(&self, offset: u64) -> u64 {
+        u64::from_le(self.word(offset).load(sync::Ordering::Acquire))
+    }
+
+    /// Replaces a state word at once and flushes its line.
+    #[inline]
+    pub(crate) fn store_word(&self, offset: u64, word: u64) {
+        self.word(offset).store(word.to_le(), sync::Ordering::Release);
+        self.flush(offset, 8);
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: mapped by `map` with this length; no slice outlives the region.
+            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        }
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<()> {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        Error::unavailable(format!("{}: another process has this store open", path.display())).with_source(error)
+    })
+}
+
+/// hugetlbfs wants whole huge pages.
+fn round_for(file: &File, length: u64) -> Result<u64> {
+    const HUGETLBFS_MAGIC: i64 = 0x9584_58F6;
+    let info = rustix::fs::fstatfs(file).map_err(|error| Error::invalid("statfs").with_source(error))?;
+    #[expect(clippy::unnecessary_cast, reason = "the field's width depends on the platform")]
+    let huge = info.f_type as i64 == HUGETLBFS_MAGIC;
+    Ok(if huge { length.next_multiple_of(HUGE_PAGE_BYTES) } else { length })
+}

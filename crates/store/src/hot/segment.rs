@@ -1,0 +1,247 @@
+//! The life of a segment, and who keeps it from being used again.
+//!
+//! ```text
+//! free ──take──▶ open ──close──▶ closed ──seal──▶ sealed
+//!   ▲                              │ nothing live, in flight or pinned │
+//!   └──────────────────────────────┴───────────────────────────────────┘
+//! ```
+//!
+//! *Invariants* (loom models below): a record in flight or live, or a guard, keeps a segment from being freed; a guard
+//! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once.
+
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// States as the table keeps them.
+pub(crate) const FREE: u8 = 0;
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+pub(crate) const SEALED: u8 = 3;
+pub(crate) const LOG: u8 = 4;
+const SEALING: u8 = 5;
+
+/// One word says who needs the segment: live records (24 bits, those in flight included), guards (24), records in
+/// flight (16). Zero is nobody, seen at once by whoever makes it zero.
+const LIVE: u64 = 1;
+const PIN: u64 = 1 << 24;
+const IN_FLIGHT: u64 = 1 << 48;
+
+/// Most entries of one segment.
+pub(crate) const ENTRIES_MAX: u32 = (1 << 24) - 1;
+
+/// One segment's row of the table.
+#[repr(align(128))]
+#[derive(Debug)]
+pub(crate) struct Segment {
+    needs: AtomicU64,
+    state: AtomicU8,
+    /// Generation; changes only while free or being taken.
+    pub(crate) generation: AtomicU32,
+    /// Writes of the header; changes only while free, being taken or being sealed.
+    pub(crate) revision: AtomicU32,
+    /// Order in which it was taken.
+    pub(crate) order: AtomicU64,
+    /// Entries or slots, known once closed.
+    pub(crate) entries: AtomicU32,
+    /// End of the payload, known once closed.
+    pub(crate) payload_end: AtomicU64,
+    /// Payload and entry bytes of records that have died.
+    pub(crate) dead_bytes: AtomicU64,
+}
+
+impl Segment {
+    pub(crate) fn new() -> Segment {
+        Segment {
+            needs: AtomicU64::new(0),
+            state: AtomicU8::new(FREE),
+            generation: AtomicU32::new(0),
+            revision: AtomicU32::new(0),
+            order: AtomicU64::new(0),
+            entries: AtomicU32::new(0),
+            payload_end: AtomicU64::new(0),
+            dead_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn state(&self) -> u8 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_state(&self, state: u8) {
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// A record begins: in flight and live.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        self.needs.fetch_add(IN_FLIGHT | LIVE, Ordering::Relaxed);
+    }
+
+    /// The record is written; it stays live.
+    #[inline]
+    pub(crate) fn written(&self) {
+        self.needs.fetch_sub(IN_FLIGHT, Ordering::Release);
+    }
+
+    /// A record that recovery found.
+    pub(crate) fn adopt(&self) {
+        self.needs.fetch_add(LIVE, Ordering::Relaxed);
+    }
+
+    /// A live record ended, with its bytes; `true` where nobody needs the segment any more.
+    #[inline]
+    pub(crate) fn ended(&self, bytes: u64) -> bool {
+        self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.needs.fetch_sub(LIVE, Ordering::AcqRel) == LIVE
+    }
+
+    /// A guard is taken. Protocol: under the shard's lock, on a live record, or beside an existing guard.
+    #[inline]
+    pub(crate) fn pin(&self) {
+        self.needs.fetch_add(PIN, Ordering::Relaxed);
+    }
+
+    /// A guard is gone; `true` where nobody needs the segment any more.
+    #[inline]
+    pub(crate) fn unpin(&self) -> bool {
+        self.needs.fetch_sub(PIN, Ordering::AcqRel) == PIN
+    }
+
+    pub(crate) fn pins(&self) -> u32 {
+        (self.needs.load(Ordering::Acquire) >> 24) as u32 & ENTRIES_MAX
+    }
+
+    pub(crate) fn live(&self) -> u32 {
+        self.needs.load(Ordering::Acquire) as u32 & ENTRIES_MAX
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        (self.needs.load(Ordering::Acquire) >> 48) as u32
+    }
+
+    /// Begins to seal a closed segment without records in flight; until [`Segment::sealed`] it is not freed.
+    pub(crate) fn begin_seal(&self) -> bool {
+        self.in_flight() == 0 && self.swap_state(CLOSED, SEALING)
+    }
+
+    /// Sealing is done.
+    pub(crate) fn sealed(&self) {
+        self.set_state(SEALED);
+    }
+
+    /// Frees a closed or sealed segment that nobody needs; `true` for the one caller that did it.
+    pub(crate) fn try_free(&self) -> bool {
+        self.needs.load(Ordering::Acquire) == 0 && (self.swap_state(CLOSED, FREE) || self.swap_state(SEALED, FREE))
+    }
+
+    fn swap_state(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::{Arc, Mutex};
+    use loom::thread;
+
+    /// Index entry of one record: `true` while the record can be found.
+    fn closed_segment_with_one_record() -> (Arc<Segment>, Arc<Mutex<bool>>) {
+        let segment = Segment::new();
+        segment.set_state(OPEN);
+        segment.begin();
+        segment.written();
+        segment.set_state(CLOSED);
+        (Arc::new(segment), Arc::new(Mutex::new(true)))
+    }
+
+    #[test]
+    fn loom_a_guard_keeps_its_segment() {
+        loom::model(|| {
+            let (segment, index) = closed_segment_with_one_record();
+            let reader = {
+                let (segment, index) = (segment.clone(), index.clone());
+                thread::spawn(move || {
+                    let found = {
+                        let index = index.lock().unwrap();
+                        if *index {
+                            segment.pin();
+                        }
+                        *index
+                    };
+                    if found {
+                        assert_ne!(segment.state(), FREE, "freed under a guard");
+                        segment.unpin() && segment.try_free()
+                    } else {
+                        false
+                    }
+                })
+            };
+            *index.lock().unwrap() = false;
+            let here = segment.ended(1) && segment.try_free();
+            let there = reader.join().unwrap();
+            assert!(here ^ there, "freed exactly once");
+        });
+    }
+
+    #[test]
+    fn loom_a_record_in_flight_keeps_its_segment() {
+        loom::model(|| {
+            let segment = Arc::new(Segment::new());
+            segment.set_state(OPEN);
+            segment.begin();
+            let writer = {
+                let segment = segment.clone();
+                thread::spawn(move || {
+                    assert_ne!(segment.state(), FREE, "freed under a writer");
+                    segment.written();
+                    segment.ended(1) && segment.try_free()
+                })
+            };
+            segment.set_state(CLOSED);
+            let here = segment.try_free();
+            let there = writer.join().unwrap();
+            assert!(here ^ there, "freed exactly once");
+        });
+    }
+
+    #[test]
+    fn loom_sealing_and_freeing_exclude_each_other() {
+        loom::model(|| {
+            let (segment, _) = closed_segment_with_one_record();
+            let sealer = {
+                let segment = segment.clone();
+                thread::spawn(move || {
+                    if segment.begin_seal() {
+                        assert_ne!(segment.state(), FREE, "freed while its header is written");
+                        segment.sealed();
+                        return segment.try_free();
+                    }
+                    false
+                })
+            };
+            let here = segment.ended(1) && segment.try_free();
+            let there = sealer.join().unwrap();
+            assert!(here ^ there, "freed exactly once");
+        });
+    }
+
+    #[test]
+    fn loom_publication_shows_whole_records() {
+        loom::model(|| {
+            // The record's bytes, its visibility in the index behind the shard's lock.
+            let bytes = Arc::new(loom::cell::UnsafeCell::new(0_u8));
+            let index = Arc::new(Mutex::new(false));
+            let writer = {
+                let (bytes, index) = (bytes.clone(), index.clone());
+                thread::spawn(move || {
+                    bytes.with_mut(|_| ());
+                    *index.lock().unwrap() = true;
+                })
+            };
+            if *index.lock().unwrap() {
+                bytes.with(|_| ());
+            }
+            writer.join().unwrap();
+        });
+    }
+}

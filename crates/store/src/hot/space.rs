@@ -1,0 +1,331 @@
+//! Segments as space: taking, closing, sealing, freeing; records as places in them.
+//!
+//! *Invariants*: a class of writers takes a segment only above the reserves of the classes after it (`Class::reserve`),
+//! so that a full store can always be emptied (tests/full.rs); the new generation is durable before a recycled
+//! segment's first entry is used (`take`, tests/power_loss.rs).
+//!
+//! *On failure*: without space of its class a caller gets `None` and waits on [`Hot::wait_for_space`].
+
+use super::heads::Heads;
+use super::{CLOSED, FREE, LOG, OPEN, Region, Segment};
+use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING};
+use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
+use forebay_core::{
+    Entry, EntryLayout, Geometry, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
+};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Who asks for space, from first refused to never refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// The first fragment of an event.
+    NewEvent,
+    /// Fragments, versions and attributes of existing events.
+    Existing,
+    /// Evacuation.
+    Evacuation,
+    /// Decisions and the ledger.
+    Decision,
+}
+
+/// Where a record's entry stands: segment and entry number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Location {
+    pub(crate) segment: u32,
+    pub(crate) entry: u32,
+}
+
+/// A place for one record: entry and payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) location: Location,
+    /// Payload offset from the segment's start.
+    pub(crate) offset: u64,
+    pub(crate) seed: RecordSeed,
+}
+
+/// The hot level.
+pub(crate) struct Hot {
+    pub(crate) region: Region,
+    pub(crate) geometry: Geometry,
+    pub(crate) layout: EntryLayout,
+    pub(crate) slots: SlotLayout,
+    pub(crate) store: [u8; 16],
+    pub(crate) segments: Vec<Segment>,
+    pub(super) heads: Heads,
+    free: Mutex<VecDeque<u32>>,
+    free_count: AtomicU32,
+    next_order: AtomicU64,
+    /// Live events: each keeps room for its decision.
+    pub(crate) events: AtomicU64,
+    /// Slots that the next snapshot will take.
+    pub(crate) snapshot_slots: AtomicU64,
+    waiters: AtomicU32,
+    space: Condvar,
+}
+
+impl Hot {
+    pub(crate) fn new(region: Region, geometry: Geometry, store: [u8; 16], heads: usize) -> Hot {
+        Hot {
+            region,
+            geometry,
+            layout: EntryLayout::for_key_bytes(geometry.key_bytes as usize),
+            slots: SlotLayout::for_key_bytes(geometry.key_bytes as usize),
+            store,
+            segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
+            heads: Heads::new(heads),
+            free: Mutex::new(VecDeque::new()),
+            free_count: AtomicU32::new(0),
+            next_order: AtomicU64::new(1),
+            events: AtomicU64::new(0),
+            snapshot_slots: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            space: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn segment(&self, segment: u32) -> &Segment {
+        &self.segments[segment as usize]
+    }
+
+    #[inline]
+    pub(crate) fn seed(&self, segment: u32) -> RecordSeed {
+        RecordSeed::new(&self.store, segment, self.segment(segment).generation.load(Ordering::Relaxed))
+    }
+
+    /// Slots of one log segment.
+    pub(crate) fn slots_per_segment(&self) -> u32 {
+        ((self.geometry.segment_bytes as usize - SEGMENT_HEADER_BYTES) / self.slots.slot_bytes()) as u32
+    }
+
+    /// Longest payload that fits an empty segment.
+    pub(crate) fn payload_bytes_max(&self) -> u64 {
+        let room = self.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64 - self.layout.entry_bytes() as u64;
+        room / PAYLOAD_ALIGN as u64 * PAYLOAD_ALIGN as u64
+    }
+
+    /// Bytes that a record of this payload takes, entry included.
+    pub(crate) fn record_bytes(&self, length: u32) -> u64 {
+        u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64) + self.layout.entry_bytes() as u64
+    }
+
+    pub(crate) fn free_segments(&self) -> u32 {
+        self.free_count.load(Ordering::Relaxed)
+    }
+
+    /// Occupied share of the segments, 0 to 1.
+    pub(crate) fn fill(&self) -> f64 {
+        1.0 - f64::from(self.free_segments()) / f64::from(self.geometry.segments)
+    }
+
+    /// Segments that must stay free for the classes after this one.
+    pub(crate) fn reserve(&self, class: Class) -> u32 {
+        if class == Class::Decision {
+            return 0;
+        }
+        let slots = self.events.load(Ordering::Relaxed) + 2 * self.snapshot_slots.load(Ordering::Relaxed);
+        let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
+        decisions
+            + match class {
+                Class::NewEvent => RESERVE_EVACUATION + RESERVE_EXISTING,
+                Class::Existing => RESERVE_EVACUATION,
+                Class::Evacuation | Class::Decision => 0,
+            }
+    }
+
+    /// Whether this class may take space now, whatever room open segments have.
+    #[inline]
+    pub(crate) fn admits(&self, class: Class) -> bool {
+        self.free_segments() > self.reserve(class)
+    }
+
+    /// Takes a free segment and makes its new generation durable; `None` at the class's reserve.
+    pub(crate) fn take(&self, class: Class, kind: SegmentKind) -> Option<u32> {
+        let reserve = self.reserve(class);
+        let number = {
+            let mut free = self.free.lock();
+            if free.len() <= reserve as usize {
+                return None;
+            }
+            let number = free.pop_front()?;
+            self.free_count.store(free.len() as u32, Ordering::Relaxed);
+            number
+        };
+        let segment = self.segment(number);
+        segment.generation.fetch_add(1, Ordering::Relaxed);
+        segment.order.store(self.next_order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        segment.entries.store(0, Ordering::Relaxed);
+        segment.payload_end.store(0, Ordering::Relaxed);
+        segment.dead_bytes.store(0, Ordering::Relaxed);
+        self.write_header(number, kind, SegmentState::Open);
+        segment.set_state(if kind == SegmentKind::Log { LOG } else { OPEN });
+        Some(number)
+    }
+
+    pub(crate) fn write_header(&self, number: u32, kind: SegmentKind, state: SegmentState) {
+        let segment = self.segment(number);
+        let revision = segment.revision.fetch_add(1, Ordering::Relaxed) + 1;
+        let header = SegmentHeader {
+            kind,
+            state,
+            segment: number,
+            generation: segment.generation.load(Ordering::Relaxed),
+            order: segment.order.load(Ordering::Relaxed),
+            entries: segment.entries.load(Ordering::Relaxed),
+            payload_end: segment.payload_end.load(Ordering::Relaxed),
+            revision,
+        };
+        let copy = u64::from(revision % 2) * SegmentHeader::BYTES as u64;
+        let offset = self.geometry.segment_offset(number) + copy;
+        self.region.write(offset, &header.encode(&self.store));
+        self.region.flush(offset, SegmentHeader::BYTES);
+        self.region.fence();
+    }
+
+    /// The valid header of a segment with the higher revision.
+    pub(crate) fn read_header(&self, number: u32) -> Option<SegmentHeader> {
+        let bytes = self.region.bytes(self.geometry.segment_offset(number), 2 * SegmentHeader::BYTES);
+        let copies = bytes.chunks(SegmentHeader::BYTES);
+        copies.filter_map(|copy| SegmentHeader::decode(copy, &self.store, number)).max_by_key(|header| header.revision)
+    }
+
+    /// No more records go into the segment.
+    pub(crate) fn close(&self, number: u32, entries: u32, payload_end: u64) {
+        let segment = self.segment(number);
+        segment.entries.store(entries, Ordering::Relaxed);
+        segment.payload_end.store(payload_end, Ordering::Relaxed);
+        segment.set_state(CLOSED);
+        self.free_if_idle(number);
+    }
+
+    /// Seals closed segments without records in flight: from then on every entry counts.
+    pub(crate) fn seal_closed(&self) {
+        for number in 0..self.geometry.segments {
+            let segment = self.segment(number);
+            if segment.begin_seal() {
+                self.write_header(number, SegmentKind::Data, SegmentState::Sealed);
+                segment.sealed();
+                self.free_if_idle(number);
+            }
+        }
+    }
+
+    /// Returns the segment to the free ones if nothing needs it any more.
+    pub(crate) fn free_if_idle(&self, number: u32) {
+        if self.segment(number).try_free() {
+            self.add_free(number);
+        }
+    }
+
+    /// A log segment whose slots a snapshot has folded.
+    pub(crate) fn free_log(&self, number: u32) {
+        self.segment(number).set_state(FREE);
+        self.add_free(number);
+    }
+
+    pub(crate) fn add_free(&self, number: u32) {
+        let mut free = self.free.lock();
+        free.push_back(number);
+        self.free_count.store(free.len() as u32, Ordering::Relaxed);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.space.notify_all();
+        }
+    }
+
+    /// Waits until `class` is admitted, at most to `deadline`; `false` at the deadline.
+    pub(crate) fn wait_for_space(&self, class: Class, deadline: Instant) -> bool {
+        let mut free = self.free.lock();
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        // Reserves shrink without a notice as events are decided: look again now and then.
+        let admitted = loop {
+            if free.len() as u32 > self.reserve(class) {
+                break true;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                break false;
+            }
+            let pause = (deadline - now).min(Duration::from_millis(10));
+            self.space.wait_for(&mut free, pause);
+        };
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        admitted
+    }
+
+    /// Sets the order that the next taken segment gets.
+    pub(crate) fn continue_order(&self, after: u64) {
+        self.next_order.store(after + 1, Ordering::Relaxed);
+    }
+
+    /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.
+    #[inline]
+    pub(crate) fn entry_offset(&self, location: Location) -> u64 {
+        self.geometry.segment_offset(location.segment) + self.geometry.segment_bytes
+            - (u64::from(location.entry) + 1) * self.layout.entry_bytes() as u64
+    }
+
+    #[inline]
+    pub(crate) fn payload_offset(&self, segment: u32, offset: u64) -> u64 {
+        self.geometry.segment_offset(segment) + offset
+    }
+
+    /// Writes an entry with its state word; the valid word is the checksum that covers it all. Flushed, not fenced.
+    #[inline]
+    pub(crate) fn write_entry(&self, place: &Place, entry: &Entry, state: StateWord) {
+        let mut bytes = [0; 64];
+        let size = self.layout.entry_bytes();
+        self.layout.encode(entry, place.seed, place.location.entry, &mut bytes);
+        let word = state.encode(place.seed, place.location.entry);
+        bytes[self.layout.state_offset()..size].copy_from_slice(&word.to_le_bytes());
+        let offset = self.entry_offset(place.location);
+        self.region.write(offset, &bytes[..size]);
+        self.region.flush(offset, size);
+    }
+
+    /// Reads the entry at a location; `None` where it does not verify.
+    #[inline]
+    pub(crate) fn read_entry(&self, location: Location) -> Option<Entry> {
+        let bytes = self.region.bytes(self.entry_offset(location), self.layout.state_offset());
+        self.layout.decode(bytes, self.seed(location.segment), location.entry)
+    }
+
+    /// Payload length of a record that is known to be whole.
+    #[inline]
+    pub(crate) fn length_of(&self, location: Location) -> u32 {
+        let bytes = self.region.bytes(self.entry_offset(location) + 12, 4);
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    #[inline]
+    pub(crate) fn state_word_offset(&self, location: Location) -> u64 {
+        self.entry_offset(location) + self.layout.state_offset() as u64
+    }
+
+    /// Replaces the state word of a record; flushed, not fenced.
+    #[inline]
+    pub(crate) fn mark(&self, location: Location, state: StateWord) {
+        let word = state.encode(self.seed(location.segment), location.entry);
+        self.region.store_word(self.state_word_offset(location), word);
+    }
+
+    /// Ends a record: its state word says so, its space counts as dead. Flushed, not fenced.
+    #[inline]
+    pub(crate) fn end_record(&self, location: Location, length: u32) {
+        self.mark(location, StateWord { mark: Mark::Dead, deliveries: 0, ready: false });
+        if self.segment(location.segment).ended(self.record_bytes(length)) {
+            self.free_if_idle(location.segment);
+        }
+    }
+
+    /// Unpins a segment and frees it if that was the last need.
+    #[inline]
+    pub(crate) fn unpin(&self, segment: u32) {
+        if self.segment(segment).unpin() {
+            self.free_if_idle(segment);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! How an event is found by its primary key: a radix tree whose leaves are events, and compact storage for both.
+//!
+//! *Not here*: what an event is (`home`), where its fragments lie (`hot`).
+
+mod arena;
+mod art;
+mod node;
+mod slab;
+
+pub(crate) use arena::{Arena, Block};
+pub(crate) use art::{Art, Leaves};
+pub(crate) use slab::Slab;

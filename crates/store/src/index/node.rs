@@ -1,0 +1,353 @@
+//! The nodes of the radix tree, and what differs from kind to kind.
+
+use super::art::Art;
+
+/// Path bytes that a node keeps itself.
+pub(crate) const PREFIX_BYTES: usize = 8;
+
+/// What a reference points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    None,
+    Leaf,
+    Node4,
+    Node16,
+    Node48,
+    Node256,
+}
+
+/// A reference: kind in the upper 3 bits, index in the lower 29.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ref(u32);
+
+impl Ref {
+    pub(crate) const NONE: Ref = Ref(0);
+
+    #[inline]
+    pub(crate) fn new(kind: Kind, index: u32) -> Ref {
+        debug_assert!(index < 1 << 29);
+        Ref((kind as u32) << 29 | index)
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self.0 >> 29 {
+            0 => Kind::None,
+            1 => Kind::Leaf,
+            2 => Kind::Node4,
+            3 => Kind::Node16,
+            4 => Kind::Node48,
+            _ => Kind::Node256,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        self.0 & ((1 << 29) - 1)
+    }
+}
+
+impl Default for Ref {
+    fn default() -> Self {
+        Ref::NONE
+    }
+}
+
+/// What every node has: children counted, compressed path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) count: u16,
+    pub(crate) prefix_len: u8,
+    pub(crate) prefix: [u8; PREFIX_BYTES],
+}
+
+impl Head {
+    pub(crate) fn set_prefix(&mut self, path: &[u8]) {
+        let kept = path.len().min(PREFIX_BYTES);
+        self.prefix[..kept].copy_from_slice(&path[..kept]);
+        self.prefix_len = path.len() as u8;
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node4 {
+    pub(crate) head: Head,
+    keys: [u8; 4],
+    children: [Ref; 4],
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node16 {
+    pub(crate) head: Head,
+    keys: [u8; 16],
+    children: [Ref; 16],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node48 {
+    pub(crate) head: Head,
+    /// Place of each byte's child, 1-based; 0 is none.
+    places: [u8; 256],
+    children: [Ref; 48],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node256 {
+    pub(crate) head: Head,
+    children: [Ref; 256],
+}
+
+impl Default for Node48 {
+    fn default() -> Self {
+        Node48 { head: Head::default(), places: [0; 256], children: [Ref::NONE; 48] }
+    }
+}
+
+impl Default for Node256 {
+    fn default() -> Self {
+        Node256 { head: Head::default(), children: [Ref::NONE; 256] }
+    }
+}
+
+/// Sorted keys with children beside them, as nodes 4 and 16 have them.
+macro_rules! sorted {
+    ($node:expr) => {{
+        let node = $node;
+        let count = node.head.count as usize;
+        (&node.keys[..count], &node.children[..count])
+    }};
+}
+
+fn insert_sorted(head: &mut Head, keys: &mut [u8], children: &mut [Ref], byte: u8, child: Ref) {
+    let count = head.count as usize;
+    let at = keys[..count].partition_point(|&key| key < byte);
+    keys.copy_within(at..count, at + 1);
+    children.copy_within(at..count, at + 1);
+    keys[at] = byte;
+    children[at] = child;
+    head.count += 1;
+}
+
+fn remove_sorted(head: &mut Head, keys: &mut [u8], children: &mut [Ref], byte: u8) {
+    let count = head.count as usize;
+    if let Some(at) = keys[..count].iter().position(|&key| key == byte) {
+        keys.copy_within(at + 1..count, at);
+        children.copy_within(at + 1..count, at);
+        head.count -= 1;
+    }
+}
+
+impl Art {
+    #[inline]
+    pub(super) fn child(&self, node: Ref, byte: u8) -> Ref {
+        match node.kind() {
+            Kind::Node4 => {
+                let (keys, children) = sorted!(&self.nodes4[node.index()]);
+                keys.iter().position(|&key| key == byte).map_or(Ref::NONE, |at| children[at])
+            }
+            Kind::Node16 => {
+                let (keys, children) = sorted!(&self.nodes16[node.index()]);
+                keys.iter().position(|&key| key == byte).map_or(Ref::NONE, |at| children[at])
+            }
+            Kind::Node48 => {
+                let node = &self.nodes48[node.index()];
+                match node.places[byte as usize] {
+                    0 => Ref::NONE,
+                    place => node.children[place as usize - 1],
+                }
+            }
+            Kind::Node256 => self.nodes256[node.index()].children[byte as usize],
+            Kind::None | Kind::Leaf => Ref::NONE,
+        }
+    }
+
+    /// The child under the lowest byte above `byte`.
+    pub(super) fn next_child(&self, node: Ref, byte: u8) -> Option<Ref> {
+        match node.kind() {
+            Kind::Node4 => {
+                let (keys, children) = sorted!(&self.nodes4[node.index()]);
+                children.get(keys.partition_point(|&key| key <= byte)).copied()
+            }
+            Kind::Node16 => {
+                let (keys, children) = sorted!(&self.nodes16[node.index()]);
+                children.get(keys.partition_point(|&key| key <= byte)).copied()
+            }
+            Kind::Node48 => {
+                let node = &self.nodes48[node.index()];
+                let place = node.places[byte as usize + 1..].iter().copied().find(|&place| place != 0)?;
+                Some(node.children[place as usize - 1])
+            }
+            Kind::Node256 => {
+                let children = &self.nodes256[node.index()].children;
+                children[byte as usize + 1..].iter().copied().find(|child| *child != Ref::NONE)
+            }
+            Kind::None | Kind::Leaf => None,
+        }
+    }
+
+    /// Replaces an existing child.
+    pub(super) fn set_child(&mut self, node: Ref, byte: u8, child: Ref) {
+        let position = |keys: &[u8], count: u16| keys[..count as usize].iter().position(|&key| key == byte);
+        match node.kind() {
+            Kind::Node4 => {
+                let node = &mut self.nodes4[node.index()];
+                if let Some(at) = position(&node.keys, node.head.count) {
+                    node.children[at] = child;
+                }
+            }
+            Kind::Node16 => {
+                let node = &mut self.nodes16[node.index()];
+                if let Some(at) = position(&node.keys, node.head.count) {
+                    node.children[at] = child;
+                }
+            }
+            Kind::Node48 => {
+                let node = &mut self.nodes48[node.index()];
+                if let Some(at) = (node.places[byte as usize] as usize).checked_sub(1) {
+                    node.children[at] = child;
+                }
+            }
+            Kind::Node256 => self.nodes256[node.index()].children[byte as usize] = child,
+            Kind::None | Kind::Leaf => {}
+        }
+    }
+
+    pub(super) fn is_full(&self, node: Ref) -> bool {
+        match node.kind() {
+            Kind::Node4 => self.nodes4[node.index()].head.count == 4,
+            Kind::Node16 => self.nodes16[node.index()].head.count == 16,
+            Kind::Node48 => self.nodes48[node.index()].head.count == 48,
+            _ => false,
+        }
+    }
+
+    /// Adds a child to a node that has room.
+    pub(super) fn add_child(&mut self, node: Ref, byte: u8, child: Ref) {
+        match node.kind() {
+            Kind::Node4 => {
+                let node = &mut self.nodes4[node.index()];
+                insert_sorted(&mut node.head, &mut node.keys, &mut node.children, byte, child);
+            }
+            Kind::Node16 => {
+                let node = &mut self.nodes16[node.index()];
+                insert_sorted(&mut node.head, &mut node.keys, &mut node.children, byte, child);
+            }
+            Kind::Node48 => {
+                let node = &mut self.nodes48[node.index()];
+                let place = node.children.iter().position(|child| *child == Ref::NONE).unwrap_or(0);
+                node.children[place] = child;
+                node.places[byte as usize] = place as u8 + 1;
+                node.head.count += 1;
+            }
+            Kind::Node256 => {
+                let node = &mut self.nodes256[node.index()];
+                node.children[byte as usize] = child;
+                node.head.count += 1;
+            }
+            Kind::None | Kind::Leaf => {}
+        }
+    }
+
+    pub(super) fn remove_child(&mut self, node: Ref, byte: u8) {
+        match node.kind() {
+            Kind::Node4 => {
+                let node = &mut self.nodes4[node.index()];
+                remove_sorted(&mut node.head, &mut node.keys, &mut node.children, byte);
+            }
+            Kind::Node16 => {
+                let node = &mut self.nodes16[node.index()];
+                remove_sorted(&mut node.head, &mut node.keys, &mut node.children, byte);
+            }
+            Kind::Node48 => {
+                let node = &mut self.nodes48[node.index()];
+                if let Some(at) = (node.places[byte as usize] as usize).checked_sub(1) {
+                    node.children[at] = Ref::NONE;
+                    node.places[byte as usize] = 0;
+                    node.head.count -= 1;
+                }
+            }
+            Kind::Node256 => {
+                let node = &mut self.nodes256[node.index()];
+                node.children[byte as usize] = Ref::NONE;
+                node.head.count -= 1;
+            }
+            Kind::None | Kind::Leaf => {}
+        }
+    }
+
+    /// Byte and reference of a node's only child.
+    pub(super) fn only_child(&self, node: Ref) -> (u8, Ref) {
+        match node.kind() {
+            Kind::Node4 => (self.nodes4[node.index()].keys[0], self.nodes4[node.index()].children[0]),
+            _ => {
+                let all = self.children(node);
+                all.first().copied().unwrap_or((0, Ref::NONE))
+            }
+        }
+    }
+
+    fn children(&self, node: Ref) -> Vec<(u8, Ref)> {
+        (0..=255).map(|byte| (byte, self.child(node, byte))).filter(|(_, child)| *child != Ref::NONE).collect()
+    }
+
+    /// The next larger kind with the same children; the old node is freed.
+    pub(super) fn grow(&mut self, node: Ref) -> Ref {
+        self.convert(
+            node,
+            match node.kind() {
+                Kind::Node4 => Kind::Node16,
+                Kind::Node16 => Kind::Node48,
+                _ => Kind::Node256,
+            },
+        )
+    }
+
+    /// The next smaller kind where the children fit with room to spare, so that nodes do not flap.
+    pub(super) fn shrink(&mut self, node: Ref) -> Option<Ref> {
+        let count = match node.kind() {
+            Kind::Node16 => self.nodes16[node.index()].head.count,
+            Kind::Node48 => self.nodes48[node.index()].head.count,
+            Kind::Node256 => self.nodes256[node.index()].head.count,
+            _ => return None,
+        };
+        match (node.kind(), count) {
+            (Kind::Node16, ..=3) => Some(self.convert(node, Kind::Node4)),
+            (Kind::Node48, ..=12) => Some(self.convert(node, Kind::Node16)),
+            (Kind::Node256, ..=40) => Some(self.convert(node, Kind::Node48)),
+            _ => None,
+        }
+    }
+
+    fn convert(&mut self, node: Ref, to: Kind) -> Ref {
+        let children = self.children(node);
+        let mut head = match node.kind() {
+            Kind::Node4 => self.nodes4[node.index()].head.clone(),
+            Kind::Node16 => self.nodes16[node.index()].head.clone(),
+            Kind::Node48 => self.nodes48[node.index()].head.clone(),
+            _ => self.nodes256[node.index()].head.clone(),
+        };
+        head.count = 0;
+        let other = match to {
+            Kind::Node4 => self.nodes4.insert(Node4 { head, ..Node4::default() }),
+            Kind::Node16 => self.nodes16.insert(Node16 { head, ..Node16::default() }),
+            Kind::Node48 => self.nodes48.insert(Node48 { head, ..Node48::default() }),
+            _ => self.nodes256.insert(Node256 { head, ..Node256::default() }),
+        };
+        let other = Ref::new(to, other);
+        for (byte, child) in children {
+            self.add_child(other, byte, child);
+        }
+        self.free_node(node);
+        other
+    }
+
+    pub(super) fn free_node(&mut self, node: Ref) {
+        match node.kind() {
+            Kind::Node4 => drop(self.nodes4.remove(node.index())),
+            Kind::Node16 => drop(self.nodes16.remove(node.index())),
+            Kind::Node48 => drop(self.nodes48.remove(node.index())),
+            Kind::Node256 => drop(self.nodes256.remove(node.index())),
+            Kind::None | Kind::Leaf => {}
+        }
+    }
+}

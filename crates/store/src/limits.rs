@@ -1,0 +1,44 @@
+//! Limits of the engine and how they relate.
+
+use forebay_core::limits::{KEY_BYTES_MAX, SEGMENT_HEADER_BYTES};
+
+/// Shards of the index: one lock each.
+pub(crate) const SHARDS: usize = 16;
+/// Consecutive primary keys that share a shard, as a power of two: dense events stay dense in the radix tree and in
+/// the memory of the decided, neighbours still spread over shards.
+pub(crate) const SHARD_BLOCK_BITS: u32 = 4;
+/// Smallest segment: holds its header and a few small records.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Largest default segment.
+pub(crate) const SEGMENT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+/// Smallest default segment.
+pub(crate) const SEGMENT_BYTES_DEFAULT_MIN: u64 = 256 << 10;
+/// Default regions are cut into so many segments.
+pub(crate) const SEGMENTS_DEFAULT: u64 = 64;
+/// Fewest segments of a region: every class finds its reserve and there is room to work.
+pub(crate) const SEGMENTS_MIN: u32 = 16;
+/// Free segments kept for decisions and the ledger beside what live events need: a segment under way and a snapshot.
+pub(crate) const RESERVE_DECISIONS: u32 = 2;
+/// Free segments kept for evacuation beyond those for decisions.
+pub(crate) const RESERVE_EVACUATION: u32 = 2;
+/// Free segments kept for fragments of existing events beyond those for evacuation.
+pub(crate) const RESERVE_EXISTING: u32 = 2;
+/// Most fragments, removed ones included, of one event: its table fits the largest arena class (1 MiB) with any key.
+pub(crate) const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
+/// Verdicts remembered per shard, for repeats.
+pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 16;
+/// Events handled in one hold of a shard lock by the maintenance round and by listings.
+pub(crate) const BATCH_EVENTS: usize = 256;
+/// Pause between maintenance rounds, in milliseconds.
+pub(crate) const MAINTENANCE_MS: u64 = 5;
+/// Sealed segments with less than this share of live bytes (in percent) are evacuated when space gets short.
+pub(crate) const EVACUATE_LIVE_PERCENT: u64 = 60;
+/// Most runs that one store knows, closed ones included.
+pub(crate) const RUNS_MAX: usize = 60_000;
+
+// Each class leaves the next one its reserve, and a region has room beyond all reserves.
+const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
+// An event's table: primary key, attribute location, and the widest slot (remaining key and location) per fragment.
+const _: () = assert!(KEY_BYTES_MAX + 8 + FRAGMENTS_PER_EVENT_MAX as usize * (KEY_BYTES_MAX - 1 + 8) < 1 << 20);
+// The smallest segment has room for its header and at least one record of some size.
+const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);

@@ -1,0 +1,132 @@
+//! Reading: one fragment, many, or a whole event, as guards on the bytes in place.
+//!
+//! *Invariants*: a pin is taken under the lock that shows the record live, so that what a guard shows is never reused
+//! (hot/segment.rs, loom models).
+
+use crate::engine::Engine;
+use crate::home::{Shard, State};
+use crate::hot::Location;
+use crate::{Event, Fragment, Sources, Store};
+use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
+
+impl Store {
+    /// The fragment of a key; `None` where there is none.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Corrupt` where its entry does not verify, `Closed`.
+    #[inline]
+    pub fn get(&self, key: &Key) -> Result<Option<Fragment>> {
+        let engine = self.engine();
+        engine.check_key(key)?;
+        let (primary, rest) = key.as_bytes().split_at(engine.keyspace.schema.primary_bytes());
+        let location = {
+            let shard = engine.cell_of(primary).lock();
+            if shard.closed {
+                return Err(crate::engine::closed());
+            }
+            let Some(event) = shard.find(primary) else { return Ok(None) };
+            let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+            if !word.is_present() {
+                return Ok(None);
+            }
+            engine.hot.segment(word.location().segment).pin();
+            word.location()
+        };
+        self.guard(location).map(Some)
+    }
+
+    /// The fragments of several keys, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// A live event with the fragments of the given sources; `None` where there is no such event.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Corrupt`, `Closed`.
+    pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let (state, attributes, mask, missing, locations) = {
+            let shard = engine.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return Err(crate::engine::closed());
+            }
+            let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
+            let State::Live(state) = shard.events[event].state else { return Ok(None) };
+            let mask = if state == LiveState::Accepted { shard.events[event].lease } else { 0 };
+            let missing = engine.missing_keys(&shard, event);
+            let attributes = engine.attributes(&shard, event)?;
+            (state, attributes, mask, missing, engine.pin_fragments(&shard, event, sources))
+        };
+        let fragments = self.guards(locations)?;
+        let streams = engine.stream_names(mask);
+        Ok(Some(Event { primary: *primary, state, attributes, streams, fragments, missing }))
+    }
+
+    /// Turns a pinned location into a guard.
+    #[inline]
+    pub(crate) fn guard(&self, location: Location) -> Result<Fragment> {
+        let engine = self.engine();
+        match engine.hot.read_entry(location) {
+            Some(entry) => Ok(Fragment::pinned(&self.holder, location.segment, entry)),
+            None => {
+                engine.hot.unpin(location.segment);
+                Err(Error::corrupt(format!("segment {} entry {} does not verify", location.segment, location.entry)))
+            }
+        }
+    }
+
+    /// Turns pinned locations into guards; on an error no pin is left behind.
+    pub(crate) fn guards(&self, locations: Vec<Location>) -> Result<Vec<Fragment>> {
+        let mut fragments = Vec::with_capacity(locations.len());
+        let mut locations = locations.into_iter();
+        for location in locations.by_ref() {
+            match self.guard(location) {
+                Ok(fragment) => fragments.push(fragment),
+                Err(error) => {
+                    locations.for_each(|rest| self.engine().hot.unpin(rest.segment));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(fragments)
+    }
+}
+
+impl Engine {
+    pub(crate) fn check_primary(&self, primary: &Primary) -> Result<()> {
+        if primary.as_bytes().len() == self.keyspace.schema.primary_bytes() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a primary key of {} bytes; this keyspace has {}",
+            primary.as_bytes().len(),
+            self.keyspace.schema.primary_bytes()
+        )))
+    }
+
+    /// Pins the chosen fragments of an event, under its lock.
+    pub(crate) fn pin_fragments(&self, shard: &Shard, event: u32, sources: &Sources) -> Vec<Location> {
+        let chosen = shard.fragments(event, |rest| sources.takes(rest));
+        chosen.map(|(_, location)| location).inspect(|location| self.hot.segment(location.segment).pin()).collect()
+    }
+
+    pub(crate) fn missing_keys(&self, shard: &Shard, event: u32) -> Vec<Key> {
+        let primary = shard.primary(event);
+        shard.missing(event).iter().map(|rest| self.keyspace.schema.join(&primary, rest)).collect()
+    }
+
+    pub(crate) fn stream_names(&self, mask: u32) -> Vec<String> {
+        let streams = self.streams.read();
+        streams.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Attributes for a reader outside of the home's own decisions.
+    pub(crate) fn attributes_or_none(&self, shard: &Shard, event: u32) -> Attributes {
+        self.attributes(shard, event).unwrap_or_default()
+    }
+}

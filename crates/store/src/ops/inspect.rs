@@ -1,0 +1,80 @@
+//! What people and monitors see: the store at a glance, its segments.
+
+use crate::hot::{CLOSED, FREE, LOG, OPEN};
+use crate::{MemoryStats, SegmentInfo, Stats, Store};
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
+    pub fn stats(&self) -> Stats {
+        let engine = self.engine();
+        let (inhibit, inhibited_ns) = engine.update_pressure();
+        let mut memory = MemoryStats::default();
+        let (mut decided_events, mut conflicts_kept) = (0, 0);
+        for cell in &engine.cells {
+            let shard = cell.lock();
+            let [nodes, leaves, tables, leases, decided, fixed] = shard.heap_bytes().map(|bytes| bytes as u64);
+            memory.nodes += nodes;
+            memory.leaves += leaves;
+            memory.tables += tables;
+            memory.leases += leases;
+            memory.decided += decided;
+            memory.fixed += fixed;
+            decided_events += shard.runs.iter().map(|run| run.decided.len()).sum::<u64>();
+            conflicts_kept += shard.kept.len() as u64;
+        }
+        memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
+        memory.fixed += (engine.cells.len() * size_of::<crate::home::Cell>()) as u64;
+        let live = engine.live();
+        Stats {
+            segments: engine.hot.geometry.segments,
+            segments_free: engine.hot.free_segments(),
+            segment_bytes: engine.hot.geometry.segment_bytes,
+            fill: engine.hot.fill(),
+            events: live,
+            leases: engine.leases.load(Ordering::Relaxed),
+            decided_events,
+            segments_pinned: engine.segments_pinned(),
+            holders: engine.holder_stats(),
+            conflicts_kept,
+            evacuated: engine.evacuated.load(Ordering::Relaxed),
+            inhibit,
+            inhibited_ns,
+            memory,
+            boot: engine.boot,
+        }
+    }
+
+    /// All segments as they are now.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let hot = &self.engine().hot;
+        let heads = hot.open_heads();
+        let one = |number: u32| {
+            let segment = hot.segment(number);
+            let mut entries = segment.entries.load(Ordering::Relaxed);
+            let mut payload_end = segment.payload_end.load(Ordering::Relaxed).max(SEGMENT_HEADER_BYTES as u64);
+            let state = match segment.state() {
+                FREE => "free",
+                LOG => "log",
+                OPEN | CLOSED => "open",
+                _ => "sealed",
+            };
+            if let Some(head) = heads.iter().find(|head| head.0 == number) {
+                (entries, payload_end) = (head.1, head.2);
+            }
+            let unit = if state == "log" { hot.slots.slot_bytes() } else { hot.layout.entry_bytes() } as u64;
+            let used = payload_end - SEGMENT_HEADER_BYTES as u64 + u64::from(entries) * unit;
+            SegmentInfo {
+                segment: number,
+                state,
+                generation: segment.generation.load(Ordering::Relaxed),
+                entries: if state == "free" { 0 } else { entries },
+                live: segment.live(),
+                used_bytes: if state == "free" { 0 } else { used },
+                pins: segment.pins(),
+            }
+        };
+        (0..hot.geometry.segments).map(one).collect()
+    }
+}

@@ -1,0 +1,254 @@
+//! What a store does by itself: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
+//!
+//! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
+//! reads survive it; guards on the old copy stay valid until they are dropped.
+
+use crate::Store;
+use crate::engine::{Engine, Holder};
+use crate::home::{State, Word};
+use crate::hot::{Class, Location, SEALED, checksum};
+use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
+use forebay_core::{Decision, DecisionKind, Entry, EntryFlags, LiveState, Mark, StateWord, Token};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+impl Store {
+    /// One round of maintenance, for stores without their own thread.
+    pub fn tick(&self) {
+        self.engine().maintain();
+    }
+}
+
+/// Runs rounds until the store closes or its last handle is gone.
+pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
+    let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+    std::thread::Builder::new().name("forebay-store".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
+            match engine.upgrade() {
+                Some(engine) if !engine.is_closed() => engine.maintain(),
+                _ => return,
+            }
+        }
+    })?;
+    Ok(())
+}
+
+impl Engine {
+    pub(crate) fn maintain(&self) {
+        if self.is_closed() {
+            return;
+        }
+        self.time_out_open_events();
+        self.time_out_leases();
+        self.hot.seal_closed();
+        self.evacuate();
+        self.relieve_log();
+        self.update_pressure();
+    }
+
+    fn time_out_open_events(&self) {
+        let now = self.now_ns();
+        let mut any = false;
+        for cell in &self.cells {
+            let _effects = self.quiesce.read();
+            let mut shard = cell.lock();
+            let mut moved = false;
+            for run in 0..shard.runs.len() {
+                let within = shard.runs[run].plan.within_ns;
+                for _ in 0..BATCH_EVENTS {
+                    let Some(event) = shard.runs[run].open.first() else { break };
+                    if now.saturating_sub(shard.events[event].arrival_ns) < within {
+                        break;
+                    }
+                    if self.make_ready(&mut shard, event).is_err() {
+                        break;
+                    }
+                    moved = true;
+                }
+            }
+            if moved {
+                self.hot.region.fence();
+                cell.publish_ready(&shard);
+                any = true;
+            }
+        }
+        if any {
+            self.notify_ready();
+        }
+    }
+
+    fn time_out_leases(&self) {
+        let now = self.now_ns();
+        let mut any = false;
+        for cell in &self.cells {
+            for _ in 0..BATCH_EVENTS {
+                let _effects = self.quiesce.read();
+                let mut shard = cell.lock();
+                let Some(&(deadline, lease)) = shard.timers.first() else { break };
+                if deadline > now || shard.closed {
+                    break;
+                }
+                let event = shard.leases[lease].event;
+                let to_debug = shard.events[event].deliveries >= self.keyspace.deliveries_max;
+                if to_debug {
+                    let tally = shard.tally(event);
+                    let record = Decision {
+                        kind: DecisionKind::Debug,
+                        token: Token::NONE,
+                        fragments: tally.fragments as u32,
+                        bytes: tally.bytes,
+                        detail: 0,
+                        key: shard.primary(event).as_bytes().to_vec(),
+                    };
+                    if self.log.append(&self.hot, &[record]).is_err() {
+                        break;
+                    }
+                }
+                shard.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
+                self.leases.fetch_sub(1, Ordering::Relaxed);
+                cell.publish_ready(&shard);
+                any = true;
+            }
+        }
+        if any {
+            self.notify_ready();
+        }
+    }
+
+    /// Moves the live records of mostly dead segments elsewhere when space gets short.
+    fn evacuate(&self) {
+        let short = self.hot.fill() > self.config.hot_low * 0.9 || !self.hot.admits(Class::NewEvent);
+        if !short {
+            return;
+        }
+        let most = self.hot.geometry.segment_bytes * EVACUATE_LIVE_PERCENT / 100;
+        let mut victims: Vec<(u64, u32)> = Vec::new();
+        for number in 0..self.hot.geometry.segments {
+            let segment = self.hot.segment(number);
+            if segment.state() == SEALED && segment.live() > 0 {
+                let entries = u64::from(segment.entries.load(Ordering::Relaxed));
+                let used = segment.payload_end.load(Ordering::Relaxed) + entries * self.hot.layout.entry_bytes() as u64;
+                let live = used.saturating_sub(segment.dead_bytes.load(Ordering::Relaxed));
+                if live < most {
+                    victims.push((live, number));
+                }
+            }
+        }
+        victims.sort_unstable();
+        for (_, number) in victims.into_iter().take(4) {
+            if !self.evacuate_segment(number) {
+                break;
+            }
+        }
+    }
+
+    /// `false` where there is no space to move to.
+    fn evacuate_segment(&self, number: u32) -> bool {
+        let entries = self.hot.segment(number).entries.load(Ordering::Relaxed);
+        for entry in 0..entries {
+            let location = Location { segment: number, entry };
+            if self.hot.segment(number).live() == 0 {
+                break;
+            }
+            let _effects = self.quiesce.read();
+            // The word and the entry are only read while the segment is sealed: nothing of it is written again but marks.
+            if self.hot.segment(number).state() != SEALED {
+                break;
+            }
+            let word = self.hot.region.load_word(self.hot.state_word_offset(location));
+            let live =
+                StateWord::decode(word, self.hot.seed(number), entry).is_some_and(|state| state.mark == Mark::Live);
+            if !live {
+                continue;
+            }
+            let Some(found) = self.hot.read_entry(location) else { continue };
+            if !self.move_record(location, &found) {
+                return false;
+            }
+        }
+        if self.hot.segment(number).live() == 0 {
+            self.evacuated.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Where the index or the list of kept conflicts says that this record lies: still here?
+    fn is_current(&self, shard: &crate::home::Shard, location: Location, entry: &Entry) -> Option<Current> {
+        let (primary, rest) = entry.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        match entry.flags {
+            EntryFlags::CONFLICT => shard.kept.iter().position(|kept| kept.location == location).map(Current::Kept),
+            EntryFlags::ATTRIBUTES => {
+                let event = shard.find(primary)?;
+                (shard.attribute_word(event)?.location() == location).then_some(Current::Attributes(event))
+            }
+            _ => {
+                let event = shard.find(primary)?;
+                let (slot, word) = shard.slot(event, rest).ok()?;
+                (word == Word::at(location)).then_some(Current::Fragment(event, slot))
+            }
+        }
+    }
+
+    /// `false` where there is no space. A record that is not current any more, or does not verify, is left alone.
+    fn move_record(&self, from: Location, entry: &Entry) -> bool {
+        let primary = self.keyspace.schema.primary_of(&entry.key);
+        let cell = self.cell_of(primary.as_bytes());
+        {
+            let shard = cell.lock();
+            if self.is_current(&shard, from, entry).is_none() {
+                return true;
+            }
+            // Under the lock the record is live: the pin keeps its bytes while they are copied.
+            self.hot.segment(from.segment).pin();
+        }
+        let source = self.hot.region.bytes(self.hot.payload_offset(from.segment, entry.offset), entry.length as usize);
+        if checksum(source) != entry.payload_crc {
+            // Rotten bytes stay where they are; a reader's check names them.
+            self.hot.unpin(from.segment);
+            return true;
+        }
+        let Some(place) = self.hot.reserve_place(Class::Evacuation, entry.length) else {
+            self.hot.unpin(from.segment);
+            return false;
+        };
+        self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), source);
+        self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+        let mut shard = cell.lock();
+        let current = self.is_current(&shard, from, entry);
+        let ended = match current {
+            None => place.location,
+            Some(current) => {
+                let word = Word::at(place.location);
+                match current {
+                    Current::Kept(at) => shard.kept[at].location = place.location,
+                    Current::Attributes(event) => shard.set_attribute_word(event, word),
+                    Current::Fragment(event, slot) => {
+                        shard.set_word(event, slot, word);
+                        // Marks travel with the event's first fragment, durable before the old copy ends.
+                        if matches!(shard.events[event].state, State::Live(_)) {
+                            self.mark_event(&shard, event);
+                            self.hot.region.fence();
+                        }
+                    }
+                }
+                from
+            }
+        };
+        drop(shard);
+        self.hot.end_record(ended, entry.length);
+        self.hot.region.fence();
+        self.hot.unpin(from.segment);
+        true
+    }
+}
+
+/// What a record is to the index.
+enum Current {
+    Fragment(u32, usize),
+    Attributes(u32),
+    Kept(usize),
+}

@@ -1,0 +1,588 @@
+//! Taking a fragment in.
+//!
+//! ```text
+//! claim the key (pending) ─▶ copy + checksum ─▶ entry ─▶ flush, fence ─▶ visible, booked ─▶ answer
+//!        │ taken: compare            └ one pass over the bytes
+//!        └ no space: wait to the deadline, then `Full`
+//! ```
+//!
+//! *Invariants*: visible never precedes durable at the medium's level (tests/power_loss.rs); of several puts of one key
+//! exactly one is stored, the others answer `Duplicate` or `Conflict` (tests/concurrent.rs).
+//!
+//! *On failure*: a reservation that is dropped gives its key and place back; nobody else's records suffer.
+
+use crate::config::Arrival;
+use crate::engine::{Engine, closed, deadline_after};
+use crate::home::{Kept, State, Word};
+use crate::hot::{Class, Location, Place, checksum};
+use crate::{PutOptions, PutOutcome, RunState, Store};
+use forebay_core::{Attributes, Entry, EntryFlags, Error, Key, LiveState, Mark, Result, StateWord, Tally};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A key that is taken by a record in flight.
+pub(crate) struct Claimed {
+    pub(crate) key: Key,
+    pub(crate) event: u32,
+    pub(crate) place: Place,
+    pub(crate) length: u32,
+    status: u32,
+}
+
+impl Claimed {
+    /// A new version of a fragment that keeps its producer's status.
+    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32) -> Claimed {
+        Claimed { key, event, place, length, status }
+    }
+}
+
+/// What a claim met.
+enum Claim {
+    Claimed(Claimed),
+    /// A fragment stands there; its segment is pinned.
+    Standing(Location),
+    Late,
+}
+
+/// Why a claim must be tried again.
+enum Again {
+    NoSpace(Class),
+    /// Another put of this key is in flight.
+    InFlight,
+    UnknownRun(u64),
+}
+
+impl Store {
+    /// Puts a fragment. When this returns, the bytes are stored: they survive the death of this process.
+    ///
+    /// # Errors
+    /// `Conflict` where other bytes (or attributes) stand there, `Full` at the deadline, `Closed` for a closed run or
+    /// store, `Invalid` for a key of another schema or a value past the limit, `Unavailable` while another put of the
+    /// key does not end.
+    #[inline]
+    pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
+        let engine = self.engine();
+        let length = engine.check_put(key, value.len())?;
+        match engine.claim(key, length, options)? {
+            Claim::Claimed(claimed) => {
+                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let crc = engine.hot.region.copy_in(offset, value);
+                engine.publish(&claimed, crc)
+            }
+            Claim::Standing(location) => engine.compare(key, location, value),
+            Claim::Late => Ok(PutOutcome::Late),
+        }
+    }
+
+    /// Reserves memory of the store for a fragment of `length` bytes: filled in place, then committed.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; a key that is taken is only answered at commit, when there are bytes to compare.
+    pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
+        let engine = self.engine();
+        let wanted = engine.check_put(key, length)?;
+        let backing = match engine.claim(key, wanted, options)? {
+            Claim::Claimed(claimed) => Backing::Place(claimed),
+            other => {
+                if let Claim::Standing(location) = other {
+                    engine.hot.unpin(location.segment);
+                }
+                Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
+            }
+        };
+        Ok(Reservation { store: self.clone(), backing: Some(backing) })
+    }
+}
+
+/// Memory of the store for one fragment. Dropping it gives it up.
+pub struct Reservation {
+    store: Store,
+    backing: Option<Backing>,
+}
+
+enum Backing {
+    Place(Claimed),
+    /// The key was taken: the bytes are compared at commit.
+    Scratch {
+        bytes: Vec<u8>,
+        key: Key,
+        status: u32,
+    },
+}
+
+impl Reservation {
+    /// Makes the fragment visible; the answers are those of [`Store::put`].
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn commit(mut self) -> Result<PutOutcome> {
+        let engine = self.store.engine();
+        match self.backing.take() {
+            Some(Backing::Place(claimed)) => {
+                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
+                engine.hot.region.flush(offset, claimed.length as usize);
+                engine.publish(&claimed, crc)
+            }
+            Some(Backing::Scratch { bytes, key, status }) => {
+                self.store.put(&key, &bytes, &PutOptions { status, ..PutOptions::default() })
+            }
+            None => Err(Error::internal("reservation without memory")),
+        }
+    }
+
+    /// Gives the memory up.
+    pub fn abort(self) {}
+}
+
+impl Deref for Reservation {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.backing {
+            Some(Backing::Place(claimed)) => {
+                let hot = &self.store.engine().hot;
+                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                hot.region.bytes(offset, claimed.length as usize)
+            }
+            Some(Backing::Scratch { bytes, .. }) => bytes,
+            None => &[],
+        }
+    }
+}
+
+impl DerefMut for Reservation {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.backing {
+            Some(Backing::Place(claimed)) => {
+                let hot = &self.store.engine().hot;
+                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                hot.region.bytes_mut(offset, claimed.length as usize)
+            }
+            Some(Backing::Scratch { bytes, .. }) => bytes,
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(Backing::Place(claimed)) = self.backing.take() {
+            self.store.engine().give_up(&claimed);
+        }
+    }
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn check_key(&self, key: &Key) -> Result<()> {
+        if key.as_bytes().len() == self.keyspace.schema.key_bytes() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a key of {} bytes; this keyspace has {} ({})",
+            key.as_bytes().len(),
+            self.keyspace.schema.key_bytes(),
+            self.keyspace.schema.describe().join(", ")
+        )))
+    }
+
+    #[inline]
+    pub(crate) fn check_put(&self, key: &Key, length: usize) -> Result<u32> {
+        self.check_key(key)?;
+        let most = self.keyspace.fragment_bytes_max.min(self.hot.payload_bytes_max() as usize);
+        if length <= most {
+            return Ok(length as u32);
+        }
+        Err(Error::invalid(format!(
+            "a fragment of {length} bytes; the limit is {most} (fragment_bytes_max {}, segment {})",
+            self.keyspace.fragment_bytes_max, self.hot.geometry.segment_bytes
+        )))
+    }
+
+    #[inline]
+    fn claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Claim> {
+        match self.try_claim(key, length, options)? {
+            Ok(claim) => Ok(claim),
+            Err(again) => self.claim_slowly(key, length, options, again),
+        }
+    }
+
+    /// Waits for what the first try lacked, to the deadline.
+    #[cold]
+    fn claim_slowly(&self, key: &Key, length: u32, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
+        let deadline = deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
+        let mut again = again;
+        loop {
+            match again {
+                Again::UnknownRun(run) => self.open_unknown_run(run)?,
+                Again::InFlight => {
+                    if Instant::now() >= deadline {
+                        return Err(Error::unavailable(format!(
+                            "{}: another put of this key is in flight and did not end in time",
+                            self.keyspace.schema.text(key.as_bytes())
+                        )));
+                    }
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                Again::NoSpace(class) => {
+                    if !self.hot.wait_for_space(class, deadline) {
+                        return Err(self.refuse_full(key, length));
+                    }
+                }
+            }
+            again = match self.try_claim(key, length, options)? {
+                Ok(claim) => return Ok(claim),
+                Err(next) => next,
+            };
+            if Instant::now() >= deadline && matches!(again, Again::NoSpace(_)) {
+                return Err(self.refuse_full(key, length));
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_full(&self, key: &Key, length: u32) -> Error {
+        let primary = self.keyspace.schema.primary_of(key);
+        let run = self.keyspace.schema.run_of(key.as_bytes());
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if let Some(run) = shard.run_index(run) {
+            let ledger = &mut shard.runs[run as usize].ledger;
+            ledger.offered += Tally::fragment(u64::from(length));
+            ledger.refused += Tally::fragment(u64::from(length));
+        }
+        drop(shard);
+        let why = self.update_pressure().0.map_or_else(String::new, |inhibit| format!("; {}", inhibit.cause));
+        Error::full(format!(
+            "no space for a fragment of {length} bytes: {} of {} segments free, fill {:.0} %{why}",
+            self.hot.free_segments(),
+            self.hot.geometry.segments,
+            self.hot.fill() * 100.0
+        ))
+    }
+
+    /// One try, under the event's lock. The outer result is final.
+    #[inline]
+    fn try_claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<std::result::Result<Claim, Again>> {
+        let schema = &self.keyspace.schema;
+        let (primary, rest) = key.as_bytes().split_at(schema.primary_bytes());
+        let mut shard = self.cell_of(primary).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let offered = Tally::fragment(u64::from(length));
+        if let Some(event) = shard.find(primary) {
+            let run = shard.events[event].run as usize;
+            if shard.runs[run].state == RunState::Closed {
+                shard.runs[run].ledger.offered += offered;
+                shard.runs[run].ledger.refused += offered;
+                return Err(Error::closed(format!("run {} is closed", shard.runs[run].run)));
+            }
+            let slot = match shard.slot(event, rest) {
+                Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
+                Ok((_, word)) if word.is_present() => {
+                    self.hot.segment(word.location().segment).pin();
+                    return Ok(Ok(Claim::Standing(word.location())));
+                }
+                Ok(_) => None,
+                Err(slot) => Some(slot),
+            };
+            let waiting = matches!(shard.events[event].state, State::Live(LiveState::Open | LiveState::Ready));
+            let (Some(slot), true) = (slot, waiting) else {
+                let ledger = &mut shard.runs[run].ledger;
+                ledger.offered += offered;
+                ledger.late += offered;
+                return Ok(Ok(Claim::Late));
+            };
+            if !shard.has_room(event) {
+                return Err(Error::invalid(format!(
+                    "{}: an event has at most {} fragments",
+                    schema.text(primary),
+                    crate::limits::FRAGMENTS_PER_EVENT_MAX
+                )));
+            }
+            let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+                return Ok(Err(Again::NoSpace(Class::Existing)));
+            };
+            if let Some(attributes) = options.attributes
+                && let Err(error) = self.attach(&mut shard, event, attributes, true)
+            {
+                drop(shard);
+                self.void(&place, key, length);
+                return Err(error);
+            }
+            shard.insert_slot(event, slot, rest, Word::at(place.location).pending());
+            shard.events[event].pending += 1;
+            return Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status })));
+        }
+
+        let number = schema.run_of(primary);
+        let Some(run) = shard.run_index(number) else { return Ok(Err(Again::UnknownRun(number))) };
+        let known = &mut shard.runs[run as usize];
+        if known.state != RunState::Closed && known.decided.contains(self.decided_form, primary) {
+            known.ledger.offered += offered;
+            known.ledger.late += offered;
+            return Ok(Ok(Claim::Late));
+        }
+        if known.state != RunState::Open {
+            known.ledger.offered += offered;
+            known.ledger.refused += offered;
+            let state = if known.state == RunState::Closed { "closed" } else { "stopped: it takes no new events" };
+            return Err(Error::closed(format!("run {number} is {state}")));
+        }
+        if !self.hot.admits(Class::NewEvent) {
+            return Ok(Err(Again::NoSpace(Class::NewEvent)));
+        }
+        let Some(place) = self.hot.reserve_place(Class::NewEvent, length) else {
+            return Ok(Err(Again::NoSpace(Class::NewEvent)));
+        };
+        let event = shard.create(primary, run, self.now_ns());
+        self.hot.events.fetch_add(1, Ordering::Relaxed);
+        if let Some(attributes) = options.attributes
+            && let Err(error) = self.attach(&mut shard, event, attributes, true)
+        {
+            shard.withdraw_if_empty(event);
+            self.hot.events.fetch_sub(1, Ordering::Relaxed);
+            drop(shard);
+            self.void(&place, key, length);
+            return Err(error);
+        }
+        shard.insert_slot(event, 0, rest, Word::at(place.location).pending());
+        shard.events[event].pending += 1;
+        Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status })))
+    }
+
+    /// Writes the entry of a filled place, fences, and makes the fragment visible.
+    #[inline]
+    fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
+        let place = &claimed.place;
+        self.hot.write_entry(place, &self.fragment_entry(claimed, crc, 0), StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+
+        let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let cell = self.cell_of(primary);
+        let mut shard = cell.lock();
+        let event = claimed.event;
+        let run = shard.events[event].run as usize;
+        let offered = Tally::fragment(u64::from(claimed.length));
+        let state = shard.events[event].state;
+        if shard.closed || !matches!(state, State::Live(LiveState::Open | LiveState::Ready)) {
+            let is_closed = shard.closed;
+            if !is_closed {
+                shard.runs[run].ledger.offered += offered;
+                shard.runs[run].ledger.late += offered;
+            }
+            shard.remove_slot(event, rest);
+            shard.settle(event);
+            drop(shard);
+            self.hot.end_record(place.location, claimed.length);
+            self.hot.region.fence();
+            return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
+        }
+        shard.runs[run].ledger.offered += offered;
+        if let Ok((slot, word)) = shard.slot(event, rest) {
+            shard.set_word(event, slot, word.settled());
+        }
+        shard.arrived(event, rest, claimed.length);
+        shard.events[event].pending -= 1;
+        let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
+        if became_ready {
+            cell.publish_ready(&shard);
+        }
+        drop(shard);
+        if became_ready {
+            self.notify_ready();
+        }
+        if let Some(arrivals) = &self.config.arrivals {
+            let Claimed { key, length, status, .. } = *claimed;
+            arrivals.arrived(&Arrival { key, length, checksum: crc, status });
+        }
+        Ok(PutOutcome::Stored)
+    }
+
+    pub(crate) fn fragment_entry(&self, claimed: &Claimed, crc: u32, version: u16) -> Entry {
+        Entry {
+            key: claimed.key,
+            offset: claimed.place.offset,
+            length: claimed.length,
+            payload_crc: crc,
+            status: claimed.status,
+            version,
+            flags: EntryFlags::FRAGMENT,
+        }
+    }
+
+    /// Takes back a claim whose bytes never came.
+    fn give_up(&self, claimed: &Claimed) {
+        let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let mut shard = self.cell_of(primary).lock();
+        shard.remove_slot(claimed.event, rest);
+        shard.settle(claimed.event);
+        if shard.withdraw_if_empty(claimed.event) {
+            self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(shard);
+        self.void(&claimed.place, &claimed.key, claimed.length);
+    }
+
+    /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes.
+    pub(crate) fn void(&self, place: &Place, key: &Key, length: u32) {
+        let entry = Entry {
+            key: *key,
+            offset: place.offset,
+            length: 0,
+            payload_crc: 0,
+            status: 0,
+            version: 0,
+            flags: EntryFlags::VOID,
+        };
+        self.hot.write_entry(place, &entry, StateWord { mark: Mark::Dead, ..StateWord::FRESH });
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+        self.hot.end_record(place.location, length);
+    }
+
+    /// A fragment stands there: the same bytes are a duplicate, others a conflict.
+    #[cold]
+    fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
+        let stored = self.hot.read_entry(location);
+        self.hot.unpin(location.segment);
+        let Some(stored) = stored else {
+            return Err(Error::corrupt(format!(
+                "{}: its entry does not verify",
+                self.keyspace.schema.text(key.as_bytes())
+            )));
+        };
+        let crc = checksum(value);
+        let same = stored.length as usize == value.len() && stored.payload_crc == crc;
+        let primary = self.keyspace.schema.primary_of(key);
+        let offered = Tally::fragment(value.len() as u64);
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let Some(run) = shard.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
+            return Err(Error::internal("a fragment of an unknown run"));
+        };
+        let ledger = &mut shard.runs[run as usize].ledger;
+        ledger.offered += offered;
+        if same {
+            ledger.duplicate += offered;
+            return Ok(PutOutcome::Duplicate);
+        }
+        ledger.conflict += offered;
+        let known = shard.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
+        drop(shard);
+        let kept = known || self.keep_conflict(key, value);
+        Err(Error::conflict(format!(
+            "{}: {} bytes (checksum {crc:08x}) where {} (checksum {:08x}) stand; the new ones are {}",
+            self.keyspace.schema.text(key.as_bytes()),
+            value.len(),
+            stored.length,
+            stored.payload_crc,
+            if kept {
+                "kept in the debug stream"
+            } else {
+                "not kept: the debug stream's quota for conflicts is used up"
+            }
+        )))
+    }
+
+    /// Keeps conflicting bytes for a person, within the quota; `false` where there is no room.
+    fn keep_conflict(&self, key: &Key, value: &[u8]) -> bool {
+        let length = value.len() as u32;
+        let size = self.hot.record_bytes(length);
+        let quota = (self.config.conflict_share * self.hot.geometry.region_bytes() as f64) as u64;
+        if self.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            return false;
+        }
+        let place =
+            if self.hot.admits(Class::NewEvent) { self.hot.reserve_place(Class::NewEvent, length) } else { None };
+        let Some(place) = place else {
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            return false;
+        };
+        let offset = self.hot.payload_offset(place.location.segment, place.offset);
+        let checksum = self.hot.region.copy_in(offset, value);
+        let entry = Entry {
+            key: *key,
+            offset: place.offset,
+            length,
+            payload_crc: checksum,
+            status: 0,
+            version: 0,
+            flags: EntryFlags::CONFLICT,
+        };
+        self.hot.write_entry(&place, &entry, StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+        let primary = self.keyspace.schema.primary_of(key);
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
+        true
+    }
+
+    /// Writes the attributes of an event as a record of its own, under the event's lock.
+    pub(crate) fn attach(
+        &self,
+        shard: &mut crate::home::Shard,
+        event: u32,
+        attributes: &Attributes,
+        only_new: bool,
+    ) -> Result<()> {
+        if attributes.is_empty() {
+            return Ok(());
+        }
+        let schema = &self.keyspace.attributes;
+        if schema.is_empty() {
+            return Err(Error::invalid("this keyspace has no attributes"));
+        }
+        let standing = shard.attribute_word(event).map(Word::location);
+        let earlier = self.attributes(shard, event)?;
+        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
+        let Some(merged) = attributes.merged(&earlier, only_new) else {
+            return Err(Error::conflict(format!("{}: an attribute is already set to another value", name())));
+        };
+        if merged == earlier {
+            return Ok(());
+        }
+        let mut packed = vec![0; schema.packed_bytes()];
+        merged.pack(schema, &mut packed);
+        let version = match standing.and_then(|location| self.hot.read_entry(location)) {
+            None => 0,
+            Some(entry) => entry.version.checked_add(1).ok_or_else(|| Error::invalid("no more versions"))?,
+        };
+        let place = self.hot.reserve_place(Class::Existing, packed.len() as u32).ok_or_else(|| {
+            Error::full(format!("{}: no space for its attributes, fill {:.0} %", name(), self.hot.fill() * 100.0))
+        })?;
+        let offset = self.hot.payload_offset(place.location.segment, place.offset);
+        let payload_crc = self.hot.region.copy_in(offset, &packed);
+        let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
+        let key = self.keyspace.schema.join(&shard.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
+        let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
+        let entry = Entry { key, offset: place.offset, length, payload_crc, status: 0, version, flags };
+        self.hot.write_entry(&place, &entry, StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+        shard.set_attribute_word(event, Word::at(place.location));
+        if let Some(location) = standing {
+            self.hot.end_record(location, length);
+            self.hot.region.fence();
+        }
+        Ok(())
+    }
+
+    /// The attributes of an event, under its lock.
+    pub(crate) fn attributes(&self, shard: &crate::home::Shard, event: u32) -> Result<Attributes> {
+        let Some(word) = shard.attribute_word(event) else { return Ok(Attributes::new()) };
+        let location = word.location();
+        let entry =
+            self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an attribute record does not verify"))?;
+        let bytes =
+            self.hot.region.bytes(self.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
+        if checksum(bytes) != entry.payload_crc {
+            return Err(Error::corrupt("an attribute block does not match its checksum"));
+        }
+        Attributes::unpack(&self.keyspace.attributes, bytes)
+    }
+}

@@ -1,0 +1,175 @@
+//! Taking data out by hand: one fragment, one event, a range. A removal is a decision: durable before it is answered,
+//! never undone by recovery, and what is removed stays closed.
+
+use crate::Store;
+use crate::engine::{Engine, closed};
+use crate::home::{Ended, State};
+use crate::ops::range::Walk;
+use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Mark, Primary, Result, StateWord, Tally, Token};
+use std::sync::atomic::Ordering;
+
+impl Store {
+    /// Removes one fragment; `false` where there is none. The key stays closed while its event lives.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Closed`.
+    pub fn remove(&self, key: &Key) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_key(key)?;
+        engine.relieve_log();
+        engine.remove_key(key)
+    }
+
+    /// Removes an event in any state; a lease on it is fenced. `false` where there is none.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Closed`.
+    pub fn remove_event(&self, primary: &Primary) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.relieve_log();
+        Ok(engine.end_event(primary, DecisionKind::RemoveEvent, |_| true)?.is_some())
+    }
+
+    /// Removes everything inside the bounds, event by event: whole events where every further sub-key is unbounded,
+    /// single fragments otherwise. Each removal is durable by itself. Answers how many fragments were removed.
+    ///
+    /// # Errors
+    /// `Closed`; what was removed before stays removed.
+    pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
+        let engine = self.engine();
+        engine.check_open()?;
+        let schema = &engine.keyspace.schema;
+        let whole = bounds.covers_whole_events(schema);
+        let mut walk = Walk::new(engine, bounds);
+        let mut removed = 0;
+        while let Some(primary) = walk.next(engine) {
+            engine.relieve_log();
+            if whole {
+                let tally = engine.end_event(&primary, DecisionKind::RemoveEvent, |_| true)?;
+                removed += tally.map_or(0, |tally| tally.fragments);
+                continue;
+            }
+            let keys: Vec<Key> = {
+                let shard = engine.cell_of(primary.as_bytes()).lock();
+                let Some(event) = shard.find(primary.as_bytes()) else { continue };
+                let all = shard.fragments(event, |_| true).map(|(rest, _)| schema.join(&primary, rest));
+                all.filter(|key| bounds.contains(&schema.values(key.as_bytes()))).collect()
+            };
+            for key in keys {
+                removed += u64::from(engine.remove_key(&key)?);
+            }
+        }
+        Ok(removed)
+    }
+}
+
+impl Engine {
+    /// Ends an event by decision, if `allowed` says so for its state: the record first, then its effects. Answers what
+    /// it weighed.
+    pub(crate) fn end_event(
+        &self,
+        primary: &Primary,
+        kind: DecisionKind,
+        allowed: impl Fn(LiveState) -> bool,
+    ) -> Result<Option<Tally>> {
+        let _effects = self.quiesce.read();
+        let cell = self.cell_of(primary.as_bytes());
+        let mut shard = cell.lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
+        let State::Live(state) = shard.events[event].state else { return Ok(None) };
+        // An event that is only a reservation under way has nothing to end.
+        if !allowed(state) || !shard.events[event].counted {
+            return Ok(None);
+        }
+        let tally = shard.tally(event);
+        self.log.append(
+            &self.hot,
+            &[Decision {
+                kind,
+                token: Token::NONE,
+                fragments: tally.fragments as u32,
+                bytes: tally.bytes,
+                detail: 0,
+                key: primary.as_bytes().to_vec(),
+            }],
+        )?;
+        let run = shard.events[event].run as usize;
+        if state == LiveState::Leased {
+            self.leases.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut ended = Ended::new();
+        let tally = shard.end(event, &mut ended);
+        let ledger = &mut shard.runs[run].ledger;
+        match kind {
+            DecisionKind::Release => ledger.released += tally,
+            _ => ledger.removed += tally,
+        }
+        self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        cell.publish_ready(&shard);
+        drop(shard);
+        self.finish(&ended);
+        Ok(Some(tally))
+    }
+
+    fn remove_key(&self, key: &Key) -> Result<bool> {
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let effects = self.quiesce.read();
+        let mut shard = self.cell_of(primary).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let Some(event) = shard.find(primary) else { return Ok(false) };
+        let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(false) };
+        if !word.is_present() {
+            return Ok(false);
+        }
+        let leaf = &shard.events[event];
+        let decided = leaf.state != State::Live(LiveState::Open);
+        if decided && leaf.present == 1 && leaf.pending == 0 {
+            // The last fragment of an event that waits for no more: the event goes with it.
+            let name = shard.primary(event);
+            drop(shard);
+            drop(effects);
+            return Ok(self.end_event(&name, DecisionKind::RemoveEvent, |_| true)?.is_some());
+        }
+        let location = word.location();
+        let length = self.hot.length_of(location);
+        self.log.append(
+            &self.hot,
+            &[Decision {
+                kind: DecisionKind::RemoveKey,
+                token: Token::NONE,
+                fragments: 1,
+                bytes: u64::from(length),
+                detail: 0,
+                key: key.as_bytes().to_vec(),
+            }],
+        )?;
+        shard.remove_slot_for_good(event, slot);
+        let tally = Tally::fragment(u64::from(length));
+        let leaf = &mut shard.events[event];
+        leaf.present -= 1;
+        leaf.bytes -= u64::from(length);
+        let (run, state) = (leaf.run as usize, leaf.state);
+        // Ready stays ready, also after recovery, although the event may not be complete any more.
+        leaf.ready_marked |= decided;
+        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
+        let ledger = &mut shard.runs[run].ledger;
+        if let State::Live(state) = state {
+            *ledger.live(state) -= tally;
+        }
+        ledger.removed += tally;
+        if let (Some(anchor), true) = (shard.anchor(event), marks != StateWord::FRESH) {
+            self.hot.mark(anchor, marks);
+            self.hot.region.fence();
+        }
+        drop(shard);
+        self.hot.end_record(location, length);
+        self.hot.region.fence();
+        Ok(true)
+    }
+}

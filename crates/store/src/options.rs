@@ -1,0 +1,95 @@
+//! What calls take and answer.
+
+use forebay_core::{Attributes, Error, Filter, KeySchema, Result};
+use std::time::Duration;
+
+/// How a fragment is put.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PutOptions<'a> {
+    /// The producer's status bits.
+    pub status: u32,
+    /// Attributes of the event; those already set must have the same values.
+    pub attributes: Option<&'a Attributes>,
+    /// How long to wait for space; `None` takes the store's `put_deadline`.
+    pub deadline: Option<Duration>,
+}
+
+/// What became of a put.
+#[must_use = "a late fragment is not in the store"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The fragment is stored.
+    Stored,
+    /// The same bytes stood there already: success.
+    Duplicate,
+    /// The event is leased, decided or removed: the fragment is not stored. A final answer.
+    Late,
+}
+
+/// Which sources of an event to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Sources {
+    /// None: attributes and states only.
+    None,
+    /// Every source.
+    #[default]
+    All,
+    /// These (packed sub-keys after the primary key).
+    Only(Vec<Vec<u8>>),
+}
+
+impl Sources {
+    /// Sources by number, for schemas with one sub-key after the primary key.
+    ///
+    /// # Errors
+    /// `Invalid` for other schemas and numbers that do not fit.
+    pub fn only(schema: &KeySchema, sources: impl IntoIterator<Item = u64>) -> Result<Sources> {
+        if schema.sub_keys().len() != schema.primary_len() + 1 {
+            return Err(Error::invalid("sources by number need a schema with one sub-key after the primary key"));
+        }
+        let lead = vec![0; schema.primary_len()];
+        let pack = |source| schema.key(&[&lead[..], &[source]].concat()).map(|key| schema.rest_of(&key).to_vec());
+        let mut list = sources.into_iter().map(pack).collect::<Result<Vec<_>>>()?;
+        list.sort_unstable();
+        list.dedup();
+        Ok(Sources::Only(list))
+    }
+
+    pub(crate) fn takes(&self, rest: &[u8]) -> bool {
+        match self {
+            Sources::None => false,
+            Sources::All => true,
+            Sources::Only(list) => list.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok(),
+        }
+    }
+}
+
+/// What `get_any` leases.
+#[derive(Clone, Debug)]
+pub struct GetAny {
+    /// Most events to lease in this call.
+    pub n: usize,
+    /// Conditions on attributes.
+    pub filter: Filter,
+    /// Only events whose first fragment arrived at least this long ago.
+    pub min_age: Duration,
+    /// Sources to read in the same call.
+    pub sources: Sources,
+    /// How long to wait for a first event.
+    pub wait: Duration,
+    /// Lease time without a heartbeat; `None` takes the store's.
+    pub lease: Option<Duration>,
+}
+
+impl Default for GetAny {
+    fn default() -> Self {
+        GetAny {
+            n: 1,
+            filter: Filter::default(),
+            min_age: Duration::ZERO,
+            sources: Sources::All,
+            wait: Duration::ZERO,
+            lease: None,
+        }
+    }
+}
