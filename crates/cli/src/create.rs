@@ -1,0 +1,104 @@
+//! `forebay create`: a new store, from a keyspace file or the built-in run/event/source keyspace.
+
+use crate::open::Directory;
+use crate::output::{Answer, Output};
+use crate::units;
+use forebay_core::{AttributeSchema, Completeness, Error, Keyspace, Result};
+use forebay_store::{Config, Store};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const HELP: &str = "\
+Make a new store in DIR. The hot level is allocated at once, so that later puts find their space.
+
+Without --keyspace the key is run:u32/event:u64/source:u32, events are run/event, and an event is complete when \
+--sources-per-event different fragments of it have arrived, or --complete-within after the first of them.
+
+Example: events of four sources with a lumi section and a class, one GiB of hot level:
+  forebay create /tmp/first --sources-per-event 4 --hot-bytes 1G \\
+    --attribute lumi:u32 --attribute class --class physics --class calib
+
+A keyspace file says more, such as a source with two parts and a list of expected sources:
+  name = \"trigger-records\"
+  key = [\"run:u32\", \"trigger:u64\", \"subsystem:u16\", \"id:u32\"]
+  primary = [\"run\", \"trigger\"]
+  [run]
+  sources = [\"1/7\", \"1/8\", \"2/0\"]
+  complete_within_ms = 1500
+
+Instead of sources, count = 3 waits for any three; with neither, events wait until they are sealed.";
+
+/// Make a store: a keyspace and a hot level.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    store: Directory,
+    /// Keyspace file (TOML) instead of the built-in run/event/source.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sources_per_event", "complete_within", "attribute", "class"])]
+    keyspace: Option<PathBuf>,
+    /// Fragments that complete an event of the built-in keyspace.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sources_per_event: u32,
+    /// Time after an event's first fragment at which it is ready in any case.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
+    complete_within: Duration,
+    /// Attribute of events, `name:uBITS` or `class`; may be repeated.
+    #[arg(long, value_name = "NAME:TYPE")]
+    attribute: Vec<String>,
+    /// Class of events, where `class` is an attribute; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    class: Vec<String>,
+    /// Size of the hot level, such as 64M or 2G.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = units::parse_bytes)]
+    hot_bytes: u64,
+    /// Size of one segment of the hot level; 1/64 of it when not given, between 256K and 64M.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    segment_bytes: Option<u64>,
+}
+
+impl Create {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let keyspace = match &self.keyspace {
+            Some(file) => read_keyspace(file)?,
+            None => self.built_in()?,
+        };
+        let config = Config { hot_bytes: self.hot_bytes, segment_bytes: self.segment_bytes, ..Config::default() };
+        let store = Store::create(&self.store.dir, &keyspace, config)?;
+        let stats = store.stats();
+        store.close()?;
+        out.line(format!(
+            "created {}: keyspace {} ({}), hot level {} in {} segments of {}",
+            self.store.dir.display(),
+            keyspace.name,
+            keyspace.schema.describe().join("/"),
+            units::bytes(stats.segment_bytes * u64::from(stats.segments)),
+            stats.segments,
+            units::bytes(stats.segment_bytes),
+        ))?;
+        out.json(&serde_json::json!({
+            "dir": self.store.dir,
+            "keyspace": keyspace.name,
+            "key": keyspace.schema.describe(),
+            "segments": stats.segments,
+            "segment_bytes": stats.segment_bytes,
+        }))?;
+        Ok(Answer::Yes)
+    }
+
+    fn built_in(&self) -> Result<Keyspace> {
+        let mut keyspace = Keyspace::events("events", self.sources_per_event);
+        keyspace.run.completeness = Completeness::Count(self.sources_per_event);
+        keyspace.run.complete_within = self.complete_within;
+        keyspace.attributes = AttributeSchema::parse(&self.attribute, &self.class)?;
+        keyspace.check()?;
+        Ok(keyspace)
+    }
+}
+
+fn read_keyspace(file: &Path) -> Result<Keyspace> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::invalid(format!("cannot read the keyspace file {}", file.display())).with_source(error)
+    })?;
+    Keyspace::from_toml(&text)
+}

@@ -1,0 +1,158 @@
+//! `forebay demo`: readout, event building and selection in one process, with nothing to set up.
+//!
+//! *Not here*: the scenario itself (`forebay_daq::demo`); this file is its command line, its progress and its exit code.
+
+use crate::output::{Answer, Output};
+use crate::{signal, units};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use forebay_core::{Error, Result};
+use forebay_daq::demo::{self, DemoConfig, Profile, Progress};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+The whole path in one process: readout threads put detector frames of many sources per event into an embedded store; \
+complete events become ready; filter threads take them with get_any, read a few sources, then accept (read the whole \
+event, verify every byte) or reject. In the end: throughput per role, latencies, and a ledger that must balance, else the \
+exit code is 1. Ctrl-C ends it in order, with the summary and exit code 130.
+
+Without --input an emulator makes WIBEth frames with realistic noise. With it, recorded frames are replayed, the file \
+cycled and timestamps rewritten.
+
+Example: ten seconds; the fragments of ATLAS at a steady rate; recorded ProtoDUNE frames:
+  forebay demo
+  forebay demo --profile atlas --events-per-second 500 --seconds 30
+  forebay demo --input frames.bin --sources 10 --json > summary.json
+
+A profile sets sizes that people know; every option given beside it wins. The progress line goes to stderr (with --json \
+only where that is a terminal).";
+
+/// Show the whole path: readout, events, selection, ledger.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Demo {
+    /// How long readout runs.
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Sizes of an experiment.
+    #[arg(long, value_name = "NAME", value_parser = profiles())]
+    profile: Option<Profile>,
+    /// Sources per event.
+    #[arg(long, value_name = "N")]
+    sources: Option<u32>,
+    /// Size of a fragment, such as 464 or 10KiB; 0 takes one frame.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_len)]
+    fragment_bytes: Option<usize>,
+    /// Rate of events; 0 means as fast as it goes.
+    #[arg(long, value_name = "RATE")]
+    events_per_second: Option<u64>,
+    /// Threads that put fragments.
+    #[arg(long, value_name = "N")]
+    readout_threads: Option<usize>,
+    /// Threads that take events and decide.
+    #[arg(long, value_name = "N")]
+    filter_threads: Option<usize>,
+    /// Share of events that are accepted, 0 to 1.
+    #[arg(long, value_name = "SHARE")]
+    accept: Option<f64>,
+    /// Share of the sources that the selection reads before it decides, 0 to 1; at least one source.
+    #[arg(long, value_name = "SHARE")]
+    fast_fraction: Option<f64>,
+    /// Directory for the store, kept afterwards; memory, gone afterwards, when not given.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Size of the hot level, such as 64M or 2G.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    hot_bytes: Option<u64>,
+    /// Recorded detector frames to replay (WIB1 of 464 B or WIBEth of 7200 B).
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Seed of emulated frames and of the decisions.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let config = self.config()?;
+        let stop = signal::stop_flag()?;
+        let mut line = ProgressLine::new(out.json);
+        let summary = demo::run(&config, &stop, &mut |progress| line.show(progress));
+        line.end();
+        let summary = summary?;
+        out.json(&summary)?;
+        out.line(summary.text().trim_end())?;
+        Ok(match (stop.load(Ordering::Relaxed), summary.balanced) {
+            (_, false) => Answer::No,
+            (true, true) => Answer::Interrupted,
+            (false, true) => Answer::Yes,
+        })
+    }
+
+    fn config(&self) -> Result<DemoConfig> {
+        if let Some(seconds) = self.seconds.filter(|seconds| !seconds.is_finite() || *seconds <= 0.0) {
+            return Err(Error::invalid(format!("--seconds {seconds}: expected a time of more than 0")));
+        }
+        for (name, share) in [("accept", self.accept), ("fast-fraction", self.fast_fraction)] {
+            if let Some(share) = share.filter(|share| !(0.0..=1.0).contains(share)) {
+                return Err(Error::invalid(format!("--{name} {share}: expected a share from 0 to 1, such as 0.1")));
+            }
+        }
+        let base = self.profile.map_or_else(DemoConfig::default, DemoConfig::for_profile);
+        Ok(DemoConfig {
+            seconds: self.seconds.unwrap_or(base.seconds),
+            sources: self.sources.unwrap_or(base.sources),
+            fragment_bytes: self.fragment_bytes.unwrap_or(base.fragment_bytes),
+            events_per_second: self.events_per_second.unwrap_or(base.events_per_second),
+            readout_threads: self.readout_threads.unwrap_or(base.readout_threads),
+            filter_threads: self.filter_threads.unwrap_or(base.filter_threads),
+            accept: self.accept.unwrap_or(base.accept),
+            fast_fraction: self.fast_fraction.unwrap_or(base.fast_fraction),
+            dir: self.dir.clone(),
+            hot_bytes: self.hot_bytes.unwrap_or(base.hot_bytes),
+            input: self.input.clone(),
+            seed: self.seed.unwrap_or(base.seed),
+            ..base
+        })
+    }
+}
+
+/// Profiles by name, each with its sizes in the help.
+fn profiles() -> impl TypedValueParser<Value = Profile> {
+    let values = Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.describe()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Profile>())
+}
+
+/// One line that lives on a terminal; elsewhere a line per second; with `--json` nothing elsewhere.
+struct ProgressLine {
+    terminal: bool,
+    json: bool,
+    shown: Option<Instant>,
+    width: usize,
+}
+
+impl ProgressLine {
+    fn new(json: bool) -> ProgressLine {
+        ProgressLine { terminal: std::io::stderr().is_terminal(), json, shown: None, width: 0 }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        if self.terminal {
+            let text = progress.line();
+            // Blanks cover what a longer line left behind. Progress that cannot be shown stops nothing.
+            let _ = write!(std::io::stderr(), "\r{text:<width$}", width = self.width);
+            self.width = text.chars().count();
+        } else if !self.json && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(990)) {
+            self.shown = Some(Instant::now());
+            let _ = writeln!(std::io::stderr(), "{}", progress.line());
+        }
+    }
+
+    fn end(&self) {
+        if self.terminal && self.width > 0 {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}

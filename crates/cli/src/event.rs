@@ -1,0 +1,142 @@
+//! `forebay event`: one event, its state and its sources; seal, attributes, release.
+
+use crate::open::Directory;
+use crate::output::{Answer, Output};
+use crate::units;
+use forebay_core::{Attributes, KeySchema, Primary, Result};
+use forebay_store::{Sources, Store};
+use serde_json::{Value, json};
+
+const HELP: &str = "\
+Show one live event: its state (open, ready, leased, debug, accepted), its attributes, which sources are there with their \
+sizes, and which expected ones are missing (for runs with a source list). An event that is decided and gone, removed, or \
+never seen is absent: exit code 1.
+
+Example: look at event 42 of run 1; stop waiting for the rest of it; set its attribute lumi (declared by \
+`forebay create`); give its space back once the archive has it:
+  forebay event /tmp/first 1/42
+  forebay event /tmp/first 1/42 --seal
+  forebay event /tmp/first 1/42 --attribute lumi=7
+  forebay event /tmp/first 1/42 --release
+
+`forebay take` leases and decides events; `forebay rm /tmp/first 1/42` removes one.";
+
+/// Show one event; seal it, set attributes, release it.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Event {
+    #[command(flatten)]
+    store: Directory,
+    /// The event, such as run/event: 1/42.
+    #[arg(value_name = "RUN/EVENT")]
+    event: String,
+    /// Makes the event ready now, with what it has.
+    #[arg(long)]
+    seal: bool,
+    /// Sets an attribute, `name=value`; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    attribute: Vec<String>,
+    /// Frees an accepted or debug event that an archive has taken over.
+    #[arg(long, conflicts_with_all = ["seal", "attribute"])]
+    release: bool,
+}
+
+impl Event {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let answer = self.act(&store, out)?;
+        store.close()?;
+        Ok(answer)
+    }
+
+    fn act(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+        let primary = store.schema().parse_primary(&self.event)?;
+        if self.release {
+            let released = store.release(&primary)?;
+            let text = store.schema().text(primary.as_bytes());
+            out.line(if released {
+                format!("released {text}")
+            } else {
+                format!("{text} is neither accepted nor in the debug stream")
+            })?;
+            out.json(&json!({ "event": text, "released": released }))?;
+            return Ok(Answer::found(released));
+        }
+        if !self.attribute.is_empty() {
+            let attributes = Attributes::parse(&store.keyspace().attributes, &self.attribute)?;
+            store.update_attributes(&primary, &attributes, None)?;
+        }
+        if self.seal {
+            // An event that is not there is shown as absent below.
+            store.seal(&primary)?;
+        }
+        show(store, &primary, out)
+    }
+}
+
+/// Shows one live event; also for `inspect event`.
+pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result<Answer> {
+    let schema = store.schema();
+    let text = schema.text(primary.as_bytes());
+    let Some(event) = store.get_event(primary, &Sources::All)? else {
+        out.note(format!("forebay: no live event {text}: never seen, decided and gone, or removed"));
+        out.json(&json!({ "event": text, "found": false }))?;
+        return Ok(Answer::No);
+    };
+    let bytes: u64 = event.fragments.iter().map(|fragment| fragment.len() as u64).sum();
+    let attributes = event.attributes.text(&store.keyspace().attributes);
+    out.json(&json!({
+        "event": text,
+        "found": true,
+        "state": event.state.name(),
+        "attributes": attributes_json(&attributes),
+        "fragments": event.fragments.iter().map(|fragment| json!({
+            "source": source(schema, fragment.key().as_bytes()),
+            "bytes": fragment.len(),
+            "status": fragment.status(),
+            "version": fragment.version(),
+            "crc32c": format!("{:08x}", fragment.checksum()),
+        })).collect::<Vec<_>>(),
+        "bytes": bytes,
+        "missing": event.missing.iter().map(|key| source(schema, key.as_bytes())).collect::<Vec<_>>(),
+    }))?;
+    out.line(format!(
+        "event {text} · {} · {}, {}",
+        event.state.name(),
+        units::plural(event.fragments.len() as u64, "fragment"),
+        units::bytes(bytes)
+    ))?;
+    for (name, value) in &attributes {
+        out.line(format!("  {name} = {value}"))?;
+    }
+    for fragment in &event.fragments {
+        let presence = if fragment.is_empty() { "empty" } else { "present" };
+        out.line(format!(
+            "  source {:<12} {presence:<8} {:>10}  status {:#x}  version {}  crc32c {:08x}",
+            source(schema, fragment.key().as_bytes()),
+            units::bytes(fragment.len() as u64),
+            fragment.status(),
+            fragment.version(),
+            fragment.checksum()
+        ))?;
+    }
+    for key in &event.missing {
+        out.line(format!("  source {:<12} missing", source(schema, key.as_bytes())))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// The sub-keys after the primary key, as text.
+pub(crate) fn source(schema: &KeySchema, key: &[u8]) -> String {
+    let values = schema.values(key);
+    values[schema.primary_len()..].iter().map(u64::to_string).collect::<Vec<_>>().join("/")
+}
+
+/// Attributes as an object of texts: numbers of 128 bits do not fit into those of JSON.
+pub(crate) fn attributes_json(attributes: &[(String, String)]) -> Value {
+    attributes
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}

@@ -1,0 +1,155 @@
+//! `forebay ledger`: the account of one run, with both sums.
+
+use crate::open::Directory;
+use crate::output::{Answer, Output};
+use forebay_core::{Error, LIVE_STATES, Ledger as Account, Result, Tally};
+use forebay_store::{RunState, RunStatus, Store};
+use serde_json::{Map, Value, json};
+
+const HELP: &str = "\
+Show what became of every fragment that was ever put into a run. Two sums must be exact, in fragments and in bytes:
+  offered = stored + duplicate + conflict + late + refused
+  stored  = open + ready + leased + debug + accepted (live) + rejected + released + removed + superseded + expired + lost
+
+They always are; if they are not, the command names what does not add up and exits with 1. An unknown run is absent: 1 too.
+
+Example:
+  forebay ledger /tmp/first 1
+  forebay ledger /tmp/first 1 --json | jq .terms.rejected.events";
+
+/// Show the account of a run and whether it balances.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Ledger {
+    #[command(flatten)]
+    store: Directory,
+    /// Run number.
+    run: u64,
+}
+
+impl Ledger {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let status = store.runs().into_iter().find(|status| status.run == self.run);
+        let answer = match &status {
+            Some(status) => self.show(&store, status, out)?,
+            None => {
+                out.note(format!("forebay: no run {} here (`forebay run DIR list` shows the runs)", self.run));
+                out.json(&json!({ "run": self.run, "found": false }))?;
+                Answer::No
+            }
+        };
+        store.close()?;
+        Ok(answer)
+    }
+
+    fn show(&self, store: &Store, status: &RunStatus, out: &mut Output) -> Result<Answer> {
+        let account = store.ledger(self.run)?;
+        out.json(&account_json(self.run, status.state, &account))?;
+        out.line(format!("run {} · {}", self.run, state_name(status.state)))?;
+        for line in table(&account) {
+            out.line(line)?;
+        }
+        Ok(Answer::found(account.imbalance().is_none()))
+    }
+}
+
+/// The outcomes of a put, by name.
+fn outcomes(account: &Account) -> [(&'static str, Tally); 5] {
+    [
+        ("stored", account.stored),
+        ("duplicate", account.duplicate),
+        ("conflict", account.conflict),
+        ("late", account.late),
+        ("refused", account.refused),
+    ]
+}
+
+/// The account as text, one line each.
+pub(crate) fn table(account: &Account) -> Vec<String> {
+    let mut lines = vec![format!("{:<16}{:>14}{:>16}{:>22}", "", "events", "fragments", "bytes")];
+    let row = |name: &str, tally: Tally, with_events: bool| {
+        let events = if with_events { tally.events.to_string() } else { String::new() };
+        format!("{name:<16}{events:>14}{:>16}{:>22}", tally.fragments, tally.bytes)
+    };
+    lines.push(row("offered", account.offered, false));
+    for (name, tally) in outcomes(account) {
+        lines.push(row(&format!("  {name}"), tally, false));
+    }
+    lines.push(row("  sum", sum(&outcomes(account)), false));
+    lines.push(row("stored", account.stored, false));
+    let terms = account.stored_terms();
+    for (at, (name, tally)) in terms.iter().enumerate() {
+        // Single fragments can be removed, replaced or expired: those terms count fragments first.
+        let with_events = at < LIVE_STATES.len() || tally.events > 0 || matches!(*name, "rejected" | "released");
+        lines.push(row(&format!("  {name}"), *tally, with_events));
+    }
+    lines.push(row("  sum", sum(&terms), false));
+    lines.push(match account.imbalance() {
+        None => "balanced: both sums are exact".to_owned(),
+        Some(what) => format!("NOT BALANCED: {what}"),
+    });
+    lines
+}
+
+fn sum(terms: &[(&'static str, Tally)]) -> Tally {
+    // Wrapping, as the ledger itself sums: an absurd figure is shown, not a panic.
+    terms.iter().fold(Tally::default(), |sum, (_, term)| Tally {
+        events: sum.events.wrapping_add(term.events),
+        fragments: sum.fragments.wrapping_add(term.fragments),
+        bytes: sum.bytes.wrapping_add(term.bytes),
+    })
+}
+
+/// The account as JSON, terms by name.
+pub(crate) fn account_json(run: u64, state: RunState, account: &Account) -> Value {
+    let named = |terms: &[(&'static str, Tally)]| {
+        terms.iter().map(|(name, tally)| ((*name).to_owned(), json!(tally))).collect::<Map<_, _>>()
+    };
+    json!({
+        "run": run,
+        "found": true,
+        "state": state,
+        "balanced": account.imbalance().is_none(),
+        "imbalance": account.imbalance(),
+        "offered": account.offered,
+        "outcomes": named(&outcomes(account)),
+        "terms": named(&account.stored_terms()),
+    })
+}
+
+/// A run's state in lower case.
+pub(crate) fn state_name(state: RunState) -> &'static str {
+    match state {
+        RunState::Open => "open",
+        RunState::Stopped => "stopped",
+        RunState::Closed => "closed",
+    }
+}
+
+/// What a run that is not there means to a caller who wanted to change it.
+pub(crate) fn no_run(run: u64) -> Error {
+    Error::invalid(format!("no run {run} here; `forebay run DIR open {run}` opens it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::LiveState;
+
+    #[test]
+    fn the_table_shows_every_term_and_the_verdict() {
+        let mut account = Account { offered: Tally::fragment(10), stored: Tally::fragment(10), ..Account::default() };
+        let text = table(&account).join("\n");
+        assert!(text.contains("NOT BALANCED: stored 1 fragments, 10 bytes"), "{text}");
+        *account.live(LiveState::Ready) += Tally::event(1, 10);
+        let text = table(&account).join("\n");
+        assert!(text.ends_with("balanced: both sums are exact"), "{text}");
+        for (name, _) in outcomes(&account).into_iter().chain(account.stored_terms()) {
+            assert!(text.contains(&format!("\n  {name} ")), "{name}\n{text}");
+        }
+        let value = account_json(7, RunState::Open, &account);
+        assert_eq!(value["terms"]["ready"]["events"], 1);
+        assert_eq!(value["balanced"], true);
+    }
+}

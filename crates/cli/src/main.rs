@@ -1,0 +1,162 @@
+//! The `forebay` binary: reads the command line, runs one command, turns its answer into an exit code.
+//!
+//! ```text
+//! args ──▶ one file per command ──▶ Output (text or JSON) ──▶ Answer ──▶ exit code
+//! ```
+//!
+//! *On failure*: the error goes to stderr (as JSON with `--json`) and its kind becomes the exit code.
+//! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
+
+mod bench;
+mod check;
+mod create;
+mod demo;
+mod event;
+mod get;
+mod inspect;
+mod ledger;
+mod open;
+mod output;
+mod put;
+mod range;
+mod rm;
+mod run;
+mod signal;
+mod stats;
+mod take;
+mod units;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use forebay_core::{Error, Result};
+use output::{Answer, Output};
+use std::process::ExitCode;
+
+const ABOUT: &str = "\
+Forebay holds detector data between readout and selection: a fragment is addressed by run/event/source.
+
+Start here, nothing to set up (ten seconds of readout, event building and selection, then a ledger that balances):
+  forebay demo
+
+Then by hand, with a store in a directory of your choice:
+  forebay put  /tmp/first 1/42/0 hello       one fragment: run 1, event 42, source 0
+  forebay get  /tmp/first 1/42/0             its bytes
+  forebay take /tmp/first --accept physics   lease an event as a filter does, accept it
+  forebay ledger /tmp/first 1                what became of every fragment of run 1
+
+Each command explains itself with an example: forebay help put";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success
+  1    the answer is no: absent, nothing ready, late, an unbalanced ledger, problems found
+  2    Invalid: fix the call               7    OutcomeUnknown: repeat the same call
+  3    Conflict: decide                    8    Corrupt: use another copy, report
+  4    Full: slow down                     9    Closed: reopen
+  5    Unavailable: retry later            10   Internal: report a bug
+  6    Fenced: refresh the lease           130  ended by Ctrl-C";
+
+/// Event-keyed store for particle-physics data acquisition.
+#[derive(Parser)]
+#[command(name = "forebay", version, long_about = ABOUT, after_help = EXIT_CODES, max_term_width = 120)]
+struct Cli {
+    /// Write JSON to stdout (one value; one per line where a command streams), and errors as JSON to stderr.
+    #[arg(long, global = true, help_heading = "Options of every command")]
+    json: bool,
+    /// Serve what is left although the machine restarted over a medium that does not survive that.
+    #[arg(long, global = true, help_heading = "Options of every command")]
+    accept_loss: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Create(create::Create),
+    Put(put::Put),
+    Get(get::Get),
+    Range(range::Range),
+    Rm(rm::Rm),
+    Event(event::Event),
+    Take(take::Take),
+    Run(run::Run),
+    Ledger(ledger::Ledger),
+    Check(check::Check),
+    Inspect(inspect::Inspect),
+    Stats(stats::Stats),
+    Bench(bench::Bench),
+}
+
+impl Command {
+    fn run(&self, out: &mut Output) -> Result<Answer> {
+        match self {
+            Command::Demo(command) => command.run(out),
+            Command::Create(command) => command.run(out),
+            Command::Put(command) => command.run(out),
+            Command::Get(command) => command.run(out),
+            Command::Range(command) => command.run(out),
+            Command::Rm(command) => command.run(out),
+            Command::Event(command) => command.run(out),
+            Command::Take(command) => command.run(out),
+            Command::Run(command) => command.run(out),
+            Command::Ledger(command) => command.run(out),
+            Command::Check(command) => command.run(out),
+            Command::Inspect(command) => command.run(out),
+            Command::Stats(command) => command.run(out),
+            Command::Bench(command) => command.run(out),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let mut out = Output::new(cli.json, cli.accept_loss);
+    let answer = cli.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
+    match answer {
+        Ok(answer) => ExitCode::from(answer.exit_code()),
+        Err(_) if out.reader_is_gone() => ExitCode::SUCCESS,
+        Err(error) => failed(&error, cli.json),
+    }
+}
+
+fn failed(error: &Error, json: bool) -> ExitCode {
+    output::report(error, json);
+    ExitCode::from(error.kind().exit_code())
+}
+
+/// Help and version are answers; anything else that the parser says is `Invalid`, whose exit code is the parser's too.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let text = error.to_string();
+        let message = text.trim_start_matches("error: ").trim_end();
+        return failed(&Error::invalid(message), true);
+    }
+    // Nothing is left to do about a terminal that is gone.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use forebay_core::Kind;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_kind_stands_in_the_exit_codes() {
+        for kind in Kind::all() {
+            let row = format!("{:<5}{}:", kind.exit_code(), kind.name());
+            assert!(EXIT_CODES.contains(&row), "{row}");
+        }
+    }
+}

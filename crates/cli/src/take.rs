@@ -1,0 +1,188 @@
+//! `forebay take`: one `get_any`, and the verdict on what it gave.
+
+use crate::event;
+use crate::open::Directory;
+use crate::output::{Answer, Output};
+use crate::units;
+use forebay_core::{Filter, Result};
+use forebay_store::{GetAny, Lease, Sources, Store};
+use serde_json::json;
+use std::time::Duration;
+
+const HELP: &str = "\
+Take ready events as a filter process does: get_any leases them and returns the chosen sources in the same call. Prints \
+each event's lease token, sources and sizes. Nothing ready, within --wait: exit code 1.
+
+A lease lives in the process that took it, so the verdict is given here as well: --accept into a stream (or several), \
+--reject, or --requeue. Without one the lease ends with this process: the event is ready again, and the delivery counts \
+as one that a worker did not end; after the keyspace's deliveries_max of them the event goes to the debug stream.
+
+Example: accept one event into the stream physics; reject up to ten whose attribute lumi is 1 to 5; look at two sources and give back:
+  forebay take /tmp/first --accept physics
+  forebay take /tmp/first -n 10 --filter lumi=1..5 --reject
+  forebay take /tmp/first --sources 1,2 --requeue
+
+With --json: one object per line and event.";
+
+/// Lease ready events and decide them.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Take {
+    #[command(flatten)]
+    store: Directory,
+    /// Most events to take.
+    #[arg(short, value_name = "N", default_value_t = 1)]
+    n: usize,
+    /// Takes this event instead of any.
+    #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["n", "filter", "min_age", "wait", "sources"])]
+    event: Option<String>,
+    /// Condition on attributes: name=value, name=low..high or name&mask; may be repeated.
+    #[arg(long, value_name = "CONDITION")]
+    filter: Vec<String>,
+    /// Only events whose first fragment arrived at least this long ago.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
+    min_age: Duration,
+    /// How long to wait for a first event.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
+    wait: Duration,
+    /// Sources to read, such as 1,2,3 (7/1,7/2 where a source has two parts), or `none`; all when not given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    sources: Option<Vec<String>>,
+    /// Accepts into a stream; may be repeated; `accepted` when no name is given.
+    #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "accepted", conflicts_with_all = ["reject", "requeue"])]
+    accept: Vec<String>,
+    /// Rejects: the space is freed.
+    #[arg(long, conflicts_with = "requeue")]
+    reject: bool,
+    /// Gives the events back for another worker.
+    #[arg(long)]
+    requeue: bool,
+}
+
+impl Take {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let store = self.store.open(out)?;
+        let answer = self.take(&store, out)?;
+        store.close()?;
+        Ok(answer)
+    }
+
+    fn take(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+        let leases = match &self.event {
+            Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),
+            None => store.get_any(&self.request(store)?)?,
+        };
+        for lease in &leases {
+            for fragment in &lease.fragments {
+                fragment.verify()?;
+            }
+            let verdict = self.decide(lease)?;
+            show(store, lease, verdict, out)?;
+        }
+        if leases.is_empty() {
+            out.note(match &self.event {
+                Some(event) => format!("forebay: {event} is not there, not ready, or leased"),
+                None => "forebay: nothing ready (`forebay inspect DIR events` shows what is there)".to_owned(),
+            });
+            return Ok(Answer::No);
+        }
+        if self.verdict().is_none() {
+            out.note(format!(
+                "forebay: no verdict given: {} again after this process, one delivery of {} used; --requeue gives back \
+                 without that",
+                if leases.len() == 1 { "the event is ready" } else { "the events are ready" },
+                store.keyspace().deliveries_max
+            ));
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn request(&self, store: &Store) -> Result<GetAny> {
+        let sources = match &self.sources {
+            None => Sources::All,
+            Some(list) if list.len() == 1 && list[0] == "none" => Sources::None,
+            Some(list) => {
+                let (schema, lead) = (store.schema(), vec![0; store.schema().primary_len()]);
+                let mut packed = Vec::new();
+                for source in units::parse_sources(schema, list)? {
+                    packed.push(schema.rest_of(&schema.key(&[&lead[..], &source].concat())?).to_vec());
+                }
+                packed.sort_unstable();
+                packed.dedup();
+                Sources::Only(packed)
+            }
+        };
+        Ok(GetAny {
+            n: self.n,
+            filter: Filter::parse(&store.keyspace().attributes, &self.filter)?,
+            min_age: self.min_age,
+            sources,
+            wait: self.wait,
+            lease: None,
+        })
+    }
+
+    fn verdict(&self) -> Option<&'static str> {
+        match (self.accept.is_empty(), self.reject, self.requeue) {
+            (false, ..) => Some("accepted"),
+            (_, true, _) => Some("rejected"),
+            (.., true) => Some("requeued"),
+            _ => None,
+        }
+    }
+
+    fn decide(&self, lease: &Lease) -> Result<Option<&'static str>> {
+        let verdict = self.verdict();
+        match verdict {
+            Some("accepted") => lease.accept(&self.accept.iter().map(String::as_str).collect::<Vec<_>>())?,
+            Some("rejected") => lease.reject()?,
+            Some(_) => lease.requeue()?,
+            None => {}
+        }
+        Ok(verdict)
+    }
+}
+
+fn show(store: &Store, lease: &Lease, verdict: Option<&str>, out: &mut Output) -> Result<()> {
+    let schema = store.schema();
+    let text = schema.text(lease.primary.as_bytes());
+    let attributes = lease.attributes.text(&store.keyspace().attributes);
+    out.json(&json!({
+        "event": text,
+        "token": lease.token.to_string(),
+        "delivery": lease.delivery,
+        "verdict": verdict,
+        "attributes": event::attributes_json(&attributes),
+        "event_fragments": lease.event_fragments,
+        "event_bytes": lease.event_bytes,
+        "read": lease.fragments.iter().map(|fragment| json!({
+            "source": event::source(schema, fragment.key().as_bytes()),
+            "bytes": fragment.len(),
+            "status": fragment.status(),
+        })).collect::<Vec<_>>(),
+        "missing": lease.missing.iter().map(|key| event::source(schema, key.as_bytes())).collect::<Vec<_>>(),
+    }))?;
+    out.line(format!(
+        "event {text} · token {} · delivery {} · {}, {} · {}",
+        lease.token,
+        lease.delivery,
+        units::plural(u64::from(lease.event_fragments), "fragment"),
+        units::bytes(lease.event_bytes),
+        verdict.unwrap_or("leased")
+    ))?;
+    for (name, value) in &attributes {
+        out.line(format!("  {name} = {value}"))?;
+    }
+    for fragment in &lease.fragments {
+        out.line(format!(
+            "  source {:<12} {:>10}  status {:#x}",
+            event::source(schema, fragment.key().as_bytes()),
+            units::bytes(fragment.len() as u64),
+            fragment.status()
+        ))?;
+    }
+    for key in &lease.missing {
+        out.line(format!("  source {:<12} missing", event::source(schema, key.as_bytes())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,537 @@
+//! The real binary over real directories: every command, its JSON, its exit codes, its messages.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const COMMANDS: [&str; 14] = [
+    "demo", "create", "put", "get", "range", "rm", "event", "take", "run", "ledger", "check", "inspect", "stats",
+    "bench",
+];
+
+/// A directory of its own per test; `first` in it is where stores go.
+struct Temp {
+    root: PathBuf,
+}
+
+impl Temp {
+    fn new() -> Temp {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("forebay-cli-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        Temp { root }
+    }
+
+    /// A store whose events need three fragments and have all the time in the world.
+    fn with_store() -> Temp {
+        let temp = Temp::new();
+        let created = temp.run(&[
+            "create",
+            "STORE",
+            "--sources-per-event",
+            "3",
+            "--complete-within",
+            "10h",
+            "--hot-bytes",
+            "16M",
+            "--attribute",
+            "lumi:u32",
+            "--attribute",
+            "class",
+            "--class",
+            "physics",
+            "--class",
+            "calib",
+        ]);
+        assert_code(&created, 0);
+        temp
+    }
+
+    /// Event `run/event` with its three fragments.
+    fn event(&self, event: &str) {
+        for source in 0..3 {
+            let key = format!("{event}/{source}");
+            assert_code(&self.run(&["put", "STORE", &key, &format!("value of {key}")]), 0);
+        }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.root.join("first")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = forebay();
+        for argument in arguments {
+            match *argument {
+                "STORE" => command.arg(self.store()),
+                other => command.arg(other),
+            };
+        }
+        command.current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs with `--json`; every line of stdout must be JSON.
+    fn json(&self, arguments: &[&str], code: i32) -> Vec<Value> {
+        let output = self.command(arguments).arg("--json").output().unwrap();
+        assert_code(&output, code);
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        stdout(&output).lines().map(parse).collect()
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+fn forebay() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_forebay"))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
+}
+
+/// A process that serves the store until it is interrupted, and says so on its first line.
+fn watcher(temp: &Temp) -> Child {
+    let mut child = temp.command(&["run", "STORE", "watch", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("run 1"), "{line}");
+    child
+}
+
+fn interrupt(mut child: Child) -> Option<i32> {
+    send_interrupt(&child);
+    child.wait().unwrap().code()
+}
+
+/// Ctrl-C for one process, by the shell's own `kill`: there is no other without unsafe code.
+fn send_interrupt(child: &Child) {
+    let status = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+fn write(path: &Path, bytes: &[u8]) -> String {
+    std::fs::write(path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn help_teaches() {
+    let top = stdout(&forebay().arg("--help").output().unwrap());
+    for text in ["Exit codes", "forebay demo", "5    Unavailable", "130  ended by Ctrl-C"] {
+        assert!(top.contains(text), "{text}\n{top}");
+    }
+    for command in COMMANDS {
+        assert!(top.contains(&format!("\n  {command} ")), "{command}\n{top}");
+        let output = forebay().args([command, "--help"]).output().unwrap();
+        assert_code(&output, 0);
+        let help = stdout(&output);
+        assert!(help.contains("Example") && help.contains(&format!("\n  forebay {command}")), "{command}\n{help}");
+        assert!(help.contains("--json"), "{command}\n{help}");
+    }
+}
+
+#[test]
+fn put_and_get_in_every_form() {
+    let temp = Temp::with_store();
+    let value: Vec<u8> = (0..=255).collect();
+    let file = write(&temp.root.join("value.bin"), &value);
+    assert!(stdout(&temp.run(&["put", "STORE", "1/42/0", "hello"])).starts_with("stored 1/42/0: 5 B"));
+    assert_code(&temp.run(&["put", "STORE", "1/42/1", "--file", &file, "--status", "0x3"]), 0);
+    let mut piped = temp.command(&["put", "STORE", "1/42/2", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(&value).unwrap();
+    assert!(piped.wait().unwrap().success());
+    assert_code(&temp.run(&["put", "STORE", "1/43/0", ""]), 0);
+
+    let got = temp.run(&["get", "STORE", "1/42/0"]);
+    assert_code(&got, 0);
+    assert_eq!(got.stdout, b"hello");
+    assert_eq!(temp.run(&["get", "STORE", "1/42/2"]).stdout, value);
+    assert_eq!(temp.run(&["get", "STORE", "1/43/0"]).stdout, b"");
+    assert_code(&temp.run(&["get", "STORE", "1/42/1", "--output", "copy.bin"]), 0);
+    assert_eq!(std::fs::read(temp.root.join("copy.bin")).unwrap(), value);
+    let hex = stdout(&temp.run(&["get", "STORE", "1/42/0", "--hex"]));
+    assert!(hex.contains("68 65 6c 6c 6f") && hex.contains("|hello|"), "{hex}");
+
+    let absent = temp.run(&["get", "STORE", "1/42/9"]);
+    assert_code(&absent, 1);
+    assert_eq!(absent.stdout, b"");
+    assert!(stderr(&absent).contains("no fragment 1/42/9"));
+}
+
+#[test]
+fn a_put_says_what_became_of_it() {
+    let temp = Temp::with_store();
+    temp.event("1/1");
+    assert!(stdout(&temp.run(&["put", "STORE", "1/1/0", "value of 1/1/0"])).starts_with("duplicate"));
+    let conflict = temp.run(&["put", "STORE", "1/1/0", "other bytes"]);
+    assert_code(&conflict, 3);
+    assert!(stderr(&conflict).contains("Conflict"), "{}", stderr(&conflict));
+    assert!(stdout(&temp.run(&["put", "STORE", "1/1/0", "new", "--update"])).starts_with("updated 1/1/0 to version"));
+    assert_eq!(temp.run(&["get", "STORE", "1/1/0"]).stdout, b"new");
+    assert_code(&temp.run(&["take", "STORE", "--reject"]), 0);
+    let late = temp.run(&["put", "STORE", "1/1/7", "late"]);
+    assert_code(&late, 1);
+    assert!(stdout(&late).starts_with("late 1/1/7"));
+}
+
+#[test]
+fn the_first_put_makes_a_store_and_says_so() {
+    let temp = Temp::new();
+    let first = temp.run(&["put", "STORE", "1/42/0", "hello"]);
+    assert_code(&first, 0);
+    assert!(stderr(&first).contains("made one with the defaults"));
+    assert_eq!(temp.run(&["get", "STORE", "1/42/0"]).stdout, b"hello");
+    let second = temp.run(&["put", "STORE", "1/43/0", "hello"]);
+    assert_code(&second, 0);
+    assert_eq!(stderr(&second), "");
+    let taken = temp.run(&["take", "STORE", "--accept", "physics"]);
+    assert_code(&taken, 0);
+}
+
+#[test]
+fn a_keyspace_file_makes_the_keys() {
+    let temp = Temp::new();
+    let text = b"name = \"records\"\nkey = [\"run:u32\", \"trigger:u64\", \"subsystem:u16\", \"id:u32\"]\n\
+        primary = [\"run\", \"trigger\"]\n[run]\nsources = [\"1/7\", \"1/8\"]\ncomplete_within_ms = 36000000\n";
+    let file = write(&temp.root.join("keyspace.toml"), text);
+    let created = temp.run(&["create", "STORE", "--keyspace", &file, "--hot-bytes", "16M"]);
+    assert_code(&created, 0);
+    assert!(stdout(&created).contains("run:u32/trigger:u64/subsystem:u16/id:u32"));
+    assert_code(&temp.run(&["put", "STORE", "5/1/1/7", "x"]), 0);
+    let event = &temp.json(&["event", "STORE", "5/1"], 0)[0];
+    assert_eq!((&event["state"], &event["missing"][0]), (&Value::from("open"), &Value::from("1/8")));
+    assert_code(&temp.run(&["run", "STORE", "open", "6", "--sources", "2/1,2/2", "--within", "5m"]), 0);
+    assert_code(&temp.run(&["put", "STORE", "6/1/2/1", "x"]), 0);
+    assert_code(&temp.run(&["put", "STORE", "6/1/2/2", "x"]), 0);
+    assert_eq!(temp.json(&["event", "STORE", "6/1"], 0)[0]["state"], "ready");
+    let taken = &temp.json(&["take", "STORE", "--sources", "2/1", "--requeue"], 0)[0];
+    assert_eq!((&taken["event_fragments"], taken["read"].as_array().map(Vec::len)), (&Value::from(2), Some(1)));
+
+    let broken = write(&temp.root.join("broken.toml"), b"name = 1");
+    let refused = temp.run(&["create", "other", "--keyspace", &broken]);
+    assert_code(&refused, 2);
+    assert!(stderr(&refused).contains("keyspace file"));
+}
+
+#[test]
+fn ranges_and_removal() {
+    let temp = Temp::with_store();
+    for event in 1..=3 {
+        temp.event(&format!("1/{event}"));
+    }
+    let listed = stdout(&temp.run(&["range", "STORE", "1/2-3/1"]));
+    assert!(
+        listed.contains("1/2/1 ") && listed.contains("1/3/1 ") && listed.ends_with("2 fragments, 28 B\n"),
+        "{listed}"
+    );
+    assert_eq!(temp.json(&["range", "STORE"], 0).len(), 9);
+    assert_eq!(temp.json(&["range", "STORE", "--limit", "4"], 0).len(), 4);
+    let values = stdout(&temp.run(&["range", "STORE", "1/2/0", "--values", "hex"]));
+    assert!(values.contains("|value of 1/2/0|"), "{values}");
+    assert_eq!(temp.json(&["range", "STORE", "8"], 0).len(), 0);
+
+    assert!(stdout(&temp.run(&["rm", "STORE", "1/1/0"])).starts_with("removed 1 fragment\n"));
+    assert_code(&temp.run(&["rm", "STORE", "1/1/0"]), 1);
+    assert_eq!(temp.json(&["rm", "STORE", "1/2"], 0)[0]["removed"], 3);
+    assert_eq!(temp.json(&["rm", "STORE", "1/1-9/*"], 0)[0]["removed"], 5);
+    assert_eq!(temp.json(&["rm", "STORE", "1"], 1)[0]["removed"], 0);
+    assert_eq!(temp.json(&["ledger", "STORE", "1"], 0)[0]["terms"]["removed"]["fragments"], 9);
+}
+
+#[test]
+fn events_seal_and_carry_attributes() {
+    let temp = Temp::with_store();
+    assert_code(&temp.run(&["put", "STORE", "1/1/0", "x", "--attribute", "lumi=7", "--attribute", "class=physics"]), 0);
+    let event = stdout(&temp.run(&["event", "STORE", "1/1"]));
+    assert!(event.starts_with("event 1/1 · open") && event.contains("lumi = 7"), "{event}");
+    assert_code(&temp.run(&["take", "STORE"]), 1);
+    let sealed = &temp.json(&["event", "STORE", "1/1", "--seal", "--attribute", "lumi=8"], 0)[0];
+    assert_eq!((&sealed["state"], &sealed["attributes"]["lumi"]), (&Value::from("ready"), &Value::from("8")));
+    assert_code(&temp.run(&["take", "STORE", "--filter", "lumi=1..7", "--reject"]), 1);
+    assert_code(&temp.run(&["take", "STORE", "--filter", "class=physics", "--reject"]), 0);
+    let gone = temp.run(&["event", "STORE", "1/1"]);
+    assert_code(&gone, 1);
+    assert!(stderr(&gone).contains("no live event 1/1"));
+    assert_eq!(temp.json(&["event", "STORE", "1/9", "--seal"], 1)[0]["found"], false);
+}
+
+#[test]
+fn selection_and_the_life_of_a_run() {
+    let temp = Temp::with_store();
+    for event in 1..=4 {
+        temp.event(&format!("1/{event}"));
+    }
+    let accepted = temp.run(&["take", "STORE", "--event", "1/2", "--accept", "physics", "--accept", "express"]);
+    assert_code(&accepted, 0);
+    assert!(stdout(&accepted).contains("event 1/2 · token ") && stdout(&accepted).contains("accepted"));
+    assert_eq!(temp.json(&["event", "STORE", "1/2"], 0)[0]["state"], "accepted");
+    let requeued = &temp.json(&["take", "STORE", "--sources", "1", "--requeue"], 0)[0];
+    assert_eq!((&requeued["verdict"], &requeued["read"][0]["source"]), (&Value::from("requeued"), &Value::from("1")));
+    let looked = temp.run(&["take", "STORE", "--sources", "none"]);
+    assert_code(&looked, 0);
+    assert!(stderr(&looked).contains("no verdict given"));
+
+    let busy = temp.run(&["run", "STORE", "close", "1"]);
+    assert_code(&busy, 5);
+    assert_eq!(temp.json(&["run", "STORE", "stop", "1"], 0)[0]["state"], "stopped");
+    assert_eq!(temp.json(&["take", "STORE", "-n", "10", "--reject"], 0).len(), 3);
+    assert_code(&temp.run(&["take", "STORE"]), 1);
+    assert_eq!(temp.json(&["event", "STORE", "1/2", "--release"], 0)[0]["released"], true);
+    assert_code(&temp.run(&["event", "STORE", "1/2", "--release"]), 1);
+    let closed = &temp.json(&["run", "STORE", "close", "1"], 0)[0];
+    assert_eq!((&closed["state"], &closed["balanced"]), (&Value::from("closed"), &Value::from(true)));
+    assert_eq!(
+        (&closed["terms"]["rejected"]["events"], &closed["terms"]["released"]["events"]),
+        (&3.into(), &1.into())
+    );
+    assert_code(&temp.run(&["put", "STORE", "1/9/0", "x"]), 9);
+
+    let ledger = temp.run(&["ledger", "STORE", "1"]);
+    assert_code(&ledger, 0);
+    assert!(stdout(&ledger).starts_with("run 1 · closed") && stdout(&ledger).contains("balanced: both sums are exact"));
+    let absent = temp.run(&["ledger", "STORE", "77"]);
+    assert_code(&absent, 1);
+    assert!(stderr(&absent).contains("no run 77"));
+}
+
+#[test]
+fn runs_open_list_and_watch() {
+    let temp = Temp::with_store();
+    assert_code(&temp.run(&["run", "STORE", "list"]), 0);
+    assert_code(&temp.run(&["run", "STORE", "open", "7", "--sources", "1,2", "--within", "1h"]), 0);
+    assert_code(&temp.run(&["put", "STORE", "7/1/1", "x"]), 0);
+    let event = stdout(&temp.run(&["event", "STORE", "7/1"]));
+    assert!(event.contains("source 2            missing"), "{event}");
+    assert_code(&temp.run(&["run", "STORE", "open", "8", "--seal"]), 0);
+    assert_code(&temp.run(&["run", "STORE", "open", "9", "--count", "2"]), 0);
+    let listed = temp.json(&["run", "STORE", "list"], 0);
+    assert_eq!(listed[0].as_array().map(Vec::len), Some(3));
+    let watched = temp.json(&["run", "STORE", "watch", "7", "--for", "10ms"], 0);
+    assert_eq!(watched[0]["run"], 7);
+    for missing in ["stop", "close", "watch"] {
+        let refused = temp.run(&["run", "STORE", missing, "70"]);
+        assert_code(&refused, 2);
+        assert!(stderr(&refused).contains("no run 70"), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn check_inspect_and_stats_show_the_inside() {
+    let temp = Temp::with_store();
+    temp.event("1/42");
+    let checked = temp.run(&["check", "STORE", "--deep"]);
+    assert_code(&checked, 0);
+    assert!(stdout(&checked).contains("no problems found"));
+    let report = &temp.json(&["check", "STORE"], 0)[0];
+    assert!(report["live"].as_u64() >= Some(3) && report["problems"] == Value::from(Vec::<Value>::new()), "{report}");
+
+    let overview = stdout(&temp.run(&["inspect", "STORE"]));
+    assert!(overview.contains("ready    1 event, 3 fragments, 45 B"), "{overview}");
+    let segments = stdout(&temp.run(&["inspect", "STORE", "segments"]));
+    assert!(segments.contains('░'), "{segments}");
+    let events = stdout(&temp.run(&["inspect", "STORE", "events", "1"]));
+    assert!(events.starts_with("1 live event: ") && events.contains("1/42 "), "{events}");
+    assert_eq!(
+        stdout(&temp.run(&["inspect", "STORE", "event", "1/42"])),
+        stdout(&temp.run(&["event", "STORE", "1/42"]))
+    );
+    let fragment = stdout(&temp.run(&["inspect", "STORE", "fragment", "1/42/0"]));
+    assert!(fragment.contains("(verified)") && fragment.contains("|value of 1/42/0|"), "{fragment}");
+    assert_code(&temp.run(&["inspect", "STORE", "fragment", "1/42/9"]), 1);
+    assert_code(&temp.run(&["inspect", "STORE", "event", "1/43"]), 1);
+    let stats = stdout(&temp.run(&["stats", "STORE"]));
+    assert!(stats.contains("hot fill") && stats.contains("inhibit            no"), "{stats}");
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let temp = Temp::with_store();
+    temp.event("1/42");
+    let region = temp.store().join("hot.fb");
+    let mut bytes = std::fs::read(&region).unwrap();
+    let value = b"value of 1/42/1";
+    let at = bytes.windows(value.len()).position(|window| window == value).expect("the payload lies in the region");
+    bytes[at] ^= 0x40;
+    std::fs::write(&region, &bytes).unwrap();
+    let checked = temp.run(&["check", "STORE", "--deep"]);
+    assert_code(&checked, 1);
+    assert!(stdout(&checked).contains("  problem: "), "{}", stdout(&checked));
+    assert_code(&temp.run(&["get", "STORE", "1/42/1"]), 8);
+}
+
+#[test]
+fn json_parses() {
+    let temp = Temp::with_store();
+    for event in ["1/1", "1/2"] {
+        temp.event(event);
+    }
+    let commands: [&[&str]; 19] = [
+        &["create", "other", "--hot-bytes", "16M"],
+        &["put", "STORE", "1/3/0", "x"],
+        &["put", "STORE", "1/3/0", "y", "--update"],
+        &["get", "STORE", "1/3/0"],
+        &["get", "STORE", "1/3/0", "--output", "copy.bin"],
+        &["get", "STORE", "1/3/0", "--hex"],
+        &["range", "STORE", "1", "--values", "hex"],
+        &["rm", "STORE", "1/3/0"],
+        &["event", "STORE", "1/2"],
+        &["take", "STORE", "--accept", "physics"],
+        &["run", "STORE", "list"],
+        &["run", "STORE", "open", "7"],
+        &["ledger", "STORE", "1"],
+        &["check", "STORE", "--deep"],
+        &["inspect", "STORE"],
+        &["inspect", "STORE", "segments"],
+        &["inspect", "STORE", "events"],
+        &["inspect", "STORE", "fragment", "1/2/0"],
+        &["stats", "STORE"],
+    ];
+    for arguments in commands {
+        assert!(!temp.json(arguments, 0).is_empty(), "{arguments:?}");
+    }
+    let error = temp.command(&["get", "STORE", "1/2", "--json"]).output().unwrap();
+    assert_code(&error, 2);
+    let value: Value = serde_json::from_slice(&error.stderr).unwrap();
+    assert_eq!((&value["error"]["kind"], &value["error"]["exit_code"]), (&Value::from("Invalid"), &Value::from(2)));
+    let usage = temp.command(&["get", "--json"]).output().unwrap();
+    assert_code(&usage, 2);
+    assert_eq!(serde_json::from_slice::<Value>(&usage.stderr).unwrap()["error"]["kind"], "Invalid");
+}
+
+#[test]
+fn bad_input_is_named() {
+    let temp = Temp::with_store();
+    let cases: [(&[&str], &str); 19] = [
+        (&["get", "STORE", "1/2"], "expected run/event/source"),
+        (&["get", "STORE", "1/x/0"], "event is `x`"),
+        (&["get", "STORE", "1/2/4294967296"], "0 to 4294967295"),
+        (&["get", "nowhere", "1/2/3"], "forebay create nowhere"),
+        (&["check", "nowhere"], "forebay create nowhere"),
+        (&["put", "STORE", "1/2/3"], "<VALUE>"),
+        (&["put", "STORE", "1/2/3", "--file", "absent.bin"], "cannot read absent.bin"),
+        (&["put", "STORE", "1/2/3", "x", "--attribute", "mass=1"], "no attribute `mass`"),
+        (&["put", "STORE", "1/2/3", "x", "--status", "many"], "32 bits"),
+        (&["range", "STORE", "1/9-3"], "not an interval"),
+        (&["rm", "STORE", "1/2/3/4"], "more parts than the key"),
+        (&["take", "STORE", "--filter", "lumi"], "name=low..high"),
+        (&["take", "STORE", "--accept", "a", "--reject"], "cannot be used with"),
+        (&["take", "STORE", "--wait", "1d"], "not a duration"),
+        (&["run", "STORE", "open", "1", "--sources", "1,1"], "each source once"),
+        (&["run", "STORE", "open", "1", "--count", "0"], "at least 1"),
+        (&["create", "other", "--hot-bytes", "lots"], "not a size"),
+        (&["create", "other", "--attribute", "lumi"], "lumi"),
+        (&["demo", "--accept", "7"], "a share from 0 to 1"),
+    ];
+    for (arguments, message) in cases {
+        let output = temp.run(arguments);
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains(message), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+    assert!(!temp.root.join("other").exists(), "a refused create leaves nothing");
+    let again = temp.run(&["create", "STORE", "--hot-bytes", "16M"]);
+    assert!(matches!(again.status.code(), Some(2..=10)), "{}", stderr(&again));
+}
+
+#[test]
+fn the_second_process_is_refused() {
+    let temp = Temp::with_store();
+    temp.event("1/1");
+    let holder = watcher(&temp);
+    for arguments in [&["get", "STORE", "1/1/0"][..], &["put", "STORE", "1/2/0", "x"], &["stats", "STORE"]] {
+        let refused = temp.run(arguments);
+        assert_code(&refused, 5);
+        assert!(stderr(&refused).contains("one process at a time"), "{}", stderr(&refused));
+    }
+    assert_eq!(interrupt(holder), Some(130));
+    assert_eq!(temp.run(&["get", "STORE", "1/1/0"]).stdout, b"value of 1/1/0");
+}
+
+#[test]
+fn a_killed_process_leaves_the_store_usable() {
+    let temp = Temp::with_store();
+    temp.event("1/1");
+    let mut holder = watcher(&temp);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(temp.run(&["get", "STORE", "1/1/2"]).stdout, b"value of 1/1/2");
+    assert_code(&temp.run(&["ledger", "STORE", "1"]), 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let temp = Temp::with_store();
+    temp.event("1/1");
+    let mut child = temp.command(&["range", "STORE"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn bench_measures_and_cleans_up() {
+    let temp = Temp::new();
+    let arguments = ["bench", "here", "--fragment-bytes", "1K", "--seconds", "0", "--hot-bytes", "16M"];
+    let answer = &temp.json(&arguments, 0)[0];
+    for row in ["put", "get", "remove"] {
+        assert!(answer[row]["per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{answer}");
+    }
+    assert!(answer["label"].as_str().is_some_and(|label| label.contains("not the published benchmark")));
+    assert_eq!(std::fs::read_dir(temp.root.join("here")).unwrap().count(), 0);
+}
+
+#[test]
+fn demo_balances_and_ends_in_order() {
+    let temp = Temp::new();
+    let small = ["--sources", "8", "--fragment-bytes", "7200", "--hot-bytes", "64M", "--events-per-second", "200"];
+    let summary = temp.json(&[&["demo", "--seconds", "0.5"], &small[..]].concat(), 0);
+    assert_eq!((summary.len(), &summary[0]["balanced"]), (1, &Value::from(true)));
+
+    let mut child = temp
+        .command(&[&["demo", "--seconds", "3600"], &small[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = String::new();
+    // The rest of stderr is dropped with the reader: lines that cannot be shown stop nothing.
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut progress).unwrap();
+    assert!(!progress.trim().is_empty());
+    send_interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    assert!(!stdout(&output).is_empty(), "the summary is shown");
+}
+
+#[test]
+fn demo_refuses_what_is_no_recording() {
+    let temp = Temp::new();
+    let file = write(&temp.root.join("noise.bin"), &[0x5A; 1000]);
+    let output = temp.run(&["demo", "--input", &file, "--seconds", "1", "--hot-bytes", "64M"]);
+    assert!(matches!(output.status.code(), Some(2..=10)), "{}", stderr(&output));
+    assert!(!stderr(&output).is_empty());
+}

@@ -1,0 +1,175 @@
+//! The demo: readout, store and selection in one process, and an account of every fragment at the end.
+//!
+//! ```text
+//! trigger ─grants─▶ readout threads ─reserve, fill, commit─▶ store ─get_any─▶ filter threads ─▶ accept, release | reject
+//!    ▲                                                         │
+//!    └───────────────────────── inhibit ◀──────────────────────┘
+//! ```
+//!
+//! *Lifecycle*: create the store → open run 1 → take data for the time asked or until `stop` → readout ends at one common
+//! event → stop the run → filters decide what is left → close the run → compare the ledger with what the threads counted →
+//! remove the store if the demo made its directory.
+//!
+//! *Invariants*: nothing that was granted by the trigger is lost; every wait has an end (`limits`).
+//!
+//! *On failure*: the first thread that fails ends the others, its error is returned. Where stored bytes did not verify the
+//! store is kept and named. A run that does not add up is no error but a [`Summary`] that is not `balanced`.
+//!
+//! *Not here*: the command line, anything that prints.
+
+mod config;
+mod directory;
+mod filter;
+mod meter;
+mod outcome;
+mod plan;
+mod profile;
+mod progress;
+mod readout;
+mod shared;
+mod summary;
+mod text;
+mod trigger;
+
+pub use config::DemoConfig;
+pub use profile::Profile;
+pub use progress::{Phase, Progress};
+pub use summary::{DeadTime, Decided, LatencySummary, RoleSummary, Summary};
+
+pub(crate) use plan::Plan;
+
+use crate::limits::DRAIN;
+use directory::Directory;
+use forebay_core::{Error, Kind, Ledger, LiveState, Result};
+use forebay_store::Store;
+use outcome::Outcome;
+use plan::RUN;
+use progress::Reporter;
+use shared::{EndThreads, Shared};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often the main thread looks how things are going.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Runs a demo. `progress` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
+/// which everything is decided and accounted for as at the end of the time asked.
+///
+/// # Errors
+/// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
+/// read are not those that were put (the store is kept and named), and whatever the store answers.
+pub fn run(config: &DemoConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Summary> {
+    let plan = Plan::new(config)?;
+    let mut directory = Directory::prepare(config.dir.as_deref(), config.hot_bytes)?;
+    match take_run(&plan, &directory, stop, progress) {
+        Ok(summary) => directory.remove().map(|()| summary),
+        Err(error) if error.kind() == Kind::Corrupt => {
+            directory.keep();
+            let place = directory.path().display();
+            Err(Error::corrupt(format!("{}; the store is kept in {place}", error.message())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn take_run(
+    plan: &Plan,
+    directory: &Directory,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Summary> {
+    let store = Store::create(directory.path(), &plan.keyspace()?, plan.store_config())?;
+    store.run_open(RUN, &plan.run_config()?)?;
+    let shared = Shared::new(plan, &store);
+    let outcome = work(&shared, stop, progress)?;
+    let mut problems: Vec<String> = outcome.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
+    let ledger = match store.run_close(RUN) {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            problems.push(format!("the run does not close: {error}"));
+            store.ledger(RUN)?
+        }
+    };
+    store.close()?;
+    outcome.summarise(&shared, directory.path(), ledger, problems)
+}
+
+/// Starts all threads and sees them to their end.
+fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome> {
+    let config = &shared.plan.config;
+    std::thread::scope(|scope| {
+        let _end = EndThreads(shared);
+        let readout = spawn(scope, "readout", config.readout_threads, |thread| readout::run(shared, thread))?;
+        let filter = spawn(scope, "filter", config.filter_threads, |thread| filter::run(shared, thread))?;
+        let start = Instant::now();
+        let mut reporter = Reporter::new(progress);
+        let taking = Duration::from_secs_f64(config.seconds);
+        let stopped = || stop.load(Ordering::Relaxed);
+        while !stopped() && !shared.aborted() && start.elapsed() < taking {
+            std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
+            reporter.tick(shared, Phase::Taking);
+        }
+        let interrupted = stopped();
+        let produced = shared.trigger.close();
+        let taking = start.elapsed();
+        let deadline = Instant::now() + DRAIN;
+        while !readout.iter().all(ScopedJoinHandle::is_finished) {
+            if Instant::now() >= deadline {
+                shared.give_up();
+            }
+            std::thread::sleep(LOOK);
+            reporter.tick(shared, Phase::Draining);
+        }
+        let readout = join(readout);
+        if readout.is_ok() {
+            shared.store.run_stop(RUN)?;
+            while !shared.aborted() && Instant::now() < deadline && left(&shared.store.ledger(RUN)?) > 0 {
+                std::thread::sleep(LOOK);
+                reporter.tick(shared, Phase::Draining);
+            }
+        }
+        shared.finish();
+        let filter = join(filter);
+        let draining = start.elapsed().saturating_sub(taking);
+        let (readout, filter) = first_failure(readout, filter)?;
+        Ok(Outcome { readout, filter, produced, interrupted, taking, draining })
+    })
+}
+
+/// Events that nobody has decided.
+fn left(ledger: &Ledger) -> u64 {
+    [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().map(|state| ledger.live[*state as usize].events).sum()
+}
+
+fn spawn<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    role: &str,
+    threads: usize,
+    body: impl Fn(usize) -> Result<T> + Copy + Send + 'scope,
+) -> Result<Vec<ScopedJoinHandle<'scope, Result<T>>>> {
+    let one = |thread: usize| {
+        let builder = Builder::new().name(format!("{role}-{thread}"));
+        builder
+            .spawn_scoped(scope, move || body(thread))
+            .map_err(|error| Error::unavailable(format!("no thread for {role} {thread}")).with_source(error))
+    };
+    (0..threads).map(one).collect()
+}
+
+fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
+    let one = |thread: ScopedJoinHandle<'_, Result<T>>| {
+        thread.join().unwrap_or_else(|_| Err(Error::internal("a thread of the demo panicked")))
+    };
+    // All are joined before the first failure is looked at.
+    threads.into_iter().map(one).collect::<Vec<_>>().into_iter().collect()
+}
+
+/// Both roles' reports; where both failed, corruption comes before what followed from it.
+fn first_failure<R, F>(readout: Result<R>, filter: Result<F>) -> Result<(R, F)> {
+    match (readout, filter) {
+        (Ok(readout), Ok(filter)) => Ok((readout, filter)),
+        (_, Err(error)) if error.kind() == Kind::Corrupt => Err(error),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}

@@ -1,0 +1,243 @@
+//! The summary as a page of text for a shifter.
+
+use super::plan::mib;
+use super::summary::Summary;
+use forebay_core::Tally;
+use std::fmt::Write;
+
+impl Summary {
+    /// The summary as text: lines of at most about 100 characters, without a final line break.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut out);
+        out.truncate(out.trim_end().len());
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        self.write_head(out)?;
+        self.write_roles(out)?;
+        self.write_latencies(out)?;
+        self.write_dead_time(out)?;
+        self.write_ledger(out)
+    }
+
+    fn write_head(&self, out: &mut String) -> std::fmt::Result {
+        let frames = self.frames.name();
+        let what = match &self.input {
+            Some(file) => format!("{frames} frames from {file}"),
+            None => format!("emulated {frames} frames"),
+        };
+        let name = self.profile.map_or(String::new(), |name| format!("{name}: "));
+        writeln!(
+            out,
+            "{name}{} sources × {} B = {} per event, {what}, hot level {}",
+            grouped(self.sources.into()),
+            grouped(self.fragment_bytes as u64),
+            mib(self.event_bytes),
+            mib(self.hot_bytes)
+        )?;
+        let interrupted = if self.interrupted { " (interrupted)" } else { "" };
+        writeln!(out, "{:.1} s of data taking{interrupted}, {:.1} s to drain", self.taking_s, self.draining_s)?;
+        let events = &self.events;
+        writeln!(
+            out,
+            "{} events: {} accepted, {} rejected; {} with a signal",
+            grouped(events.produced),
+            grouped(events.accepted),
+            grouped(events.rejected),
+            grouped(events.with_signal)
+        )
+    }
+
+    fn write_roles(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "\n{:<12} {:>7} {:>14} {:>12} {:>14} {:>8}",
+            "throughput", "threads", "events", "events/s", "fragments/s", "GB/s"
+        )?;
+        for role in &self.roles {
+            writeln!(
+                out,
+                "{:<12} {:>7} {:>14} {:>12} {:>14} {:>8.2}",
+                role.role,
+                role.threads,
+                grouped(role.events),
+                grouped(role.events_per_second as u64),
+                grouped(role.fragments_per_second as u64),
+                role.gb_per_second
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_latencies(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "\n{:<12} {:>14} {:>11} {:>11} {:>11} {:>11}",
+            "latency, µs", "calls", "p50", "p99", "p99.9", "max"
+        )?;
+        for call in &self.latencies {
+            writeln!(
+                out,
+                "{:<12} {:>14} {:>11.1} {:>11.1} {:>11.1} {:>11.1}",
+                call.call,
+                grouped(call.count),
+                call.p50_us,
+                call.p99_us,
+                call.p999_us,
+                call.max_us
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_dead_time(&self, out: &mut String) -> std::fmt::Result {
+        if self.dead_time.is_empty() {
+            return writeln!(out, "\ndead time    none");
+        }
+        writeln!(out, "\n{:<12} {:>9} {:>8}", "dead time", "s", "%")?;
+        for dead in &self.dead_time {
+            writeln!(out, "{:<12} {:>9.3} {:>8.2}  {}", dead.cause, dead.seconds, dead.share * 100.0, dead.detail)?;
+        }
+        if self.lost_triggers > 0 {
+            writeln!(out, "{} triggers lost to dead time", grouped(self.lost_triggers))?;
+        }
+        Ok(())
+    }
+
+    fn write_ledger(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "\n{:<12} {:>14} {:>16} {:>20}", "ledger", "events", "fragments", "bytes")?;
+        let mut row = |name: &str, tally: Tally| -> std::fmt::Result {
+            // Terms that count fragments only have no events to show.
+            let events = if tally.events > 0 { grouped(tally.events) } else { String::new() };
+            writeln!(out, "{name:<12} {events:>14} {:>16} {:>20}", grouped(tally.fragments), grouped(tally.bytes))
+        };
+        row("offered", self.ledger.offered).and_then(|()| row("= stored", self.ledger.stored))?;
+        for (name, tally) in [
+            ("+ duplicate", self.ledger.duplicate),
+            ("+ conflict", self.ledger.conflict),
+            ("+ late", self.ledger.late),
+            ("+ refused", self.ledger.refused),
+        ] {
+            row(name, tally)?;
+        }
+        row("stored", self.ledger.stored)?;
+        for (at, (name, tally)) in self.ledger.stored_terms().into_iter().enumerate() {
+            row(&format!("{} {name}", if at == 0 { '=' } else { '+' }), tally)?;
+        }
+        if self.balanced {
+            return writeln!(out, "\nbalanced: every fragment is accounted for, nothing is left");
+        }
+        writeln!(out, "\nNOT BALANCED")?;
+        self.problems.iter().try_for_each(|problem| writeln!(out, "  {problem}"))
+    }
+}
+
+/// A number with a comma after each group of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::{DeadTime, Decided, LatencySummary, RoleSummary};
+    use crate::frames::FrameKind;
+    use forebay_core::Ledger;
+
+    fn summary() -> Summary {
+        let one = Tally::fragment(7_200_000);
+        let rejected = Tally::event(1, 7_200_000);
+        let ledger = Ledger { offered: one, stored: one, rejected, ..Ledger::default() };
+        Summary {
+            profile: Some("atlas"),
+            frames: FrameKind::WibEth,
+            input: None,
+            sources: 500,
+            fragment_bytes: 10_240,
+            event_bytes: 5_120_000,
+            hot_bytes: 1 << 30,
+            directory: "/somewhere".into(),
+            seed: 1,
+            interrupted: true,
+            taking_s: 10.0,
+            draining_s: 0.25,
+            roles: vec![RoleSummary {
+                role: "readout",
+                threads: 2,
+                events: 12_345,
+                fragments: 6_172_500,
+                bytes: 63_206_400_000,
+                seconds: 10.0,
+                events_per_second: 1234.5,
+                fragments_per_second: 617_250.0,
+                gb_per_second: 6.32,
+            }],
+            latencies: vec![LatencySummary {
+                call: "put",
+                count: 6_172_500,
+                p50_us: 1.2,
+                p99_us: 3.4,
+                p999_us: 56.0,
+                max_us: 789.0,
+            }],
+            dead_time: vec![DeadTime {
+                cause: "selection".into(),
+                detail: "hot fill 92 %".into(),
+                seconds: 1.5,
+                share: 0.15,
+            }],
+            lost_triggers: 7,
+            full_answers: 0,
+            events: Decided { produced: 12_345, accepted: 1200, rejected: 11_145, ..Decided::default() },
+            ledger,
+            balanced: true,
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_shifter_finds_what_matters() {
+        let text = summary().text();
+        for line in [
+            "atlas: 500 sources × 10,240 B = 4.88 MiB per event, emulated WIBEth frames, hot level 1024 MiB",
+            "10.0 s of data taking (interrupted), 0.2 s to drain",
+            "12,345 events: 1,200 accepted, 11,145 rejected; 0 with a signal",
+            "readout            2         12,345        1,234        617,250     6.32",
+            "put               6,172,500         1.2         3.4        56.0       789.0",
+            "selection        1.500    15.00  hot fill 92 %",
+            "7 triggers lost to dead time",
+            "= stored                                   1            7,200,000",
+            "+ rejected                1                1            7,200,000",
+            "balanced: every fragment is accounted for, nothing is left",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\nin\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+    }
+
+    #[test]
+    fn an_imbalance_is_not_overlooked() {
+        let problems = vec!["late fragments: 3, expected 0".to_owned()];
+        let text = Summary { balanced: false, problems, dead_time: Vec::new(), ..summary() }.text();
+        assert!(text.ends_with("NOT BALANCED\n  late fragments: 3, expected 0"), "{text}");
+        assert!(text.contains("dead time    none") && !text.contains("balanced:"));
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

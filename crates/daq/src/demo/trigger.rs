@@ -1,0 +1,273 @@
+//! The trigger: says which events the readout may produce, obeys inhibit, and accounts for the time in which it could not.
+//!
+//! ```text
+//!   slowest thread done     granted            slowest + window
+//! ────────┬────────────────────┬──────────────────────┬──────▶ event number
+//!         └ complete           └ may be produced      └ never beyond: bounds what is open in the store
+//! ```
+//!
+//! Without a rate, events are granted to the end of the window at once. With one, each is granted when it is due; what is
+//! overdue by more than [`CATCH_UP`] is lost to dead time, as at a real detector.
+//!
+//! *Invariants*: after `close` nothing more is granted, and every granted event is produced by all threads (test
+//! `all_threads_end_at_the_same_event`); one cause of dead time runs at a time.
+
+use crate::limits::{CATCH_UP, INHIBIT_POLL, TRIGGER_WAIT};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Set in `granted` once nothing more will be.
+const CLOSED: u64 = 1 << 63;
+/// Shortest sleep of a thread that waits.
+const WAIT_MIN: Duration = Duration::from_micros(20);
+
+/// A cause of dead time: who holds the trigger, and why in the words of the last time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dead {
+    pub(crate) owner: String,
+    pub(crate) detail: String,
+    pub(crate) ns: u64,
+}
+
+/// One thread's last finished event, on a cache line of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Done(AtomicU64);
+
+pub(crate) struct Trigger {
+    start: Instant,
+    granted: AtomicU64,
+    done: Vec<Done>,
+    window: u64,
+    /// Nanoseconds from event to event; 0 without a rate.
+    period_ns: f64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    due_ns: f64,
+    lost: u64,
+    polled_ns: Option<u64>,
+    /// Owner and cause of the store's inhibit.
+    inhibit: Option<(String, String)>,
+    /// The cause that runs now, as its place in `dead`, and since when.
+    blocked: Option<(usize, u64)>,
+    dead: Vec<Dead>,
+}
+
+impl State {
+    fn block(&mut self, now: u64, owner: &str, detail: &str) {
+        let place = match self.dead.iter().position(|dead| dead.owner == owner) {
+            Some(place) => place,
+            None => {
+                self.dead.push(Dead { owner: owner.to_owned(), detail: String::new(), ns: 0 });
+                self.dead.len() - 1
+            }
+        };
+        if self.blocked.is_none_or(|blocked| blocked.0 != place) {
+            self.unblock(now);
+            self.dead[place].detail = detail.to_owned();
+            self.blocked = Some((place, now));
+        }
+    }
+
+    fn unblock(&mut self, now: u64) {
+        if let Some((place, since)) = self.blocked.take() {
+            self.dead[place].ns += now.saturating_sub(since);
+        }
+    }
+}
+
+impl Trigger {
+    /// For this many readout threads; `events_per_second` 0 is as fast as it goes.
+    pub(crate) fn new(threads: usize, window: u64, events_per_second: u64) -> Trigger {
+        Trigger {
+            start: Instant::now(),
+            granted: AtomicU64::new(0),
+            done: (0..threads).map(|_| Done::default()).collect(),
+            window: window.max(1),
+            period_ns: if events_per_second == 0 { 0.0 } else { 1e9 / events_per_second as f64 },
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Waits until `event` may be produced; `false` when it never will. `inhibit` asks the store, at bounded intervals.
+    /// The wait ends at the latest when the trigger is closed.
+    pub(crate) fn wait(&self, event: u64, inhibit: &dyn Fn() -> Option<(String, String)>) -> bool {
+        let mut pause = WAIT_MIN;
+        loop {
+            let granted = self.granted.load(Ordering::Acquire);
+            if event <= granted & !CLOSED {
+                return true;
+            }
+            if granted & CLOSED != 0 {
+                return false;
+            }
+            if !self.grant(self.now_ns(), inhibit) {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(TRIGGER_WAIT);
+            }
+        }
+    }
+
+    /// Grants what may be granted now; `false` where nothing may.
+    fn grant(&self, now: u64, inhibit: &dyn Fn() -> Option<(String, String)>) -> bool {
+        let state = &mut *self.state.lock();
+        let granted = self.granted.load(Ordering::Acquire);
+        if granted & CLOSED != 0 {
+            return true;
+        }
+        if state.polled_ns.is_none_or(|polled| now.saturating_sub(polled) >= INHIBIT_POLL.as_nanos() as u64) {
+            state.polled_ns = Some(now);
+            state.inhibit = inhibit();
+        }
+        if let Some((owner, cause)) = state.inhibit.clone() {
+            state.block(now, &owner, &cause);
+            return false;
+        }
+        let slowest = self.done.iter().map(|done| done.0.load(Ordering::Acquire)).min().unwrap_or(0);
+        let limit = slowest + self.window;
+        let due = self.due(state, now);
+        if due == 0 {
+            state.unblock(now);
+            return false;
+        }
+        if granted >= limit {
+            if self.period_ns > 0.0 {
+                state.block(now, "readout", "a readout thread is a whole window of events behind the trigger");
+            }
+            return false;
+        }
+        state.unblock(now);
+        let n = due.min(limit - granted);
+        state.due_ns += n as f64 * self.period_ns;
+        self.granted.store(granted + n, Ordering::Release);
+        true
+    }
+
+    /// Events that are due now; the schedule moves on past what is overdue too long.
+    fn due(&self, state: &mut State, now: u64) -> u64 {
+        if self.period_ns == 0.0 {
+            return u64::MAX;
+        }
+        let behind = now as f64 - state.due_ns;
+        if behind < 0.0 {
+            return 0;
+        }
+        let over = ((behind - CATCH_UP.as_nanos() as f64) / self.period_ns).floor();
+        // One event is always granted late rather than lost, so that slow rates do not skip.
+        if over >= 1.0 {
+            state.lost += over as u64;
+            state.due_ns += over * self.period_ns;
+        }
+        ((now as f64 - state.due_ns) / self.period_ns) as u64 + 1
+    }
+
+    /// A thread has put all its fragments of this event.
+    pub(crate) fn done(&self, thread: usize, event: u64) {
+        self.done[thread].0.store(event, Ordering::Release);
+    }
+
+    /// Ends data taking: what is granted will be produced, nothing more. Returns the last event.
+    pub(crate) fn close(&self) -> u64 {
+        let state = &mut *self.state.lock();
+        let granted = self.granted.fetch_or(CLOSED, Ordering::AcqRel);
+        if granted & CLOSED == 0 {
+            state.unblock(self.now_ns());
+        }
+        granted & !CLOSED
+    }
+
+    /// Dead time by owner, longest first, and triggers that were due but lost to it.
+    pub(crate) fn dead_time(&self) -> (Vec<Dead>, u64) {
+        let state = self.state.lock();
+        let mut dead: Vec<Dead> = state.dead.iter().filter(|dead| dead.ns > 0).cloned().collect();
+        dead.sort_by_key(|dead| std::cmp::Reverse(dead.ns));
+        (dead, state.lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn free() -> Option<(String, String)> {
+        None
+    }
+
+    fn granted(trigger: &Trigger) -> u64 {
+        trigger.granted.load(Ordering::Acquire) & !CLOSED
+    }
+
+    #[test]
+    fn no_thread_leaves_the_window() {
+        let trigger = Trigger::new(2, 4, 0);
+        assert!(trigger.grant(0, &free));
+        assert_eq!(granted(&trigger), 4);
+        trigger.done(0, 4);
+        assert!(!trigger.grant(MS, &free), "thread 1 has finished nothing");
+        trigger.done(1, 3);
+        assert!(trigger.grant(2 * MS, &free));
+        assert_eq!(granted(&trigger), 7);
+        assert_eq!(trigger.dead_time(), (vec![], 0), "without a rate nothing is due");
+    }
+
+    #[test]
+    fn a_rate_is_kept_and_overdue_triggers_are_lost() {
+        let trigger = Trigger::new(1, 1000, 1000);
+        assert!(trigger.grant(0, &free));
+        assert!(!trigger.grant(MS / 2, &free));
+        assert_eq!(granted(&trigger), 1);
+        assert!(trigger.grant(3 * MS, &free));
+        assert_eq!(granted(&trigger), 4);
+        // 100 ms later 100 more are due: 10 ms are caught up, the others are lost.
+        assert!(trigger.grant(104 * MS, &free));
+        assert_eq!((granted(&trigger), trigger.dead_time().1), (15, 90));
+    }
+
+    #[test]
+    fn dead_time_is_booked_by_owner() {
+        let trigger = Trigger::new(1, 10, 1000);
+        let selection = || Some(("selection".to_owned(), "hot fill 92 %".to_owned()));
+        let archive = || Some(("archive".to_owned(), "hot fill 91 %".to_owned()));
+        assert!(!trigger.grant(0, &selection));
+        assert!(!trigger.grant(MS, &free), "the store is not asked again before its time");
+        assert!(!trigger.grant(5 * MS, &archive));
+        assert!(trigger.grant(8 * MS, &free));
+        let dead = |owner: &str, detail: &str, ms| Dead { owner: owner.into(), detail: detail.into(), ns: ms * MS };
+        let expected = vec![dead("selection", "hot fill 92 %", 5), dead("archive", "hot fill 91 %", 3)];
+        assert_eq!(trigger.dead_time().0, expected);
+    }
+
+    #[test]
+    fn all_threads_end_at_the_same_event() {
+        let trigger = Trigger::new(3, 8, 0);
+        let last: Vec<u64> = std::thread::scope(|scope| {
+            let work = |thread: usize| {
+                let trigger = &trigger;
+                scope.spawn(move || {
+                    let mut event = 1;
+                    while trigger.wait(event, &free) {
+                        trigger.done(thread, event);
+                        event += 1;
+                    }
+                    event - 1
+                })
+            };
+            let threads: Vec<_> = (0..3).map(work).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            trigger.close();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(last, [trigger.close(); 3]);
+        assert!(last[0] > 0);
+    }
+}

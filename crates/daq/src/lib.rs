@@ -1,0 +1,18 @@
+//! Scenarios around the store: detector frames, a readout emulator, a replay of recorded frames, and the demo.
+//!
+//! ```text
+//! emulator ─┐
+//!           ├─▶ FrameSource ─fill─▶ readout threads ─▶ store ─▶ filter threads ─▶ verdict, ledger, summary
+//! replay ───┘
+//! ```
+//!
+//! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints.
+
+pub mod demo;
+pub mod emulator;
+pub mod frames;
+pub mod limits;
+pub mod replay;
+mod source;
+
+pub use source::{Activity, FrameSource};

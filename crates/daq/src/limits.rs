@@ -1,0 +1,53 @@
+//! Limits of the scenarios and their relations, asserted at compile time.
+
+use std::time::Duration;
+
+/// Longest file of recorded frames, in bytes: it is held in memory as a whole.
+pub const INPUT_BYTES_MAX: u64 = 4 << 30;
+/// Fewest frames of a recording: one frame alone cannot show its tick step.
+pub const INPUT_FRAMES_MIN: usize = 2;
+/// Frames that the emulator prepares; 460,800 bytes of WIBEth stay in a core's second-level cache.
+pub const POOL_FRAMES: usize = 64;
+/// Most sources of an event: crate, slot and stream of a WIBEth header have 22 bits.
+pub const SOURCES_MAX: u32 = 1 << 22;
+/// Most threads of one role.
+pub const THREADS_MAX: usize = 256;
+/// Fewest events that the hot level must hold, so that readout and selection work side by side.
+pub const EVENTS_IN_HOT_MIN: u64 = 12;
+/// Fewest segments of the hot level.
+pub const SEGMENTS_MIN: u64 = 32;
+/// Smallest hot level of a demo, in bytes.
+pub const HOT_BYTES_MIN: u64 = 16 << 20;
+/// Most events that the fastest readout thread is ahead of the slowest one.
+pub const WINDOW_EVENTS_MAX: u64 = 256;
+/// Part of the hot level, as a divisor, that events in the window may occupy.
+pub const WINDOW_SHARE: u64 = 8;
+/// Most events that a filter thread leases at once.
+pub const BATCH_EVENTS_MAX: u64 = 32;
+/// Bytes of whole events that a filter thread leases at once, if that is at least one event.
+pub const BATCH_BYTES: u64 = 4 << 20;
+/// How often the trigger looks whether the store inhibits.
+pub const INHIBIT_POLL: Duration = Duration::from_millis(2);
+/// How far behind its schedule the trigger catches up; what is due for longer counts as lost triggers.
+pub const CATCH_UP: Duration = Duration::from_millis(10);
+/// Longest sleep of a thread that waits for the trigger.
+pub const TRIGGER_WAIT: Duration = Duration::from_micros(500);
+/// How long a filter thread waits for a ready event before it looks whether the run is over.
+pub const GET_ANY_WAIT: Duration = Duration::from_millis(20);
+/// How long a put waits for space before the readout looks whether to go on.
+pub const PUT_WAIT: Duration = Duration::from_millis(250);
+/// Lease of a filter thread: generous, because a busy machine may stop a thread for seconds.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// Time after which an event without all sources is given to the filters: no readout thread is ever that late.
+pub const COMPLETE_WITHIN: Duration = Duration::from_secs(600);
+/// Longest time after the end of data taking in which everything must be decided.
+pub const DRAIN: Duration = Duration::from_secs(120);
+/// How often progress is reported.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+// The window, the leases of a few threads and the mark at which inhibit starts fit into the smallest hot level.
+const _: () = assert!(WINDOW_SHARE <= EVENTS_IN_HOT_MIN);
+// An event is complete or the run has failed before the store seals it without some of its sources.
+const _: () = assert!(COMPLETE_WITHIN.as_secs() > DRAIN.as_secs() + LEASE.as_secs());
+// The readout looks at the end of the run more often than the drain takes.
+const _: () = assert!(PUT_WAIT.as_millis() * 10 < DRAIN.as_millis());

@@ -1,0 +1,243 @@
+//! Random operations that a model chooses, and how each is carried out on a store.
+
+use super::fixture::RUN;
+use super::model::{EventModel, Model, State, Verdict};
+use super::ops::{Answer, Grant, Op};
+use super::{key, payload};
+use forebay_store::core::{
+    AttributeSchema, Bounds, Completeness, Condition, Error, Filter, Keyspace, Primary, Result, Token,
+};
+use forebay_store::{GetAny, Lease, PutOptions, PutOutcome, Store};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::time::Duration;
+
+/// Worker failures after which an event of [`keyspace`] goes to the debug stream.
+pub(crate) const DELIVERIES_MAX: u8 = 3;
+
+/// Events that are complete by count and carry their lane as an attribute; time never completes them.
+pub(crate) fn keyspace(count: usize) -> Keyspace {
+    let mut keyspace = Keyspace::events("model", count as u32);
+    keyspace.attributes = AttributeSchema::parse(&["lane:u8"], &[]).unwrap();
+    keyspace.run.completeness = Completeness::Count(count as u32);
+    keyspace.run.complete_within = Duration::from_secs(29 * 24 * 3600);
+    keyspace.deliveries_max = DELIVERIES_MAX;
+    keyspace
+}
+
+/// Chooses operations of every kind for one lane.
+pub(crate) struct Driver {
+    rng: SmallRng,
+    next_event: u64,
+    next_tag: u64,
+    /// About so many events are kept alive.
+    live_target: usize,
+}
+
+impl Driver {
+    /// Events are numbered from `first` on, which no earlier driver of the lane has used.
+    pub(crate) fn new(seed: u64, first: u64, live_target: usize) -> Driver {
+        // Tags from the event number on are new as well: an event has fewer updates than numbers follow it.
+        let next_tag = (first & 0xFFFF_FFFF) * 64 + 1;
+        Driver { rng: SmallRng::seed_from_u64(seed), next_event: first.max(1), next_tag, live_target }
+    }
+
+    pub(crate) fn rng(&mut self) -> &mut SmallRng {
+        &mut self.rng
+    }
+
+    fn tag(&mut self) -> u64 {
+        self.next_tag += 1;
+        self.next_tag
+    }
+
+    /// One of the events that `fits` says yes to.
+    pub(crate) fn pick(&mut self, model: &Model, fits: impl Fn(&EventModel) -> bool) -> Option<u64> {
+        let fitting: Vec<u64> =
+            model.events.iter().filter(|(_, event)| fits(event)).map(|(number, _)| *number).collect();
+        (!fitting.is_empty()).then(|| fitting[self.rng.random_range(0..fitting.len())])
+    }
+
+    fn pick_fragment(&mut self, model: &Model, fits: impl Fn(&EventModel) -> bool) -> Option<(u64, u64)> {
+        let event = self.pick(model, |event| fits(event) && !event.fragments.is_empty())?;
+        let sources: Vec<u64> = model.events[&event].fragments.keys().copied().collect();
+        Some((event, sources[self.rng.random_range(0..sources.len())]))
+    }
+
+    /// The next operation; with `pressure` the store is full, and only what makes space is chosen.
+    pub(crate) fn next_op(&mut self, model: &Model, pressure: bool) -> Op {
+        let live = model.events.values().filter(|event| !event.state.is_gone()).count();
+        loop {
+            let dice = self.rng.random_range(if pressure || live > self.live_target { 42..100 } else { 0..100 });
+            let op = match dice {
+                0..34 => Some(self.new_fragment(model)),
+                34..42 => self.again(model),
+                42..48 if !pressure => self.update(model),
+                48..52 => self
+                    .pick_fragment(model, |event| event.state.is_waiting() && event.fragments.len() > 1)
+                    .map(|(event, source)| Op::Remove { event, source }),
+                52..54 => self.pick(model, |event| event.state.is_waiting()).map(|event| Op::RemoveEvent { event }),
+                54 => self.range(model),
+                55..60 => self.pick(model, |event| event.state == State::Open).map(|event| Op::Seal { event }),
+                60..68 => self.pick(model, |event| event.state == State::Ready).map(|event| Op::Lease { event }),
+                68..74 => Some(Op::GetAny { n: self.rng.random_range(1..4) }),
+                74..78 => self.unlikely(model),
+                78..86 => self
+                    .pick(model, |event| matches!(event.state, State::Debug | State::Accepted))
+                    .map(|event| Op::Release { event }),
+                86.. => self.verdict(model),
+                _ => None,
+            };
+            if let Some(op) = op {
+                return op;
+            }
+        }
+    }
+
+    fn new_fragment(&mut self, model: &Model) -> Op {
+        let tag = self.tag();
+        let reserve = self.rng.random_bool(0.2);
+        if self.rng.random_bool(0.6)
+            && let Some(event) = self.pick(model, |event| event.state.is_waiting() && event.fragments.len() < 12)
+        {
+            let model = &model.events[&event];
+            let free = |source: &u64| !model.fragments.contains_key(source) && !model.removed.contains(source);
+            let source = (0..).find(free).unwrap_or_default();
+            return Op::Put { event, source, tag, reserve };
+        }
+        self.next_event += 1;
+        Op::Put { event: self.next_event, source: self.rng.random_range(0..3), tag, reserve }
+    }
+
+    /// A key that was put before: the same bytes, other bytes, or too late.
+    fn again(&mut self, model: &Model) -> Option<Op> {
+        let (event, source) = match self.rng.random_range(0..4) {
+            0 => (*model.gone.get(self.rng.random_range(0..model.gone.len().max(1)))?, self.rng.random_range(0..4)),
+            1 => {
+                let event = self.pick(model, |event| !event.removed.is_empty())?;
+                (event, *model.events[&event].removed.first()?)
+            }
+            _ => self.pick_fragment(model, |_| true)?,
+        };
+        let tag = match model.events[&event].fragments.get(&source) {
+            Some(held) if self.rng.random_bool(0.7) => held.tag,
+            _ => self.tag(),
+        };
+        Some(Op::Put { event, source, tag, reserve: false })
+    }
+
+    fn update(&mut self, model: &Model) -> Option<Op> {
+        let tag = self.tag();
+        let (event, source) =
+            self.pick_fragment(model, |event| event.state.is_waiting() || matches!(event.state, State::Leased(_)))?;
+        let token = match model.events[&event].state {
+            State::Leased(token) if self.rng.random_bool(0.9) => Some(token),
+            _ => None,
+        };
+        Some(Op::Update { event, source, tag, token })
+    }
+
+    /// A range of whole events of which none is leased, in the debug stream or accepted.
+    fn range(&mut self, model: &Model) -> Option<Op> {
+        let from = self.pick(model, |event| event.state.is_waiting())?;
+        let plain = |event: &EventModel| event.state.is_waiting() || event.state.is_gone();
+        let to = model.events.range(from..).take_while(|(_, event)| plain(event)).take(4).last()?.0;
+        Some(Op::RemoveRange { from, to: *to })
+    }
+
+    /// What finds nothing or must be refused.
+    fn unlikely(&mut self, model: &Model) -> Option<Op> {
+        let unknown = model.base() | 0xFFFF_FF00;
+        match self.rng.random_range(0..8) {
+            0 => Some(Op::Seal { event: unknown }),
+            1 => Some(Op::Remove { event: unknown, source: 1 }),
+            2 => Some(Op::Update { event: unknown, source: 1, tag: 1, token: None }),
+            3 => Some(Op::Lease { event: self.pick(model, |event| event.state != State::Ready && !event.fuzzy)? }),
+            4 => Some(Op::Release { event: self.pick(model, |event| event.state.is_waiting())? }),
+            5 => {
+                let event = self.pick(model, |event| !event.stale.is_empty())?;
+                Some(verdict_of(event, *model.events[&event].stale.last()?, self.rng.random_range(0..3)))
+            }
+            _ => {
+                let event = *model.judged.last()?;
+                let (token, given) = model.events[&event].verdict?;
+                let same = if given == Verdict::Accept { 0 } else { 1 };
+                Some(verdict_of(event, token, if self.rng.random_bool(0.5) { same } else { 1 - same }))
+            }
+        }
+    }
+
+    fn verdict(&mut self, model: &Model) -> Option<Op> {
+        let event = self.pick(model, |event| matches!(event.state, State::Leased(_)))?;
+        let State::Leased(token) = model.events[&event].state else { return None };
+        Some(verdict_of(event, token, [0, 0, 1, 1, 1, 1, 2][self.rng.random_range(0..7)]))
+    }
+}
+
+fn verdict_of(event: u64, token: Token, which: usize) -> Op {
+    match which {
+        0 => Op::Accept { event, token },
+        1 => Op::Reject { event, token },
+        _ => Op::Requeue { event, token },
+    }
+}
+
+/// Carries an operation out; errors are answers too, by their kind.
+pub(crate) fn execute(store: &Store, model: &Model, op: &Op) -> Answer {
+    run(store, model, op).unwrap_or_else(|error: Error| Answer::Failed(error.kind()))
+}
+
+fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
+    let name = |event: u64| -> Result<Primary> { store.schema().primary(&[RUN, event]) };
+    let yes = |yes: bool| if yes { Answer::Done } else { Answer::Absent };
+    Ok(match op {
+        Op::Put { event, source, tag, reserve } => {
+            let key = key(RUN, *event, *source);
+            let bytes = payload(&key, *tag, model.bytes_max);
+            let attributes = model.attributes(store);
+            let options = PutOptions { attributes: Some(&attributes), status: *tag as u32, ..PutOptions::default() };
+            let outcome = if *reserve {
+                let mut reservation = store.reserve(&key, bytes.len(), &options)?;
+                reservation.copy_from_slice(&bytes);
+                reservation.commit()?
+            } else {
+                store.put(&key, &bytes, &options)?
+            };
+            match outcome {
+                PutOutcome::Stored => Answer::Stored,
+                PutOutcome::Duplicate => Answer::Duplicate,
+                PutOutcome::Late => Answer::Late,
+            }
+        }
+        Op::Update { event, source, tag, token } => {
+            let key = key(RUN, *event, *source);
+            Answer::Version(store.update(&key, &payload(&key, *tag, model.bytes_max), token.as_ref())?)
+        }
+        Op::Remove { event, source } => yes(store.remove(&key(RUN, *event, *source))?),
+        Op::RemoveEvent { event } => yes(store.remove_event(&name(*event)?)?),
+        Op::RemoveRange { from, to } => {
+            let bounds = Bounds::new(store.schema(), &[(RUN, RUN), (*from, *to), (0, u64::from(u32::MAX))])?;
+            Answer::Count(store.remove_range(&bounds)?)
+        }
+        Op::Seal { event } => yes(store.seal(&name(*event)?)?),
+        Op::Lease { event } => match store.lease(&name(*event)?, None)? {
+            Some(lease) => Answer::Grants(vec![grant(store, &lease)]),
+            None => Answer::Absent,
+        },
+        Op::GetAny { n } => {
+            let lane = u128::from(model.lane);
+            let filter = Filter::new(vec![Condition::Within { attribute: 0, min: lane, max: lane }]);
+            let leases = store.get_any(&GetAny { n: *n, filter, ..GetAny::default() })?;
+            Answer::Grants(leases.iter().map(|lease| grant(store, lease)).collect())
+        }
+        Op::Accept { event, token } => store.accept(&name(*event)?, token, &["main"]).map(|()| Answer::Done)?,
+        Op::Reject { event, token } => store.reject(&name(*event)?, token).map(|()| Answer::Done)?,
+        Op::Requeue { event, token } => store.requeue(&name(*event)?, token).map(|()| Answer::Done)?,
+        Op::Release { event } => yes(store.release(&name(*event)?)?),
+    })
+}
+
+fn grant(store: &Store, lease: &Lease) -> Grant {
+    let event = store.schema().values(lease.primary.as_bytes())[1];
+    Grant { event, token: lease.token, delivery: lease.delivery }
+}

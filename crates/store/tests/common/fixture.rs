@@ -1,0 +1,176 @@
+//! A store in its own directory with a clock that the test moves; its ledgers must balance when the test is over.
+
+use super::{TempDir, assert_balanced, small_config};
+use forebay_store::core::{Attributes, Bounds, Key, Keyspace, LiveState, ManualClock, Primary, Result, Tally};
+use forebay_store::{Config, EventInfo, GetAny, Lease, PutOptions, PutOutcome, Sources, Store};
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The run that tests use when they need only one.
+pub(crate) const RUN: u64 = 1;
+
+pub(crate) struct Fixture {
+    store: Option<Store>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) config: Config,
+    dir: TempDir,
+}
+
+impl Deref for Fixture {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        self.store.as_ref().expect("the store is open")
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new(keyspace: &Keyspace) -> Fixture {
+        Fixture::with(keyspace, |_| {})
+    }
+
+    /// With the small configuration changed by `change`.
+    pub(crate) fn with(keyspace: &Keyspace, change: impl FnOnce(&mut Config)) -> Fixture {
+        let clock = Arc::new(ManualClock::default());
+        let mut config = Config { clock: clock.clone(), ..small_config() };
+        change(&mut config);
+        let dir = TempDir::new();
+        let store = Store::create(&dir.store(), keyspace, config.clone()).unwrap();
+        Fixture { store: Some(store), clock, config, dir }
+    }
+
+    /// Where the store lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.store()
+    }
+
+    /// Drops the only handle.
+    pub(crate) fn shut(&mut self) {
+        self.store = None;
+    }
+
+    /// Closes the store and opens it again.
+    pub(crate) fn reopen(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.close().unwrap();
+        }
+        self.store = Some(Store::open(&self.dir.store(), self.config.clone()).unwrap());
+    }
+
+    /// Moves the clock and lets the store notice.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance_ns(u64::try_from(by.as_nanos()).unwrap());
+        self.tick();
+    }
+
+    pub(crate) fn key(&self, event: u64, source: u64) -> Key {
+        super::key(RUN, event, source)
+    }
+
+    pub(crate) fn primary(&self, event: u64) -> Primary {
+        self.schema().primary(&[RUN, event]).unwrap()
+    }
+
+    pub(crate) fn try_put(&self, event: u64, source: u64, value: &[u8]) -> Result<PutOutcome> {
+        self.put(&self.key(event, source), value, &PutOptions::default())
+    }
+
+    /// Puts what must be stored.
+    #[track_caller]
+    pub(crate) fn stored(&self, event: u64, source: u64, value: &[u8]) {
+        assert_eq!(self.try_put(event, source, value).unwrap(), PutOutcome::Stored);
+    }
+
+    /// Puts what must come too late.
+    #[track_caller]
+    pub(crate) fn late(&self, event: u64, source: u64, value: &[u8]) {
+        assert_eq!(self.try_put(event, source, value).unwrap(), PutOutcome::Late, "{event}/{source}");
+    }
+
+    /// Puts with attributes given as `name=value`.
+    pub(crate) fn put_with(&self, event: u64, source: u64, value: &[u8], pairs: &[&str]) -> Result<PutOutcome> {
+        let attributes = self.attributes(pairs);
+        let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
+        self.put(&self.key(event, source), value, &options)
+    }
+
+    /// Puts what must be stored, with attributes.
+    #[track_caller]
+    pub(crate) fn stored_with(&self, event: u64, source: u64, value: &[u8], pairs: &[&str]) {
+        assert_eq!(self.put_with(event, source, value, pairs).unwrap(), PutOutcome::Stored);
+    }
+
+    pub(crate) fn attributes(&self, pairs: &[&str]) -> Attributes {
+        Attributes::parse(&self.keyspace().attributes, pairs).unwrap()
+    }
+
+    /// The newest bytes under a key.
+    #[track_caller]
+    pub(crate) fn read(&self, event: u64, source: u64) -> Option<Vec<u8>> {
+        let fragment = self.get(&self.key(event, source)).unwrap()?;
+        fragment.verify().unwrap();
+        Some(fragment.to_vec())
+    }
+
+    /// The state of a live event.
+    #[track_caller]
+    pub(crate) fn state(&self, event: u64) -> Option<LiveState> {
+        self.get_event(&self.primary(event), &Sources::None).unwrap().map(|event| event.state)
+    }
+
+    #[track_caller]
+    pub(crate) fn info(&self, event: u64) -> EventInfo {
+        let bounds = Bounds::parse(self.schema(), &format!("{RUN}/{event}")).unwrap();
+        let mut found = self.events(&bounds).unwrap();
+        assert_eq!(found.len(), 1, "event {event}");
+        found.remove(0)
+    }
+
+    /// Leases a named event that must be ready.
+    #[track_caller]
+    pub(crate) fn take(&self, event: u64) -> Lease {
+        self.lease(&self.primary(event), None).unwrap().expect("a ready event")
+    }
+
+    /// Leases events until there are `n` or no more.
+    #[track_caller]
+    pub(crate) fn any(&self, n: usize) -> Vec<Lease> {
+        let mut leases = Vec::new();
+        while leases.len() < n {
+            let more = self.get_any(&GetAny { n: n - leases.len(), ..GetAny::default() }).unwrap();
+            if more.is_empty() {
+                break;
+            }
+            leases.extend(more);
+        }
+        leases
+    }
+
+    /// Numbers of the events under these leases.
+    pub(crate) fn numbers(&self, leases: &[Lease]) -> Vec<u64> {
+        leases.iter().map(|lease| self.number(&lease.primary)).collect()
+    }
+
+    /// The live term of one state in the run's account.
+    pub(crate) fn live(&self, state: LiveState) -> Tally {
+        self.ledger(RUN).unwrap().live[state as usize]
+    }
+
+    /// The event's number, from its primary key.
+    pub(crate) fn number(&self, primary: &Primary) -> u64 {
+        self.schema().values(primary.as_bytes())[1]
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        if let Some(store) = &self.store
+            && !std::thread::panicking()
+            && store.get(&super::key(RUN, u64::MAX, 0)).is_ok()
+        {
+            assert_balanced(store);
+        }
+    }
+}

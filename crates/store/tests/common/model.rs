@@ -1,0 +1,363 @@
+//! What a store must answer and hold, as a plain map: each operation's answer is checked against it and then applied.
+//!
+//! Where the design leaves an answer open, every answer that keeps its promises is taken, and the model follows it:
+//! a put of the same bytes to a leased event (`Late` or `Duplicate`), whether an open event that lost a fragment to a
+//! removal still becomes complete by count (`fuzzy`), whether an event without any fragment is listed (`Emptied`).
+
+use super::fixture::RUN;
+use super::ops::{Answer, Grant, Op};
+use super::{key, payload};
+use forebay_store::core::{Kind, Token};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FragmentModel {
+    pub(crate) tag: u64,
+    pub(crate) version: u16,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accept,
+    Reject,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    #[default]
+    Open,
+    Ready,
+    Leased(Token),
+    Debug,
+    Accepted,
+    Rejected,
+    Released,
+    Removed,
+    /// Every fragment was removed one by one.
+    Emptied,
+}
+
+impl State {
+    /// Nothing of the event is in the store any more.
+    pub(crate) fn is_gone(self) -> bool {
+        matches!(self, State::Rejected | State::Released | State::Removed)
+    }
+
+    pub(crate) fn is_waiting(self) -> bool {
+        matches!(self, State::Open | State::Ready)
+    }
+}
+
+/// Fragments and bytes.
+pub(crate) type Sum = (u64, u64);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventModel {
+    pub(crate) state: State,
+    pub(crate) fragments: BTreeMap<u64, FragmentModel>,
+    pub(crate) removed: BTreeSet<u64>,
+    /// Open, and a removal makes it unclear whether its count is reached.
+    pub(crate) fuzzy: bool,
+    pub(crate) failures: u8,
+    pub(crate) requeued: bool,
+    /// Tokens that were given and are not in force any more.
+    pub(crate) stale: Vec<Token>,
+    pub(crate) verdict: Option<(Token, Verdict)>,
+    pub(crate) removed_sum: Sum,
+    pub(crate) superseded_sum: Sum,
+}
+
+impl EventModel {
+    pub(crate) fn sum(&self) -> Sum {
+        self.fragments.values().fold((0, 0), |sum, fragment| (sum.0 + 1, sum.1 + fragment.bytes))
+    }
+
+    fn void_lease(&mut self, deliveries_max: u8) {
+        if let State::Leased(token) = self.state {
+            self.stale.push(token);
+            self.failures += 1;
+            self.state = if self.failures >= deliveries_max { State::Debug } else { State::Ready };
+        }
+    }
+
+    fn remove(&mut self) {
+        let sum = self.sum();
+        self.removed_sum = (self.removed_sum.0 + sum.0, self.removed_sum.1 + sum.1);
+        if let State::Leased(token) = self.state {
+            self.stale.push(token);
+        }
+        self.fragments.clear();
+        self.state = State::Removed;
+    }
+}
+
+/// One lane of events: those whose number has `lane` in its upper half.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) lane: u64,
+    pub(crate) count: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) deliveries_max: u8,
+    pub(crate) events: BTreeMap<u64, EventModel>,
+    /// Events that got a verdict, in that order.
+    pub(crate) judged: Vec<u64>,
+    /// Events that are gone, in that order.
+    pub(crate) gone: Vec<u64>,
+}
+
+impl Model {
+    /// Events of `count` fragments of up to `bytes_max` bytes; see [`super::driver::keyspace`].
+    pub(crate) fn new(lane: u64, count: usize, bytes_max: usize) -> Model {
+        let (events, judged, gone) = Default::default();
+        Model { lane, count, bytes_max, deliveries_max: super::driver::DELIVERIES_MAX, events, judged, gone }
+    }
+
+    /// First number of the lane.
+    pub(crate) fn base(&self) -> u64 {
+        self.lane << 32
+    }
+
+    pub(crate) fn bytes_of(&self, event: u64, source: u64, tag: u64) -> Vec<u8> {
+        payload(&key(RUN, event, source), tag, self.bytes_max)
+    }
+
+    /// All leases end without a verdict: time-out, or the store was opened again.
+    pub(crate) fn void_leases(&mut self) {
+        for event in self.events.values_mut() {
+            event.void_lease(self.deliveries_max);
+        }
+    }
+
+    /// Checks an answer and follows it.
+    pub(crate) fn apply(&mut self, op: &Op, answer: &Answer) -> Result<(), String> {
+        let event = match op {
+            Op::GetAny { .. } | Op::RemoveRange { .. } => 0,
+            Op::Put { event, .. } | Op::Update { event, .. } | Op::Remove { event, .. } => *event,
+            Op::RemoveEvent { event } | Op::Seal { event } | Op::Lease { event } | Op::Release { event } => *event,
+            Op::Accept { event, .. } | Op::Reject { event, .. } | Op::Requeue { event, .. } => *event,
+        };
+        let before = self.events.get(&event).cloned();
+        let right = match *op {
+            Op::Put { event, source, tag, .. } => self.put(event, source, tag, answer),
+            Op::Update { event, source, tag, token } => self.update(event, source, tag, token, answer),
+            Op::Remove { event, source } => self.remove(event, source, answer),
+            Op::RemoveEvent { event } => self.remove_event(event, answer),
+            Op::RemoveRange { from, to } => self.remove_range(from, to, answer),
+            Op::Seal { event } => self.seal(event, answer),
+            Op::Lease { event } => self.lease(event, answer),
+            Op::GetAny { n } => self.get_any(n, answer),
+            Op::Accept { event, token } => self.judge(event, token, Verdict::Accept, answer),
+            Op::Reject { event, token } => self.judge(event, token, Verdict::Reject, answer),
+            Op::Requeue { event, token } => self.requeue(event, token, answer),
+            Op::Release { event } => self.release(event, answer),
+        };
+        if self.events.get(&event).is_some_and(|now| now.state.is_gone())
+            && before.as_ref().is_none_or(|before| !before.state.is_gone())
+        {
+            self.gone.push(event);
+        }
+        if right { Ok(()) } else { Err(format!("{op:?} answered {answer:?}; the event is {before:?}")) }
+    }
+
+    fn put(&mut self, event: u64, source: u64, tag: u64, answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        let bytes = self.bytes_of(event, source, tag);
+        let held = self.events.get(&event).and_then(|model| model.fragments.get(&source));
+        let same = held.is_some_and(|held| self.bytes_of(event, source, held.tag) == bytes);
+        let differs = held.is_some() && !same;
+        let count = self.count;
+        let model = self.events.entry(event).or_default();
+        match model.state {
+            State::Open | State::Ready if model.removed.contains(&source) => *answer == Answer::Late,
+            State::Open | State::Ready if same => *answer == Answer::Duplicate,
+            State::Open | State::Ready if differs => *answer == Answer::Failed(Kind::Conflict),
+            State::Open | State::Ready => {
+                model.fragments.insert(source, FragmentModel { tag, version: 0, bytes: bytes.len() as u64 });
+                if model.fragments.len() >= count {
+                    (model.state, model.fuzzy) = (State::Ready, false);
+                }
+                *answer == Answer::Stored
+            }
+            State::Leased(_) | State::Debug | State::Accepted => {
+                *answer == Answer::Late
+                    || same && *answer == Answer::Duplicate
+                    || differs && *answer == Answer::Failed(Kind::Conflict)
+            }
+            State::Rejected | State::Released | State::Removed | State::Emptied => *answer == Answer::Late,
+        }
+    }
+
+    fn update(&mut self, event: u64, source: u64, tag: u64, token: Option<Token>, answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        let bytes = self.bytes_of(event, source, tag).len() as u64;
+        let failed = matches!(answer, Answer::Failed(_));
+        let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Invalid) };
+        match model.state {
+            State::Open | State::Ready if token.is_none() => {}
+            State::Leased(held) if token == Some(held) => {}
+            State::Leased(_) => return *answer == Answer::Failed(Kind::Fenced),
+            _ => return failed,
+        }
+        let Some(fragment) = model.fragments.get_mut(&source) else {
+            return *answer == Answer::Failed(Kind::Invalid);
+        };
+        model.superseded_sum = (model.superseded_sum.0 + 1, model.superseded_sum.1 + fragment.bytes);
+        *fragment = FragmentModel { tag, version: fragment.version + 1, bytes };
+        *answer == Answer::Version(fragment.version)
+    }
+
+    fn remove(&mut self, event: u64, source: u64, answer: &Answer) -> bool {
+        let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Absent };
+        let waiting = model.state.is_waiting();
+        let Some(fragment) = model.fragments.get(&source).copied() else { return *answer == Answer::Absent };
+        if !waiting && matches!(answer, Answer::Failed(_)) {
+            return true;
+        }
+        model.fragments.remove(&source);
+        model.removed.insert(source);
+        model.removed_sum = (model.removed_sum.0 + 1, model.removed_sum.1 + fragment.bytes);
+        model.fuzzy |= model.state == State::Open;
+        if waiting && model.fragments.is_empty() {
+            model.state = State::Emptied;
+        }
+        *answer == Answer::Done
+    }
+
+    fn remove_event(&mut self, event: u64, answer: &Answer) -> bool {
+        match self.events.get_mut(&event) {
+            Some(model) if model.state == State::Emptied => {
+                model.state = State::Removed;
+                matches!(answer, Answer::Done | Answer::Absent)
+            }
+            Some(model) if model.state.is_gone() => *answer == Answer::Absent,
+            Some(model) if !model.state.is_waiting() && matches!(answer, Answer::Failed(_)) => true,
+            Some(model) => {
+                model.remove();
+                *answer == Answer::Done
+            }
+            None => *answer == Answer::Absent,
+        }
+    }
+
+    /// Drivers name ranges without leased, debug or accepted events.
+    fn remove_range(&mut self, from: u64, to: u64, answer: &Answer) -> bool {
+        let mut removed = 0;
+        for (event, model) in self.events.range_mut(from..=to) {
+            if model.state.is_waiting() {
+                removed += model.sum().0;
+                model.remove();
+                self.gone.push(*event);
+            }
+        }
+        *answer == Answer::Count(removed)
+    }
+
+    fn seal(&mut self, event: u64, answer: &Answer) -> bool {
+        match self.events.get_mut(&event) {
+            Some(model) if model.state.is_waiting() => {
+                (model.state, model.fuzzy) = (State::Ready, false);
+                *answer == Answer::Done
+            }
+            Some(model) if model.state.is_gone() => *answer == Answer::Absent,
+            Some(_) => matches!(answer, Answer::Done | Answer::Absent),
+            None => *answer == Answer::Absent,
+        }
+    }
+
+    fn grant(&mut self, grant: &Grant) -> bool {
+        let Some(model) = self.events.get_mut(&grant.event) else { return false };
+        let may = model.state == State::Ready || model.fuzzy || model.state == State::Emptied;
+        let delivery = grant.delivery == model.failures + 1 || model.requeued && grant.delivery > model.failures;
+        (model.state, model.fuzzy) = (State::Leased(grant.token), false);
+        may && delivery && !model.stale.contains(&grant.token)
+    }
+
+    fn lease(&mut self, event: u64, answer: &Answer) -> bool {
+        let model = self.events.get(&event);
+        match answer {
+            Answer::Grants(grants) => grants.len() == 1 && grants[0].event == event && self.grant(&grants[0]),
+            Answer::Absent => model.is_none_or(|model| model.state != State::Ready),
+            _ => false,
+        }
+    }
+
+    fn get_any(&mut self, n: usize, answer: &Answer) -> bool {
+        let Answer::Grants(grants) = answer else { return false };
+        let some_ready = self.events.values().any(|model| model.state == State::Ready);
+        grants.len() <= n && (!grants.is_empty() || !some_ready) && grants.iter().all(|grant| self.grant(grant))
+    }
+
+    fn judge(&mut self, event: u64, token: Token, verdict: Verdict, answer: &Answer) -> bool {
+        let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Fenced) };
+        if model.state == State::Leased(token) {
+            model.verdict = Some((token, verdict));
+            model.state = if verdict == Verdict::Accept { State::Accepted } else { State::Rejected };
+            self.judged.push(event);
+            return *answer == Answer::Done;
+        }
+        match model.verdict {
+            Some(given) if given == (token, verdict) => *answer == Answer::Done,
+            _ => *answer == Answer::Failed(Kind::Fenced),
+        }
+    }
+
+    fn requeue(&mut self, event: u64, token: Token, answer: &Answer) -> bool {
+        match self.events.get_mut(&event) {
+            Some(model) if model.state == State::Leased(token) => {
+                (model.state, model.requeued) = (State::Ready, true);
+                model.stale.push(token);
+                *answer == Answer::Done
+            }
+            _ => *answer == Answer::Failed(Kind::Fenced),
+        }
+    }
+
+    fn release(&mut self, event: u64, answer: &Answer) -> bool {
+        match self.events.get_mut(&event) {
+            Some(model) if matches!(model.state, State::Accepted | State::Debug) => {
+                model.state = State::Released;
+                *answer == Answer::Done
+            }
+            _ => *answer == Answer::Absent,
+        }
+    }
+
+    /// The same model after an operation that was cut off and took effect in full.
+    pub(crate) fn assuming(&self, op: &Op) -> Model {
+        let mut after = self.clone();
+        let answer = match op {
+            Op::Put { event, source, .. } => match self.events.get(event) {
+                Some(model) if !model.state.is_waiting() || model.removed.contains(source) => return after,
+                Some(model) if model.fragments.contains_key(source) => return after,
+                _ => Answer::Stored,
+            },
+            Op::Update { event, source, .. } => {
+                match self.events.get(event).and_then(|model| model.fragments.get(source)) {
+                    Some(fragment) => Answer::Version(fragment.version + 1),
+                    None => return after,
+                }
+            }
+            Op::RemoveRange { from, to } => {
+                let inside = self.events.range(*from..=*to).filter(|(_, model)| model.state.is_waiting());
+                Answer::Count(inside.map(|(_, model)| model.sum().0).sum())
+            }
+            Op::Lease { .. } | Op::GetAny { .. } => {
+                let may = |event: &u64| !matches!(op, Op::Lease { event: named } if named != event);
+                for (_, model) in after.events.iter_mut().filter(|(event, _)| may(event)) {
+                    if model.state == State::Ready || model.fuzzy {
+                        (model.state, model.fuzzy) = (State::Leased(Token::NONE), false);
+                    }
+                }
+                return after;
+            }
+            _ => Answer::Done,
+        };
+        // Where it could not have succeeded, nothing can have changed.
+        if after.apply(op, &answer).is_err() { self.clone() } else { after }
+    }
+}

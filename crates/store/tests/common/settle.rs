@@ -1,0 +1,265 @@
+//! Compares a store with models: what must be there is there, what must be gone stays gone, accounts agree.
+//!
+//! After a crash, operations that were in flight may have taken effect or not, each event by itself: `settle` takes
+//! the model before and after each of them, and follows for each event the one that the store shows.
+
+use super::fixture::RUN;
+use super::key;
+use super::model::{EventModel, Model, State, Sum, Verdict};
+use super::ops::Op;
+use forebay_store::core::{Attributes, Bounds, Key, Kind, LiveState, Primary, Tally, Token};
+use forebay_store::{PutOptions, PutOutcome, Sources, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// One event as the store shows it; `None` where it shows nothing.
+struct Seen {
+    state: LiveState,
+    lane: Option<u128>,
+    fragments: BTreeMap<u64, (u16, Vec<u8>)>,
+}
+
+fn primary(store: &Store, event: u64) -> Primary {
+    store.schema().primary(&[RUN, event]).unwrap()
+}
+
+/// Bounds of all events of a lane.
+pub(crate) fn lane_bounds(store: &Store, lane: u64) -> Bounds {
+    let first = lane << 32;
+    Bounds::new(store.schema(), &[(RUN, RUN), (first, first | 0xFFFF_FFFF), (0, u64::from(u32::MAX))]).unwrap()
+}
+
+fn see(store: &Store, event: u64) -> Result<Option<Seen>, String> {
+    let found = store.get_event(&primary(store, event), &Sources::All).map_err(|error| error.to_string())?;
+    let Some(found) = found else { return Ok(None) };
+    let mut fragments = BTreeMap::new();
+    let mut last: Option<Key> = None;
+    for fragment in &found.fragments {
+        fragment.verify().map_err(|error| format!("event {event}: {error}"))?;
+        if last.is_some_and(|last| last >= fragment.key()) {
+            return Err(format!("event {event}: fragments are not in key order"));
+        }
+        last = Some(fragment.key());
+        let source = store.schema().values(fragment.key().as_bytes())[2];
+        fragments.insert(source, (fragment.version(), fragment.to_vec()));
+    }
+    Ok(Some(Seen { state: found.state, lane: found.attributes.get(0), fragments }))
+}
+
+fn state_fits(model: &EventModel, seen: LiveState) -> bool {
+    match model.state {
+        State::Open => seen == LiveState::Open || model.fuzzy && seen == LiveState::Ready,
+        State::Ready => seen == LiveState::Ready,
+        State::Leased(_) => seen == LiveState::Leased,
+        State::Debug => seen == LiveState::Debug,
+        State::Accepted => seen == LiveState::Accepted,
+        State::Emptied => true,
+        State::Rejected | State::Released | State::Removed => false,
+    }
+}
+
+impl Model {
+    /// What is wrong with an event of the store, in words.
+    fn fault(&self, event: u64, model: &EventModel, seen: Option<&Seen>, deliveries: Option<u8>) -> Option<String> {
+        let Some(seen) = seen else {
+            let absent = model.state.is_gone() || model.state == State::Emptied;
+            return (!absent).then(|| format!("event {event} is not there; it should be {model:?}"));
+        };
+        if !state_fits(model, seen.state) {
+            return Some(format!("event {event} is {}; it should be {model:?}", seen.state.name()));
+        }
+        let listed: Vec<_> = seen.fragments.iter().map(|(source, fragment)| (*source, fragment.0)).collect();
+        let expected: Vec<_> = model.fragments.iter().map(|(source, fragment)| (*source, fragment.version)).collect();
+        if listed != expected {
+            return Some(format!("event {event} has (source, version) {listed:?}, not {expected:?}: {model:?}"));
+        }
+        for (source, fragment) in &model.fragments {
+            if seen.fragments[source].1 != self.bytes_of(event, *source, fragment.tag) {
+                return Some(format!("event {event}, source {source}: other bytes than those of tag {}", fragment.tag));
+            }
+        }
+        if !model.fragments.is_empty() && seen.lane != Some(u128::from(self.lane)) {
+            return Some(format!("event {event}: lane {:?}, not {}", seen.lane, self.lane));
+        }
+        if model.state == State::Ready && deliveries != Some(model.failures) {
+            return Some(format!("event {event} has failed {deliveries:?} times, not {}", model.failures));
+        }
+        None
+    }
+
+    fn deliveries(&self, store: &Store) -> Result<BTreeMap<u64, u8>, String> {
+        let listed = store.events(&lane_bounds(store, self.lane)).map_err(|error| error.to_string())?;
+        let number = |primary: &Primary| store.schema().values(primary.as_bytes())[1];
+        let numbers: Vec<u64> = listed.iter().map(|info| number(&info.primary)).collect();
+        if !numbers.is_sorted() {
+            return Err("events are not listed in key order".to_owned());
+        }
+        Ok(numbers.into_iter().zip(listed.iter().map(|info| info.deliveries)).collect())
+    }
+
+    /// Compares the whole lane with the store: every event, and no other.
+    pub(crate) fn audit(&self, store: &Store) -> Result<(), String> {
+        let deliveries = self.deliveries(store)?;
+        for (event, model) in &self.events {
+            let seen = see(store, *event)?;
+            if let Some(fault) = self.fault(*event, model, seen.as_ref(), deliveries.get(event).copied()) {
+                return Err(fault);
+            }
+        }
+        let live = |event: &u64| self.events.get(event).is_some_and(|model| !model.state.is_gone());
+        match deliveries.keys().find(|event| !live(event)) {
+            Some(event) => Err(format!("event {event} is listed; it should be {:?}", self.events.get(event))),
+            None => Ok(()),
+        }
+    }
+
+    /// The model that a reopened store shows, where these operations were in flight at the crash, one after another.
+    pub(crate) fn settle(mut self, store: &Store, in_flight: &[Op]) -> Result<Model, String> {
+        let mut stages = vec![self.clone()];
+        for op in in_flight {
+            stages.push(stages[stages.len() - 1].assuming(op));
+        }
+        stages.iter_mut().for_each(Model::void_leases);
+        self.void_leases();
+        let deliveries = self.deliveries(store)?;
+        let events: BTreeSet<u64> = stages.iter().flat_map(|stage| stage.events.keys().copied()).collect();
+        for event in events {
+            let seen = see(store, event)?;
+            let mut faults = Vec::new();
+            let fits = stages.iter().find_map(|stage| match stage.events.get(&event) {
+                None if seen.is_none() => Some(None),
+                None => None,
+                Some(model) => match self.fault(event, model, seen.as_ref(), deliveries.get(&event).copied()) {
+                    None => Some(Some(model.clone())),
+                    Some(fault) => {
+                        faults.push(fault);
+                        None
+                    }
+                },
+            });
+            match fits {
+                None => return Err(format!("{}; in flight: {in_flight:?}", faults.join("; or: "))),
+                Some(None) => {}
+                Some(Some(model)) => self.follow(event, model),
+            }
+        }
+        self.audit(store)?;
+        Ok(self)
+    }
+
+    fn follow(&mut self, event: u64, model: EventModel) {
+        let before = self.events.insert(event, model);
+        let now = &self.events[&event];
+        if now.state.is_gone() && before.as_ref().is_none_or(|before| !before.state.is_gone()) {
+            self.gone.push(event);
+        }
+        if now.verdict.is_some() && before.is_none_or(|before| before.verdict.is_none()) {
+            self.judged.push(event);
+        }
+    }
+
+    /// Tries what must not work on the newest `recent` events of each kind: late fragments, old tokens, second
+    /// verdicts. Changes nothing but the count of late fragments.
+    pub(crate) fn probe(&self, store: &Store, recent: usize) -> Result<(), String> {
+        let attributes = self.attributes(store);
+        let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
+        let late = |event: u64, source: u64| {
+            if store.get(&key(RUN, event, source)).map_err(|error| error.to_string())?.is_some() {
+                return Err(format!("{event}/{source} is back"));
+            }
+            match store.put(&key(RUN, event, source), b"a late fragment", &options) {
+                Ok(PutOutcome::Late) => Ok(()),
+                Ok(outcome) => Err(format!("late put of {event}/{source}: {outcome:?}, {:?}", self.events[&event])),
+                Err(error) => Err(format!("late put of {event}/{source}: {error}")),
+            }
+        };
+        for event in self.gone.iter().rev().take(recent) {
+            late(*event, 0)?;
+            late(*event, 99)?;
+        }
+        let with_removed = self.events.iter().filter(|(_, model)| !model.removed.is_empty() && !model.state.is_gone());
+        for (event, model) in with_removed.take(recent) {
+            model.removed.iter().try_for_each(|source| late(*event, *source))?;
+        }
+        for (event, model) in self.events.iter().rev().filter(|(_, model)| !model.stale.is_empty()).take(recent) {
+            for token in model.stale.iter().filter(|token| **token != Token::NONE) {
+                fenced(store, *event, token, &[])?;
+            }
+        }
+        for event in self.judged.iter().rev().take(recent) {
+            if let Some((token, verdict)) = self.events[event].verdict
+                && token != Token::NONE
+            {
+                fenced(store, *event, &token, &[verdict])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The attributes that every put of the lane carries.
+    pub(crate) fn attributes(&self, store: &Store) -> Attributes {
+        Attributes::parse(&store.keyspace().attributes, &[format!("lane={}", self.lane)]).unwrap()
+    }
+}
+
+/// Every verdict under this token is refused, except for those that were given with it.
+fn fenced(store: &Store, event: u64, token: &Token, given: &[Verdict]) -> Result<(), String> {
+    let name = primary(store, event);
+    let answers = [
+        ("reject", Some(Verdict::Reject), store.reject(&name, token)),
+        ("accept", Some(Verdict::Accept), store.accept(&name, token, &["main"])),
+        ("requeue", None, store.requeue(&name, token)),
+        ("extend", None, store.extend(&name, token, Duration::from_secs(1))),
+    ];
+    for (what, verdict, answer) in answers {
+        let right = match &answer {
+            Ok(()) => verdict.is_some_and(|verdict| given.contains(&verdict)),
+            Err(error) => error.kind() == Kind::Fenced && verdict.is_none_or(|verdict| !given.contains(&verdict)),
+        };
+        if !right {
+            return Err(format!("{what} of event {event} with the token {token}, given {given:?}: {answer:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn add(sum: Sum, more: Sum) -> Sum {
+    (sum.0 + more.0, sum.1 + more.1)
+}
+
+/// The run's account balances and shows what the models of all its lanes hold.
+pub(crate) fn check_ledger(store: &Store, models: &[&Model]) -> Result<(), String> {
+    let ledger = store.ledger(RUN).map_err(|error| error.to_string())?;
+    if let Some(imbalance) = ledger.imbalance() {
+        return Err(imbalance);
+    }
+    let events = || models.iter().flat_map(|model| model.events.values());
+    let total = |of: &dyn Fn(&EventModel) -> Sum| events().map(of).fold((0, 0), add);
+    let when = |pick: fn(State) -> bool| total(&|event| if pick(event.state) { event.sum() } else { (0, 0) });
+    let of = |tally: Tally| (tally.fragments, tally.bytes);
+    let live = |state: LiveState| of(ledger.live[state as usize]);
+    let compared = [
+        ("open and ready", add(live(LiveState::Open), live(LiveState::Ready)), when(State::is_waiting)),
+        ("leased", live(LiveState::Leased), when(|state| matches!(state, State::Leased(_)))),
+        ("debug", live(LiveState::Debug), when(|state| state == State::Debug)),
+        ("accepted", live(LiveState::Accepted), when(|state| state == State::Accepted)),
+        ("rejected", of(ledger.rejected), when(|state| state == State::Rejected)),
+        ("released", of(ledger.released), when(|state| state == State::Released)),
+        ("removed", of(ledger.removed), total(&|event| event.removed_sum)),
+        ("superseded", of(ledger.superseded), total(&|event| event.superseded_sum)),
+        ("lost", of(ledger.lost), (0, 0)),
+    ];
+    let wrong = compared.iter().find(|(_, seen, expected)| seen != expected);
+    if let Some((term, seen, expected)) = wrong {
+        return Err(format!("{term}: {seen:?} fragments and bytes in the ledger, {expected:?} expected; {ledger:?}"));
+    }
+    if events().all(|event| !event.fuzzy && event.state != State::Emptied) {
+        let open = total(&|event| if event.state == State::Open { event.sum() } else { (0, 0) });
+        let live_events: u64 = ledger.live.iter().map(|tally| tally.events).sum();
+        let expected = events().filter(|event| !event.state.is_gone()).count() as u64;
+        if live(LiveState::Open) != open || live_events != expected {
+            return Err(format!("open {open:?} and {expected} live events expected; {ledger:?}"));
+        }
+    }
+    Ok(())
+}
