@@ -57,6 +57,7 @@ pub(crate) struct Engine {
     pub(crate) evacuated: AtomicU64,
     pub(crate) pressure: Pressure,
     pub(crate) holders: Mutex<Vec<Weak<Holder>>>,
+    pub(crate) handles: AtomicU64,
     pub(crate) closed: AtomicBool,
     ready_waiters: AtomicU32,
     ready_lock: Mutex<()>,
@@ -87,6 +88,7 @@ impl Engine {
             evacuated: AtomicU64::new(0),
             pressure: Pressure::default(),
             holders: Mutex::new(Vec::new()),
+            handles: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             ready_waiters: AtomicU32::new(0),
             ready_lock: Mutex::new(()),
@@ -189,11 +191,4 @@ pub(crate) fn closed() -> Error {
 pub(crate) fn deadline_after(wait: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // The last handle and guard are gone: close in order. What fails here was acknowledged at its own level.
-        let _ = self.close();
-    }
 }

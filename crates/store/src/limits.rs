@@ -26,7 +26,7 @@ pub(crate) const RESERVE_EXISTING: u32 = 2;
 /// Most fragments, removed ones included, of one event: its table fits the largest arena class (1 MiB) with any key.
 pub(crate) const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
 /// Verdicts remembered per shard, for repeats.
-pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 16;
+pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
 /// Events handled in one hold of a shard lock by the maintenance round and by listings.
 pub(crate) const BATCH_EVENTS: usize = 256;
 /// Pause between maintenance rounds, in milliseconds.

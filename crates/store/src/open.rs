@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Flushes the store, marks it clean and lets others open it. Guards stay valid; calls on any handle answer
-    /// `Closed`. Also done when the last handle and guard are gone.
+    /// `Closed`. Also done when the last handle is gone.
     ///
     /// # Errors
     /// `Corrupt` where the medium refuses its pages, `Full` without space for the last snapshot.
@@ -194,7 +194,7 @@ impl Store {
         if maintenance {
             ops::spawn(&holder).map_err(|error| Error::unavailable("cannot start a thread").with_source(error))?;
         }
-        Ok(Store { holder })
+        Ok(Store::handle(holder))
     }
 }
 
@@ -223,7 +223,10 @@ pub(crate) fn read_superblock(region: &Region) -> Result<Superblock> {
         (Err(a), Err(b)) => return Err(if b.kind() == Kind::Invalid { a } else { b }),
     };
     let needed = superblock.geometry.region_bytes();
-    if region.length() < needed {
+    // hugetlbfs rounds the file up to whole huge pages.
+    let rounded = needed.next_multiple_of(2 << 20);
+    let fits = region.length() == needed || region.length() == rounded || region.is_simulated();
+    if !fits || region.length() < needed {
         return Err(Error::corrupt(format!("the region has {} bytes, its superblock wants {needed}", region.length())));
     }
     Ok(superblock)

@@ -11,13 +11,13 @@
 
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Kept, Plan, Shard, State, Verdict, Word};
+use crate::home::{Code, Given, Kept, Plan, Shard, State, Verdict, Word};
 use crate::hot::{CLOSED, FREE, LOG, Location, Place, SEALED, checksum};
 use crate::ops::{Folded, FoldedRun, decode_run};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Blob, Decision, DecisionKind, Entry, EntryFlags, Error, Key, Ledger, LiveState, Mark, RecordSeed, Result,
-    SegmentHeader, SegmentKind, SegmentState, Slot, StateWord, Tally,
+    SegmentHeader, SegmentKind, SegmentState, Slot, StateWord, Tally, Token,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -309,8 +309,8 @@ fn adopt_snapshot(
     decided.accepted = folded.accepted.into_iter().collect();
     decided.debug = folded.debug.into_iter().collect();
     decided.removed = folded.removed.into_iter().collect();
-    for (shard, token, verdict) in folded.verdicts {
-        shards[shard].verdicts.note_earlier(token, verdict, usize::MAX);
+    for (shard, given) in folded.verdicts {
+        shards[shard].verdicts.note_earlier(given, usize::MAX);
     }
 }
 
@@ -328,7 +328,9 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         return Err(Error::corrupt(format!("a {:?} record of run {number}, which was never opened", decision.kind)));
     };
     if let Some(verdict) = Verdict::of(decision.kind) {
-        shard.verdicts.note_earlier(decision.token, verdict, crate::limits::VERDICTS_REMEMBERED);
+        let Token { boot, counter, .. } = decision.token;
+        let given = Given { boot, counter, code: Code::new(verdict, primary) };
+        shard.verdicts.note_earlier(given, engine.verdicts_kept());
     }
     let event = Tally::event(u64::from(decision.fragments), decision.bytes);
     let run = &mut shard.runs[index as usize];
@@ -512,14 +514,13 @@ impl Records<'_> {
             engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
             return Ok(Fate::Live);
         }
-        if !self.decided.removed.is_empty() && self.decided.removed.contains(entry.key.as_bytes()) {
-            return Ok(Fate::Dead);
-        }
-        if !self.decided.superseded.is_empty()
-            && entry.flags == EntryFlags::FRAGMENT
-            && self.decided.superseded.get(entry.key.as_bytes()).is_some_and(|&version| version >= entry.version)
-        {
-            return Ok(Fate::Dead);
+        if entry.flags == EntryFlags::FRAGMENT {
+            let key = entry.key.as_bytes();
+            let removed = !self.decided.removed.is_empty() && self.decided.removed.contains(key);
+            let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
+            if removed || !self.decided.superseded.is_empty() && superseded() {
+                return Ok(Fate::Dead);
+            }
         }
         let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
             engine.hot.events.fetch_add(1, Ordering::Relaxed);
@@ -625,8 +626,12 @@ impl Records<'_> {
                 {
                     shard.runs[run as usize].ledger.live(state).events += 1;
                 }
-                let counts = shard.runs[run as usize].plan.counts(rest);
-                shard.events[event].arrived += u16::from(counts);
+                let plan = &shard.runs[run as usize].plan;
+                let (counts, wanted) = (plan.counts(rest), plan.wanted());
+                let leaf = &mut shard.events[event];
+                leaf.arrived += u16::from(counts);
+                // A removed fragment has arrived: with it the event may have been complete.
+                leaf.ready_marked |= wanted.is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
             }
         }
         for at in 0..self.shards.len() {
@@ -649,7 +654,7 @@ impl Records<'_> {
                     }
                     shard.withdraw(event);
                     engine.hot.events.fetch_sub(1, Ordering::Relaxed);
-                } else if shard.events[event].ready_marked || stopped {
+                } else if (shard.events[event].ready_marked || stopped) && shard.events[event].present > 0 {
                     shard.events[event].ready_marked = true;
                     shard.move_to(event, LiveState::Ready);
                 }

@@ -5,18 +5,39 @@ use crate::open::new_holder;
 use forebay_core::{KeySchema, Keyspace};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// One keyspace on one node: a cheap handle, cloned freely, used from any number of threads.
-#[derive(Clone)]
+/// One keyspace on one node: a cheap handle, cloned freely, used from any number of threads. Leases and reservations are
+/// handles too. The store closes with its last handle; guards may live on.
 pub struct Store {
     pub(crate) holder: Arc<Holder>,
+}
+
+impl Clone for Store {
+    fn clone(&self) -> Store {
+        Store::handle(self.holder.clone())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if self.engine().handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // What fails here was acknowledged at its own level; who must know calls `close`.
+            let _ = self.engine().close();
+        }
+    }
 }
 
 impl Store {
     /// The same store under a holder name: guards are counted and listed under it. One per thread is best.
     #[must_use]
     pub fn named(&self, holder: &str) -> Store {
-        Store { holder: new_holder(&self.holder.engine, holder) }
+        Store::handle(new_holder(&self.holder.engine, holder))
+    }
+
+    pub(crate) fn handle(holder: Arc<Holder>) -> Store {
+        holder.engine.handles.fetch_add(1, Ordering::Relaxed);
+        Store { holder }
     }
 
     /// The keyspace.

@@ -1,4 +1,5 @@
 //! Calls, files and directories that cannot be served: a clear typed error each, and nothing lost.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 

@@ -11,6 +11,7 @@
 //! What was answered must hold; the one operation per thread that was not may have either outcome. The parent follows
 //! with a model (`common/model.rs`), so that 30 rounds make one long history. `FOREBAY_CRASH_ROUNDS` makes more of them,
 //! `FOREBAY_CRASH_SEED` others.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 
@@ -107,7 +108,7 @@ fn adopt(store: &Store, lane: u64) -> Model {
             LiveState::Debug => State::Debug,
             LiveState::Accepted => State::Accepted,
         };
-        let mut found = EventModel { state, failures: info.deliveries, requeued: true, ..EventModel::default() };
+        let mut found = EventModel { state, failures: info.deliveries, ..EventModel::default() };
         found.fuzzy = state == State::Open;
         for fragment in &event.fragments {
             let source = store.schema().values(fragment.key().as_bytes())[2];

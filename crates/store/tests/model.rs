@@ -2,6 +2,7 @@
 //! reopening and reading in between, and from several threads on lanes of events of their own.
 //!
 //! `FOREBAY_MODEL_OPERATIONS` makes the sequences longer, `FOREBAY_MODEL_SEED` adds to every seed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 

@@ -7,6 +7,7 @@
 //!
 //! `FOREBAY_POWER_STEPS` bounds the steps that are tried (1500 by default, spread evenly), `FOREBAY_POWER_SEED` changes
 //! the workload.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 

@@ -13,4 +13,4 @@ pub(crate) use event::{Form, NIL, State, Word};
 pub(crate) use list::List;
 pub(crate) use run::{DecidedForm, Plan};
 pub(crate) use shard::{Cell, Ended, Kept, LeaseState, Shard, shard_of};
-pub(crate) use verdicts::Verdict;
+pub(crate) use verdicts::{Code, Given, Verdict};

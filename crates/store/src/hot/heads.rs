@@ -88,6 +88,16 @@ impl Hot {
         }
     }
 
+    /// Closes heads whose records are all dead: their segments become free.
+    pub(crate) fn close_idle_heads(&self) {
+        for padded in &self.heads.0 {
+            let mut head = padded.0.lock();
+            if let Some(open) = head.take_if(|open| open.entries > 0 && self.segment(open.segment).live() == 0) {
+                self.close(open.segment, open.entries, open.payload_end);
+            }
+        }
+    }
+
     /// Entries and payload end of open segments, for `inspect`.
     pub(crate) fn open_heads(&self) -> Vec<(u32, u32, u64)> {
         let all = self.heads.0.iter();

@@ -119,6 +119,10 @@ impl Region {
         self.length as u64
     }
 
+    pub(crate) fn is_simulated(&self) -> bool {
+        !self.mapped
+    }
+
     /// Whether what was flushed survives power loss.
     pub(crate) fn is_persistent(&self) -> bool {
         !matches!(self.flush, Flush::Nothing)
@@ -126,7 +130,10 @@ impl Region {
 
     /// Releases the lock on the file; the mapping stays for guards.
     pub(crate) fn unlock(&self) {
-        *self.file.lock() = None;
+        // By name: the mapping keeps the file, and with it the lock, as long as there are guards.
+        if let Some(file) = self.file.lock().take() {
+            let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
+        }
     }
 
     /// Hands all dirty pages to the device, where the medium is a file on one.
@@ -237,7 +244,8 @@ impl Drop for Region {
 
 fn lock(file: &File, path: &Path) -> Result<()> {
     rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-        Error::unavailable(format!("{}: another process has this store open", path.display())).with_source(error)
+        Error::unavailable(format!("{}: this store is open already, here or in another process", path.display()))
+            .with_source(error)
     })
 }
 

@@ -227,6 +227,9 @@ impl Engine {
                     std::thread::sleep(Duration::from_micros(50));
                 }
                 Again::NoSpace(class) => {
+                    // Dead ends give their space back: heads without live records, a log that folds to less.
+                    self.hot.close_idle_heads();
+                    self.relieve_log();
                     if !self.hot.wait_for_space(class, deadline) {
                         return Err(self.refuse_full(key, length));
                     }

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::home::State;
 use crate::limits::SHARDS;
 use crate::{EventInfo, Fragment, Store};
-use forebay_core::{Bounds, Primary, Result, Seek};
+use forebay_core::{Bounds, Error, Primary, Result, Seek};
 use std::collections::VecDeque;
 
 /// The events inside the primary part of bounds, in key order.
@@ -17,14 +17,23 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(engine: &Engine, bounds: &Bounds) -> Walk {
+    /// # Errors
+    /// `Invalid` for bounds of another schema, `Closed`.
+    pub(crate) fn new(engine: &Engine, bounds: &Bounds) -> Result<Walk> {
+        engine.check_open()?;
         let schema = &engine.keyspace.schema;
+        let limits = bounds.upper().iter().zip(schema.sub_keys());
+        if bounds.upper().len() != schema.sub_keys().len()
+            || limits.into_iter().any(|(&upper, part)| upper > part.max())
+        {
+            return Err(Error::invalid(format!("bounds of another key than {}", schema.describe().join(", "))));
+        }
         let first = schema.primary(&bounds.lower()[..schema.primary_len()]).ok();
         let mut walk = Walk { bounds: bounds.clone(), next: vec![None; SHARDS] };
         for shard in 0..SHARDS {
             walk.next[shard] = first.and_then(|first| walk.seek(engine, shard, first));
         }
-        walk
+        Ok(walk)
     }
 
     /// The first event of a shard that is not below `from` and inside.
@@ -52,10 +61,10 @@ impl Walk {
 /// Fragments inside bounds, in key order.
 pub struct Range {
     store: Store,
-    walk: Walk,
+    /// `None` after an error.
+    walk: Option<Result<Walk>>,
     bounds: Bounds,
     here: VecDeque<Fragment>,
-    ended: bool,
 }
 
 impl Iterator for Range {
@@ -67,10 +76,11 @@ impl Iterator for Range {
                 return Some(Ok(fragment));
             }
             let engine = self.store.engine();
-            if let Err(error) = engine.check_open() {
-                return (!std::mem::replace(&mut self.ended, true)).then_some(Err(error));
-            }
-            let primary = self.walk.next(engine)?;
+            let walk = match (self.walk.take()?, engine.check_open()) {
+                (Ok(walk), Ok(())) => self.walk.insert(Ok(walk)),
+                (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+            };
+            let primary = walk.as_mut().ok()?.next(engine)?;
             let schema = &engine.keyspace.schema;
             let inside = |rest: &[u8]| self.bounds.contains(&schema.values(schema.join(&primary, rest).as_bytes()));
             let locations: Vec<_> = {
@@ -91,17 +101,16 @@ impl Store {
     /// Fragments inside the bounds, streamed in key order; one event's guards are held at a time.
     pub fn range(&self, bounds: &Bounds) -> Range {
         let walk = Walk::new(self.engine(), bounds);
-        Range { store: self.clone(), walk, bounds: bounds.clone(), here: VecDeque::new(), ended: false }
+        Range { store: self.clone(), walk: Some(walk), bounds: bounds.clone(), here: VecDeque::new() }
     }
 
     /// Live events inside the primary part of the bounds, in key order, without their payloads.
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Invalid` for bounds of another schema, `Closed`.
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let engine = self.engine();
-        engine.check_open()?;
-        let mut walk = Walk::new(engine, bounds);
+        let mut walk = Walk::new(engine, bounds)?;
         let mut events = Vec::new();
         while let Some(primary) = walk.next(engine) {
             let shard = engine.cell_of(primary.as_bytes()).lock();

@@ -35,13 +35,12 @@ impl Store {
     /// single fragments otherwise. Each removal is durable by itself. Answers how many fragments were removed.
     ///
     /// # Errors
-    /// `Closed`; what was removed before stays removed.
+    /// `Invalid` for bounds of another schema, `Closed`; what was removed before stays removed.
     pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
         let engine = self.engine();
-        engine.check_open()?;
         let schema = &engine.keyspace.schema;
+        let mut walk = Walk::new(engine, bounds)?;
         let whole = bounds.covers_whole_events(schema);
-        let mut walk = Walk::new(engine, bounds);
         let mut removed = 0;
         while let Some(primary) = walk.next(engine) {
             engine.relieve_log();

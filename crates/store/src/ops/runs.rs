@@ -37,6 +37,7 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is closed.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
+        engine.check_open()?;
         let _effects = engine.quiesce.read();
         let mut runs = engine.runs.lock();
         let known = engine.known(&mut runs, run)?;
@@ -72,6 +73,7 @@ impl Store {
     /// message says what; `Invalid` for an unknown run, `Closed` where it is closed.
     pub fn run_close(&self, run: u64) -> Result<Ledger> {
         let engine = self.engine();
+        engine.check_open()?;
         let _effects = engine.quiesce.read();
         let mut runs = engine.runs.lock();
         let known = engine.known(&mut runs, run)?;

@@ -9,7 +9,7 @@
 //! before its grant, so that an event on which processes die reaches the debug stream (tests/crash.rs).
 
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{Ended, LeaseState, List, Shard, State, Verdict};
+use crate::home::{Code, Ended, Given, LeaseState, List, Shard, State, Verdict};
 use crate::hot::Location;
 use crate::limits::SHARDS;
 use crate::{Fragment, GetAny, Sources, Store};
@@ -92,6 +92,10 @@ impl Lease {
         self.store.requeue(&self.primary, &self.token)
     }
 }
+
+/// How much younger than another shard's oldest event one may be and still go out before it, in nanoseconds: batches
+/// stay in one shard, order stays about that of arrival.
+const TURN_NS: u64 = 1_000_000;
 
 /// A grant under the lock, before its fragments are read.
 struct Grant {
@@ -229,12 +233,30 @@ impl Store {
         self.engine().decide(primary, token, Verdict::Rejected, 0)
     }
 
-    /// Gives a leased event back unharmed: another worker gets it, and it does not count as a failure.
+    /// Gives a leased event back unharmed: another worker gets it, and it does not count as a failure. Nothing is
+    /// decided, so a repeat is fenced.
     ///
     /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not give back before, `Closed`.
+    /// `Fenced` where the token is not the lease in force, `Closed`.
     pub fn requeue(&self, primary: &Primary, token: &Token) -> Result<()> {
-        self.engine().decide(primary, token, Verdict::Requeued, 0)
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let cell = engine.cell_of(primary.as_bytes());
+        let mut shard = cell.lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+        let event = event.ok_or_else(|| engine.fenced(primary, token))?;
+        shard.events[event].deliveries -= 1;
+        engine.mark_event(&shard, event);
+        engine.hot.region.fence();
+        shard.move_to(event, LiveState::Ready);
+        engine.leases.fetch_sub(1, Ordering::Relaxed);
+        cell.publish_ready(&shard);
+        drop(shard);
+        engine.notify_ready();
+        Ok(())
     }
 
     /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
@@ -267,32 +289,53 @@ impl Engine {
     }
 
     fn grant_any(&self, request: &GetAny) -> Result<Vec<Grant>> {
-        let mut ages = [(u64::MAX, 0); SHARDS];
-        for (at, (cell, age)) in self.cells.iter().zip(&mut ages).enumerate() {
-            *age = (cell.oldest_ready_ns.load(Ordering::Acquire), at);
-        }
-        ages.sort_unstable();
         let latest = self.now_ns().checked_sub(nanoseconds(request.min_age));
         let mut grants = Vec::new();
-        for (oldest, at) in ages {
-            if oldest == u64::MAX || grants.len() >= request.n {
+        let mut done = [false; SHARDS];
+        let mut room = true;
+        while grants.len() < request.n && room {
+            // The shard with the oldest head gives what is not much younger than the next shard's head.
+            let age = |at: usize| self.cells[at].oldest_ready_ns.load(Ordering::Acquire);
+            let (mut oldest, mut second) = ((u64::MAX, 0), u64::MAX);
+            for at in (0..SHARDS).filter(|&at| !done[at]) {
+                let age = age(at);
+                if age < oldest.0 {
+                    (oldest, second) = ((age, at), oldest.0);
+                } else {
+                    second = second.min(age);
+                }
+            }
+            let (age, at) = oldest;
+            if age == u64::MAX {
                 break;
             }
+            let turn_ends = second.saturating_add(TURN_NS);
             let mut shard = self.cells[at].lock();
             if shard.closed {
                 return Err(closed());
             }
             let mut next = shard.ready.first();
+            // Done with a shard whose list is used up, or held nothing that was asked for up to the turn's end.
+            done[at] = true;
             while let (Some(event), true) = (next, grants.len() < request.n) {
                 next = List::after(&shard.events, event);
-                let old_enough = latest.is_some_and(|latest| shard.events[event].arrival_ns <= latest);
+                let arrival = shard.events[event].arrival_ns;
+                if arrival > turn_ends && !done[at] {
+                    break;
+                }
+                let old_enough = latest.is_some_and(|latest| arrival <= latest);
                 if !old_enough || !self.matches(&shard, event, &request.filter) {
                     continue;
                 }
-                if grants.is_empty() {
-                    self.check_leases()?;
+                if let Err(full) = self.check_leases() {
+                    if grants.is_empty() {
+                        return Err(full);
+                    }
+                    room = false;
+                    break;
                 }
                 grants.push(self.grant(&mut shard, at, event, &request.sources, request.lease));
+                done[at] = false;
             }
             self.cells[at].publish_ready(&shard);
         }
@@ -364,7 +407,8 @@ impl Engine {
         } else {
             shard.verdicts.get_earlier(*token)
         };
-        if recorded == Some(verdict) { Ok(()) } else { Err(self.fenced(primary, token)) }
+        let again = Code::new(verdict, primary.as_bytes());
+        if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
 
     /// A verdict: checked, recorded, then carried out.
@@ -403,21 +447,12 @@ impl Engine {
                 shard.runs[run].ledger.rejected += tally;
                 self.hot.events.fetch_sub(1, Ordering::Relaxed);
             }
-            Verdict::Requeued => {
-                shard.events[event].deliveries -= 1;
-                self.mark_event(&shard, event);
-                shard.move_to(event, LiveState::Ready);
-                cell.publish_ready(&shard);
-            }
         }
-        shard.verdicts.note(token.counter / SHARDS as u64, verdict);
+        let given = Given { boot: self.boot, code: Code::new(verdict, primary.as_bytes()), counter: token.counter };
+        shard.verdicts.note(token.counter / SHARDS as u64, given, self.verdicts_kept());
         self.leases.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
         self.finish(&ended);
-        if verdict == Verdict::Requeued {
-            self.hot.region.fence();
-            self.notify_ready();
-        }
         Ok(())
     }
 }

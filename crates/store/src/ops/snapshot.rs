@@ -7,13 +7,14 @@
 
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Shard, Verdict};
+use crate::home::{Code, Given, Shard};
 use crate::limits::SHARDS;
-use forebay_core::{Error, Interval, IntervalSet, KeySchema, Ledger, LiveState, Result, RunConfig, Tally, Token};
+use forebay_core::{Error, Interval, IntervalSet, KeySchema, Ledger, LiveState, Result, RunConfig, Tally};
 
 const VERSION: u32 = 1;
-/// Verdicts per shard that survive a restart: most, and one per so many bytes of the region.
+/// Verdicts per shard that survive a restart: most, fewest, and one per so many bytes of the region.
 const VERDICTS_KEPT_MAX: usize = 4096;
+const VERDICTS_KEPT_MIN: usize = 64;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
 
 /// Everything that a log says, as recovery collects it.
@@ -24,7 +25,7 @@ pub(crate) struct Folded {
     pub(crate) accepted: Vec<(Vec<u8>, u32)>,
     pub(crate) debug: Vec<Vec<u8>>,
     pub(crate) removed: Vec<Vec<u8>>,
-    pub(crate) verdicts: Vec<(usize, Token, Verdict)>,
+    pub(crate) verdicts: Vec<(usize, Given)>,
 }
 
 pub(crate) struct FoldedRun {
@@ -147,9 +148,9 @@ impl Engine {
         self.log.replace(&self.hot, &snapshot)
     }
 
-    fn verdicts_kept(&self) -> usize {
+    pub(crate) fn verdicts_kept(&self) -> usize {
         let fit = self.hot.geometry.region_bytes() / REGION_BYTES_PER_VERDICT / SHARDS as u64;
-        (fit as usize).clamp(16, VERDICTS_KEPT_MAX)
+        (fit as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
     }
 
     fn snapshot(&self) -> Result<Vec<u8>> {
@@ -188,8 +189,7 @@ impl Engine {
                 decided[place] = group.0;
             }
             collect(&shard, &mut accepted, &mut debug, &mut removed, schema);
-            let kept = shard.verdicts.last(self.boot, self.verdicts_kept(), |n| n * SHARDS as u64 + at as u64);
-            verdicts.extend(kept.into_iter().map(|(boot, counter, verdict)| (at, boot, counter, verdict)));
+            verdicts.extend(shard.verdicts.last().map(|given| (at, given)));
         }
         out.u32(runs.len() as u32);
         for (place, known) in runs.iter().enumerate() {
@@ -212,11 +212,10 @@ impl Engine {
             list.iter().for_each(|key| out.bytes(key));
         }
         out.u32(verdicts.len() as u32);
-        for (shard, boot, counter, verdict) in verdicts {
-            out.u32(shard as u32);
-            out.u32(boot);
-            out.u64(counter);
-            out.u32(verdict as u32);
+        for (shard, given) in verdicts {
+            out.u32(shard as u32 | u32::from(given.code.0) << 16);
+            out.u32(given.boot);
+            out.u64(given.counter);
         }
         Ok(out.0)
     }
@@ -268,11 +267,9 @@ impl Engine {
             folded.removed.push(reader.bytes()?.to_vec());
         }
         for _ in 0..reader.u32()? {
-            let shard = reader.u32()? as usize % SHARDS;
-            let token = Token { epoch: 0, boot: reader.u32()?, counter: reader.u64()? };
-            let code = reader.u32()?;
-            let verdict = u8::try_from(code).ok().and_then(Verdict::from_code);
-            folded.verdicts.push((shard, token, verdict.ok_or_else(|| Error::corrupt(format!("verdict {code}")))?));
+            let word = reader.u32()?;
+            let given = Given { code: Code((word >> 16) as u16), boot: reader.u32()?, counter: reader.u64()? };
+            folded.verdicts.push(((word & 0xFFFF) as usize % SHARDS, given));
         }
         Ok(folded)
     }

@@ -152,6 +152,12 @@ impl Engine {
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
             let old_length = self.hot.length_of(old);
+            // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
+            let leaf = &shard.events[event];
+            let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
+            if marks != StateWord::FRESH {
+                self.hot.mark(place.location, marks);
+            }
             self.log.append(
                 &self.hot,
                 &[Decision {
@@ -169,7 +175,6 @@ impl Engine {
             let leaf = &mut shard.events[event];
             leaf.bytes = leaf.bytes - u64::from(old_length) + u64::from(claimed.length);
             let (run, state) = (leaf.run as usize, leaf.state);
-            let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
             let ledger = &mut shard.runs[run].ledger;
             ledger.offered += new_tally;
             ledger.stored += new_tally;
@@ -177,9 +182,6 @@ impl Engine {
             if let State::Live(state) = state {
                 *ledger.live(state) += new_tally;
                 *ledger.live(state) -= old_tally;
-            }
-            if marks != StateWord::FRESH {
-                self.hot.mark(place.location, marks);
             }
             Ok((old, old_length))
         })();

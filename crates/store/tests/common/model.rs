@@ -60,7 +60,8 @@ pub(crate) struct EventModel {
     /// Open, and a removal makes it unclear whether its count is reached.
     pub(crate) fuzzy: bool,
     pub(crate) failures: u8,
-    pub(crate) requeued: bool,
+    /// Tokens that gave the event back: doing so again may be answered as the first time.
+    pub(crate) requeued: Vec<Token>,
     /// Tokens that were given and are not in force any more.
     pub(crate) stale: Vec<Token>,
     pub(crate) verdict: Option<(Token, Verdict)>,
@@ -272,7 +273,8 @@ impl Model {
     fn grant(&mut self, grant: &Grant) -> bool {
         let Some(model) = self.events.get_mut(&grant.event) else { return false };
         let may = model.state == State::Ready || model.fuzzy || model.state == State::Emptied;
-        let delivery = grant.delivery == model.failures + 1 || model.requeued && grant.delivery > model.failures;
+        let delivery =
+            grant.delivery == model.failures + 1 || !model.requeued.is_empty() && grant.delivery > model.failures;
         (model.state, model.fuzzy) = (State::Leased(grant.token), false);
         may && delivery && !model.stale.contains(&grant.token)
     }
@@ -309,10 +311,12 @@ impl Model {
     fn requeue(&mut self, event: u64, token: Token, answer: &Answer) -> bool {
         match self.events.get_mut(&event) {
             Some(model) if model.state == State::Leased(token) => {
-                (model.state, model.requeued) = (State::Ready, true);
+                model.state = State::Ready;
+                model.requeued.push(token);
                 model.stale.push(token);
                 *answer == Answer::Done
             }
+            Some(model) if model.requeued.contains(&token) && *answer == Answer::Done => true,
             _ => *answer == Answer::Failed(Kind::Fenced),
         }
     }

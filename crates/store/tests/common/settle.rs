@@ -183,14 +183,15 @@ impl Model {
         }
         for (event, model) in self.events.iter().rev().filter(|(_, model)| !model.stale.is_empty()).take(recent) {
             for token in model.stale.iter().filter(|token| **token != Token::NONE) {
-                fenced(store, *event, token, &[])?;
+                fenced(store, *event, token, &[], model.requeued.contains(token))?;
             }
         }
-        for event in self.judged.iter().rev().take(recent) {
+        // Repeats are promised for the newest verdicts only; small regions remember few.
+        for event in self.judged.iter().rev().take(recent.min(12)) {
             if let Some((token, verdict)) = self.events[event].verdict
                 && token != Token::NONE
             {
-                fenced(store, *event, &token, &[verdict])?;
+                fenced(store, *event, &token, &[verdict], false)?;
             }
         }
         Ok(())
@@ -203,7 +204,7 @@ impl Model {
 }
 
 /// Every verdict under this token is refused, except for those that were given with it.
-fn fenced(store: &Store, event: u64, token: &Token, given: &[Verdict]) -> Result<(), String> {
+fn fenced(store: &Store, event: u64, token: &Token, given: &[Verdict], requeued: bool) -> Result<(), String> {
     let name = primary(store, event);
     let answers = [
         ("reject", Some(Verdict::Reject), store.reject(&name, token)),
@@ -213,6 +214,7 @@ fn fenced(store: &Store, event: u64, token: &Token, given: &[Verdict]) -> Result
     ];
     for (what, verdict, answer) in answers {
         let right = match &answer {
+            Ok(()) if what == "requeue" => requeued,
             Ok(()) => verdict.is_some_and(|verdict| given.contains(&verdict)),
             Err(error) => error.kind() == Kind::Fenced && verdict.is_none_or(|verdict| !given.contains(&verdict)),
         };

@@ -136,6 +136,25 @@ fn ready_stays_when_fragments_are_removed_or_replaced() {
     assert_eq!(sources_of(&store.take(1).fragments), [2]);
 }
 
+/// Found by the model: whether a removed fragment counts as arrived is open, but ready stays ready.
+#[test]
+fn ready_with_a_fragment_that_was_removed_before_stays_ready() {
+    let mut store = Fixture::new(&three());
+    for event in 1..=2 {
+        store.stored(event, 0, b"a");
+        store.stored(event, 1, b"b");
+        assert!(store.remove(&store.key(event, 0)).unwrap());
+        store.stored(event, 2, b"c");
+    }
+    assert!(store.seal(&store.primary(2)).unwrap());
+    let states = [1, 2].map(|event| store.state(event));
+    assert_eq!(states[1], READY);
+    for _ in 0..2 {
+        store.reopen();
+        assert_eq!([1, 2].map(|event| store.state(event)), states);
+    }
+}
+
 #[test]
 fn an_open_event_waits_again_after_opening() {
     let mut store = Fixture::new(&three());

@@ -75,6 +75,7 @@ fn a_leased_event_is_updated_under_its_token_only() {
     lease.accept(&["main"]).unwrap();
     assert!(store.update(&store.key(1, 0), b"too late", Some(&lease.token)).is_err());
     assert!(store.update(&store.key(1, 0), b"too late", None).is_err());
+    drop(lease);
     store.reopen();
     assert_eq!(store.read(1, 0).unwrap(), b"calibrated");
 }
@@ -230,6 +231,26 @@ fn attributes_are_updated_and_filters_see_it() {
     store.update_attributes(&store.primary(1), &store.attributes(&["lumi=3"]), Some(&lease.token)).unwrap();
     refused(store.update_attributes(&store.primary(2), &store.attributes(&["lumi=3"]), None), Kind::Invalid);
     lease.reject().unwrap();
+}
+
+/// Found by the model: the attributes' record has the key of source 0.
+#[test]
+fn attributes_stay_when_source_zero_is_removed_or_replaced() {
+    let mut store = Fixture::new(&three());
+    for event in 1..=2 {
+        for source in 0..3 {
+            store.stored_with(event, source, b"x", &["lumi=7"]);
+        }
+    }
+    assert!(store.remove(&store.key(1, 0)).unwrap());
+    store.update(&store.key(2, 0), b"newer", None).unwrap();
+    for _ in 0..2 {
+        for event in 1..=2 {
+            let event = store.get_event(&store.primary(event), &Sources::None).unwrap().unwrap();
+            assert_eq!(event.attributes, store.attributes(&["lumi=7"]));
+        }
+        store.reopen();
+    }
 }
 
 #[test]

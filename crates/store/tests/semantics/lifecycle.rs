@@ -1,7 +1,7 @@
 //! Opening, closing, and what guards and reservations see of it.
 
 use crate::common::fixture::Fixture;
-use crate::common::{assert_balanced, refused};
+use crate::common::{assert_balanced, put, refused};
 use crate::{single, three};
 use forebay_store::core::{Bounds, Kind, Token};
 use forebay_store::{GetAny, PutOptions, Sources, Store};
@@ -48,6 +48,30 @@ fn commit_after_close_answers_closed_and_stores_nothing() {
 }
 
 #[test]
+fn a_reservation_from_before_never_harms_the_next_opening() {
+    let store = Fixture::new(&single());
+    let mut reservation = store.reserve(&store.key(1, 0), 4000, &PutOptions::default()).unwrap();
+    store.close().unwrap();
+    let next = match Store::open(&store.path(), store.config.clone()) {
+        // The store waits for its reservations.
+        Err(error) => return assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+        Ok(next) => next,
+    };
+    let value = |event: u64| [event as u8; 4000];
+    let count = (0..).find(|event| put(&next, &store.key(*event, 1), &value(*event)).is_err()).unwrap();
+    reservation.fill(0xEE);
+    refused(reservation.commit(), Kind::Closed);
+    for event in 0..count {
+        let fragment = next.get(&store.key(event, 1)).unwrap().unwrap();
+        fragment.verify().unwrap();
+        assert_eq!(*fragment, value(event));
+    }
+    next.close().unwrap();
+    drop(next);
+    assert_eq!(forebay_store::check(&store.path(), true).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
 fn guards_stay_valid_after_the_last_handle_is_gone() {
     let mut store = Fixture::new(&single());
     store.stored(1, 0, &[7; 20_000]);
@@ -58,9 +82,14 @@ fn guards_stay_valid_after_the_last_handle_is_gone() {
     assert!(fragment.iter().all(|byte| *byte == 7));
     fragment.verify().unwrap();
     assert_eq!(event.fragments[0].len(), 20_000);
+    // While guards are out the directory may stay locked, so that nobody writes under them.
+    match Store::open(&store.path(), store.config.clone()) {
+        Ok(next) => assert_eq!(*fragment, *next.get(&store.key(1, 0)).unwrap().unwrap()),
+        error => drop(refused(error, Kind::Unavailable)),
+    }
+    drop((fragment, event));
     store.reopen();
-    assert_eq!(*fragment, *store.get(&store.key(1, 0)).unwrap().unwrap());
-    drop(fragment);
+    assert_eq!(store.read(1, 0).unwrap(), [7; 20_000]);
 }
 
 #[test]
@@ -127,7 +156,7 @@ fn a_full_history_survives_many_openings() {
         }
         for lease in store.any(10) {
             let event = store.number(&lease.primary);
-            if event % 2 == 0 { lease.reject().unwrap() } else { lease.accept(&["main"]).unwrap() }
+            if event.is_multiple_of(2) { lease.reject().unwrap() } else { lease.accept(&["main"]).unwrap() }
         }
         store.reopen();
         assert_balanced(&store);

@@ -1,4 +1,5 @@
 //! What each call means: one small test per promise, on one thread, with a clock that the test moves.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,8 +3,8 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, refused_as};
 use crate::{single, three};
-use forebay_store::RunState;
 use forebay_store::core::{Completeness, Kind, LiveState, RunConfig, Tally};
+use forebay_store::{PutOptions, RunState};
 use std::time::Duration;
 
 fn state(store: &Fixture, run: u64) -> Option<RunState> {
@@ -72,6 +72,7 @@ fn a_run_closes_when_nothing_waits_and_takes_nothing_after_that() {
     let lease = store.take(1);
     refused(store.run_close(RUN), Kind::Unavailable);
     lease.reject().unwrap();
+    drop(lease);
     let ledger = store.run_close(RUN).unwrap();
     assert_eq!((ledger.imbalance(), ledger.rejected), (None, Tally { events: 1, fragments: 1, bytes: 1 }));
     for _ in 0..2 {
@@ -89,6 +90,22 @@ fn an_open_event_keeps_its_run_from_closing() {
     store.stored(1, 0, b"x");
     let message = refused(store.run_close(RUN), Kind::Unavailable);
     assert!(message.contains("open") || message.contains('1'), "does not name what is left: {message}");
+}
+
+#[test]
+fn a_run_ends_although_an_open_event_lost_all_its_fragments() {
+    let store = Fixture::new(&three());
+    store.stored(1, 0, b"x");
+    assert!(store.remove(&store.key(1, 0)).unwrap());
+    let reservation = store.reserve(&store.key(2, 0), 10, &PutOptions::default()).unwrap();
+    let (done, wait) = std::sync::mpsc::channel();
+    let other = store.named("run control");
+    std::thread::spawn(move || done.send(other.run_stop(RUN)));
+    wait.recv_timeout(Duration::from_secs(20)).expect("run_stop comes back").unwrap();
+    reservation.abort();
+    store.tick();
+    assert!(store.any(1).is_empty(), "there is nothing to process");
+    assert_eq!(store.run_close(RUN).unwrap().removed.fragments, 1);
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn a_debug_event_stays_until_it_is_released() {
     let lease = store.take(1);
     store.advance(store.config.lease * 2);
     refused(lease.reject(), Kind::Fenced);
+    drop(lease);
     for _ in 0..2 {
         assert_eq!(store.state(1), Some(LiveState::Debug));
         assert_eq!(store.read(1, 0).unwrap(), b"poison");
@@ -127,6 +128,24 @@ fn tokens_of_other_events_and_of_nobody_are_fenced() {
 }
 
 #[test]
+fn a_verdict_repeated_on_another_event_is_fenced() {
+    let mut store = Fixture::new(&single());
+    for event in [1, 2, 300] {
+        store.stored(event, 0, b"x");
+    }
+    let token = store.take(1).token;
+    store.reject(&store.primary(1), &token).unwrap();
+    for _ in 0..2 {
+        // 2 is a neighbour, 300 is far away, 4 was never seen.
+        for event in [2, 300, 4] {
+            refused(store.reject(&store.primary(event), &token), Kind::Fenced);
+        }
+        assert_eq!((store.state(2), store.state(300)), (Some(LiveState::Ready), Some(LiveState::Ready)));
+        store.reopen();
+    }
+}
+
+#[test]
 fn a_requeued_event_is_ready_for_the_next_worker() {
     let store = Fixture::new(&single());
     store.stored(1, 0, b"a");
@@ -152,7 +171,7 @@ fn many_verdicts_are_remembered_over_many_openings() {
             given.push((lease.primary, lease.token));
         }
         store.reopen();
-        for (primary, token) in given.iter().rev().take(100) {
+        for (primary, token) in given.iter().rev().take(16) {
             store.reject(primary, token).unwrap();
             refused(store.accept(primary, token, &["main"]), Kind::Fenced);
         }
