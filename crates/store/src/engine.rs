@@ -13,7 +13,7 @@
 use crate::config::Config;
 use crate::home::{Cell, DecidedForm, Ended, Form, Plan, Shard, shard_of};
 use crate::hot::{Hot, Log};
-use crate::limits::SHARDS;
+use crate::limits::{SHARDS, VERDICT_BYTES, verdicts_kept};
 use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
 use forebay_core::{Error, Keyspace, Result, RunConfig, Superblock};
@@ -66,7 +66,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(hot: Hot, keyspace: Keyspace, config: Config, superblock: Superblock) -> Engine {
+    pub(crate) fn new(mut hot: Hot, keyspace: Keyspace, config: Config, superblock: Superblock) -> Engine {
         let schema = &keyspace.schema;
         let form = Form {
             primary: schema.primary_bytes(),
@@ -74,6 +74,8 @@ impl Engine {
             attributes: !keyspace.attributes.is_empty(),
         };
         let decided_form = DecidedForm::new(schema);
+        hot.snapshot_floor = (verdicts_kept(hot.geometry.region_bytes()) * SHARDS * VERDICT_BYTES)
+            .div_ceil(hot.slots.blob_bytes()) as u64;
         Engine {
             cells: (0..SHARDS).map(|_| Cell::new(form, decided_form)).collect(),
             log: Log::default(),

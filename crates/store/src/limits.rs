@@ -27,6 +27,12 @@ pub(crate) const RESERVE_EXISTING: u32 = 2;
 pub(crate) const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
 /// Verdicts remembered per shard, for repeats.
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
+/// Bytes of one verdict in a snapshot.
+pub(crate) const VERDICT_BYTES: usize = 16;
+/// Verdicts per shard that survive a restart: fewest, most, and one per so many bytes of the region.
+const VERDICTS_KEPT_MIN: usize = 64;
+const VERDICTS_KEPT_MAX: usize = 4096;
+const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
 /// Events handled in one hold of a shard lock by the maintenance round and by listings.
 pub(crate) const BATCH_EVENTS: usize = 256;
 /// Pause between maintenance rounds, in milliseconds.
@@ -36,9 +42,17 @@ pub(crate) const EVACUATE_LIVE_PERCENT: u64 = 60;
 /// Most runs that one store knows, closed ones included.
 pub(crate) const RUNS_MAX: usize = 60_000;
 
+/// Verdicts per shard that survive a restart in a region of this size.
+pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
+    let fit = region_bytes / REGION_BYTES_PER_VERDICT / SHARDS as u64;
+    (fit as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
+}
+
 // Each class leaves the next one its reserve, and a region has room beyond all reserves.
 const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
 // An event's table: primary key, attribute location, and the widest slot (remaining key and location) per fragment.
 const _: () = assert!(KEY_BYTES_MAX + 8 + FRAGMENTS_PER_EVENT_MAX as usize * (KEY_BYTES_MAX - 1 + 8) < 1 << 20);
 // The smallest segment has room for its header and at least one record of some size.
 const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
+// What survives a restart is remembered before it as well.
+const _: () = assert!(VERDICTS_KEPT_MAX <= VERDICTS_REMEMBERED);

@@ -61,8 +61,10 @@ pub(crate) struct Hot {
     next_order: AtomicU64,
     /// Live events: each keeps room for its decision.
     pub(crate) events: AtomicU64,
-    /// Slots that the next snapshot will take.
+    /// Slots that the last snapshot took.
     pub(crate) snapshot_slots: AtomicU64,
+    /// Slots that a snapshot takes once its bounded parts are full: reserved from the start, so that the capacity stays.
+    pub(crate) snapshot_floor: u64,
     waiters: AtomicU32,
     space: Condvar,
 }
@@ -82,6 +84,7 @@ impl Hot {
             next_order: AtomicU64::new(1),
             events: AtomicU64::new(0),
             snapshot_slots: AtomicU64::new(0),
+            snapshot_floor: 0,
             waiters: AtomicU32::new(0),
             space: Condvar::new(),
         }
@@ -127,7 +130,8 @@ impl Hot {
         if class == Class::Decision {
             return 0;
         }
-        let slots = self.events.load(Ordering::Relaxed) + 2 * self.snapshot_slots.load(Ordering::Relaxed);
+        let slots = self.events.load(Ordering::Relaxed)
+            + 2 * self.snapshot_slots.load(Ordering::Relaxed).max(self.snapshot_floor);
         let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
         decisions
             + match class {

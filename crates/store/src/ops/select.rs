@@ -249,7 +249,7 @@ impl Store {
         let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         shard.events[event].deliveries -= 1;
-        engine.mark_event(&shard, event);
+        engine.lower_marks(&shard, event);
         engine.hot.region.fence();
         shard.move_to(event, LiveState::Ready);
         engine.leases.fetch_sub(1, Ordering::Relaxed);
@@ -390,6 +390,20 @@ impl Engine {
         if let Some(anchor) = shard.anchor(event) {
             self.hot
                 .mark(anchor, StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked });
+        }
+    }
+
+    /// Writes a lower count of deliveries beside every fragment that shows a higher one: the first fragment may be
+    /// another than it was at the grant, and recovery believes the highest. Flushed, not fenced.
+    fn lower_marks(&self, shard: &Shard, event: u32) {
+        let leaf = &shard.events[event];
+        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
+        for (_, location) in shard.fragments(event, |_| true) {
+            let word = self.hot.region.load_word(self.hot.state_word_offset(location));
+            let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
+            if stands.is_none_or(|stands| stands.deliveries > marks.deliveries) {
+                self.hot.mark(location, marks);
+            }
         }
     }
 

@@ -8,14 +8,10 @@
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Code, Given, Shard};
-use crate::limits::SHARDS;
+use crate::limits::{SHARDS, verdicts_kept};
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Ledger, LiveState, Result, RunConfig, Tally};
 
 const VERSION: u32 = 1;
-/// Verdicts per shard that survive a restart: most, fewest, and one per so many bytes of the region.
-const VERDICTS_KEPT_MAX: usize = 4096;
-const VERDICTS_KEPT_MIN: usize = 64;
-const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
 
 /// Everything that a log says, as recovery collects it.
 #[derive(Default)]
@@ -149,8 +145,7 @@ impl Engine {
     }
 
     pub(crate) fn verdicts_kept(&self) -> usize {
-        let fit = self.hot.geometry.region_bytes() / REGION_BYTES_PER_VERDICT / SHARDS as u64;
-        (fit as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
+        verdicts_kept(self.hot.geometry.region_bytes())
     }
 
     fn snapshot(&self) -> Result<Vec<u8>> {
