@@ -1,0 +1,94 @@
+//! `cargo xtask bench embedded`: the store, Redis and the limits of the memory, measured side by side in one run.
+//!
+//! ```text
+//! for each repetition, for each size:  limits ─▶ store ─▶ concurrent ─▶ Redis     (interleaved: drift hits all alike)
+//! then:  memory per fragment, recovery, fill and refill, events held under lease
+//! all samples ─▶ medians ─▶ goals ─▶ embedded.md, embedded.json, embedded.svg
+//! ```
+//!
+//! *Invariants*: nothing is judged against a figure of another run or machine, but for the goals themselves; a store
+//! that ran full is never timed; a part that fails is named in the report and its goals are not met.
+
+mod concurrent;
+mod copy_limit;
+mod engine;
+mod goals;
+mod held;
+mod machine;
+mod memory;
+mod options;
+mod plot;
+mod puts;
+mod recovery;
+mod redis;
+mod refill;
+mod report;
+mod results;
+mod selection;
+mod source;
+
+pub(crate) use memory::{ProbeOptions, probe};
+pub(crate) use options::Options;
+
+use crate::{Result, child, tools};
+use options::Plan;
+use results::Results;
+use source::Buffer;
+
+/// Measures everything and writes the report; `false` where a part failed. A goal that is not met is no failure.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let plan = options.plan();
+    if !plan.without_redis {
+        tools::redis()?;
+    }
+    let machine = machine::Machine::look()?;
+    println!("{machine}\n{plan}");
+    let mut results = Results::default();
+    let mut failures = Vec::new();
+    repeated(&plan, &mut results, &mut failures)?;
+    part("memory", &mut failures, || memory::measure(&plan, &mut results));
+    part("recovery", &mut failures, || recovery::measure(&plan, &mut results));
+    part("refill", &mut failures, || refill::measure(&plan, &mut results));
+    part("held", &mut failures, || held::measure(&plan, &mut results));
+
+    let goals = goals::judge(&results);
+    let out = child::root().join(&options.out);
+    let report =
+        report::Report { machine: &machine, plan: &plan, results: &results, goals: &goals, failures: &failures };
+    report.write(&out)?;
+    println!("\n{}", report.markdown());
+    println!("written: embedded.md, embedded.json and embedded.svg in {}", options.out.display());
+    Ok(failures.is_empty())
+}
+
+/// The parts that are repeated, interleaved.
+fn repeated(plan: &Plan, results: &mut Results, failures: &mut Vec<String>) -> Result<()> {
+    let buffer = Buffer::new(plan.source_bytes);
+    let server = match plan.without_redis {
+        true => None,
+        false => Some(redis::Server::start(&plan.dir)?),
+    };
+    for repetition in 1..=plan.repetitions {
+        for (at, &bytes) in plan.sizes.iter().enumerate() {
+            println!("repetition {repetition} of {}: {bytes} B", plan.repetitions);
+            part("copy limit", failures, || copy_limit::measure(plan, &buffer, bytes, results));
+            part("store", failures, || puts::measure(plan, &buffer, bytes, results));
+            part("concurrent", failures, || concurrent::measure(plan, &buffer, bytes, results));
+            if let Some(server) = &server {
+                part("redis", failures, || server.measure(plan, at, bytes, results));
+            }
+        }
+        part("selection", failures, || selection::measure(plan, &buffer, results));
+    }
+    Ok(())
+}
+
+fn part(name: &str, failures: &mut Vec<String>, measure: impl FnOnce() -> Result<()>) {
+    if let Err(error) = measure() {
+        eprintln!("{name}: {error}");
+        let failure = format!("{name}: {error}");
+        if !failures.contains(&failure) {
+            failures.push(failure);
+        }
+    }
+}

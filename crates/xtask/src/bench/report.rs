@@ -1,0 +1,163 @@
+//! The report: a Markdown page, the same in JSON, and a plot.
+
+use super::goals::Goal;
+use super::machine::Machine;
+use super::options::Plan;
+use super::plot;
+use super::results::{Results, Row, SERIES, Unit};
+use crate::Result;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Everything that one run found.
+pub(super) struct Report<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) plan: &'a Plan,
+    pub(super) results: &'a Results,
+    pub(super) goals: &'a [Goal],
+    pub(super) failures: &'a [String],
+}
+
+const WHAT: &str = "Keys are 16 bytes: run u32, event u64, source u32. Unless a row says otherwise, events are densely \
+numbered and have 16 fragments, complete by count; values carry a CRC-32C made in the put; making the key is part of \
+each call. *Cached* puts take their bytes from 8 blocks that stay in the cache, *cold* ones walk through more memory \
+than any cache holds. Stores are created, prefaulted and emptied outside of the measurement, are filled to at most \
+70 %, and write into recycled segments. Copies go into the same kind of mapping, block by block; non-temporal ones are \
+fenced per block. Redis runs without persistence on a Unix socket, one client of `redis-benchmark`, random keys of \
+a keyspace as big as 512 MiB of values allow (at most 500 000) where no row says otherwise; goals compare with these. Figures \
+are medians of interleaved repetitions.";
+
+impl Report<'_> {
+    /// Writes the three files.
+    pub(super) fn write(&self, out: &Path) -> Result<()> {
+        std::fs::create_dir_all(out)?;
+        std::fs::write(out.join("embedded.md"), self.markdown())?;
+        std::fs::write(out.join("embedded.json"), serde_json::to_string_pretty(&self.json())? + "\n")?;
+        std::fs::write(out.join("embedded.svg"), plot::svg(self.results, &self.plan.sizes))?;
+        Ok(())
+    }
+
+    /// The report as people read it.
+    pub(super) fn markdown(&self) -> String {
+        let mut page =
+            format!("# Benchmark: the embedded store\n\n{}\n- plan: {}\n\n{WHAT}\n", self.machine, self.plan);
+        for failure in self.failures {
+            let _ = writeln!(page, "\n**A part failed**: {failure}");
+        }
+        page += "\n## Goals\n\n| Goal | Measured | Wanted | Ratio | |\n|---|--:|--:|--:|---|\n";
+        for goal in self.goals {
+            let text =
+                |value: Option<f64>| value.map_or("—".to_owned(), |value| format!("{}{}", short(value), goal.unit));
+            let ratio = goal.ratio.map_or("—".to_owned(), |ratio| format!("{ratio:.2}"));
+            let word = match (goal.met, goal.ratio) {
+                (true, _) => "met",
+                (false, Some(_)) => "**not met**",
+                (false, None) => "not measured",
+            };
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} | {ratio} | {word} |",
+                goal.goal,
+                text(goal.measured),
+                text(goal.wanted)
+            );
+        }
+        self.tables(&mut page);
+        page += "\n![Rates by fragment size](embedded.svg)\n";
+        page
+    }
+
+    /// Series that were measured at every size share one table; the others stand below.
+    fn tables(&self, page: &mut String) {
+        let rows: Vec<Row<'_>> = self.results.rows().collect();
+        let of = |id: &str| rows.iter().filter(move |row| row.series.id == id).collect::<Vec<_>>();
+        for (title, unit) in
+            [("Operations per second", Unit::PerSecond), ("Limits, bytes per second", Unit::BytesPerSecond)]
+        {
+            let heads: Vec<String> = self.plan.sizes.iter().map(|&bytes| size(bytes)).collect();
+            let _ = writeln!(page, "\n## {title}\n\n| | {} |\n|---|{}", heads.join(" | "), "--:|".repeat(heads.len()));
+            for series in SERIES.iter().filter(|series| series.unit == unit) {
+                let measured = of(series.id);
+                if measured.len() != self.plan.sizes.len() {
+                    continue;
+                }
+                let cells = measured.iter().map(|row| short(row.median)).collect::<Vec<_>>().join(" | ");
+                let _ = writeln!(page, "| {} | {cells} |", series.title);
+            }
+        }
+        *page += "\n## Further figures\n\n| | Fragment | Median | Least | Most |\n|---|--:|--:|--:|--:|\n";
+        for series in SERIES {
+            let measured = of(series.id);
+            let in_table = matches!(series.unit, Unit::PerSecond | Unit::BytesPerSecond);
+            if in_table && measured.len() == self.plan.sizes.len() {
+                continue;
+            }
+            for row in measured {
+                let (least, most) = extremes(row.samples);
+                let (median, least, most) = (short(row.median), short(least), short(most));
+                let _ = writeln!(page, "| {} | {} | {median} | {least} | {most} |", series.title, size(row.bytes));
+            }
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let row = |row: Row<'_>| {
+            let (min, max) = extremes(row.samples);
+            json!({
+                "series": row.series.id, "title": row.series.title, "unit": format!("{:?}", row.series.unit),
+                "bytes": row.bytes, "median": row.median, "min": min, "max": max, "samples": row.samples,
+            })
+        };
+        json!({
+            "machine": self.machine,
+            "smoke": self.plan.smoke,
+            "plan": self.plan.to_string(),
+            "failures": self.failures,
+            "goals": self.goals,
+            "rows": self.results.rows().map(row).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn extremes(samples: &[f64]) -> (f64, f64) {
+    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, samples.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+}
+
+/// A size such as `64 B` or `10 KiB`.
+pub(super) fn size(bytes: usize) -> String {
+    if bytes < 1024 { format!("{bytes} B") } else { format!("{} KiB", bytes / 1024) }
+}
+
+/// Three digits and a prefix, such as `1.23 M`.
+pub(super) fn short(value: f64) -> String {
+    for (scale, prefix) in [(1e9, "G"), (1e6, "M"), (1e3, "k")] {
+        if value.abs() >= scale {
+            let scaled = value / scale;
+            let digits = if scaled >= 100.0 {
+                0
+            } else if scaled >= 10.0 {
+                1
+            } else {
+                2
+            };
+            return format!("{scaled:.digits$} {prefix}");
+        }
+    }
+    format!("{value:.2} ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(
+            [short(1_234_567.0), short(99_900.0), short(123_456.0), short(0.951)],
+            ["1.23 M", "99.9 k", "123 k", "0.95 "]
+        );
+        assert_eq!([size(64), size(10_240)], ["64 B", "10 KiB"]);
+    }
+}

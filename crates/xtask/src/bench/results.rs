@@ -1,0 +1,165 @@
+//! Samples by series and size, and the names under which reports show them.
+
+use std::collections::BTreeMap;
+
+/// What a series counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Operations (fragments, events, requests) per second.
+    PerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Bytes (per fragment or event, where the title says so).
+    Bytes,
+    /// A number of things.
+    Count,
+    /// A share of one.
+    Share,
+}
+
+/// One kind of measurement.
+pub(super) struct Series {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) unit: Unit,
+}
+
+macro_rules! series {
+    ($($id:literal $unit:ident $title:literal;)*) => {
+        /// Every series, in the order of the report.
+        pub(super) const SERIES: &[Series] = &[$(Series { id: $id, title: $title, unit: Unit::$unit }),*];
+    };
+}
+
+series! {
+    "put.cached.1" PerSecond "put, 1 thread, cached source";
+    "put.cold.1" PerSecond "put, 1 thread, cold source";
+    "put.cached.2" PerSecond "put, 2 threads (each half of every event's sources), cached source";
+    "put.cold.2" PerSecond "put, 2 threads (each half of every event's sources), cold source";
+    "put.events.2" PerSecond "put, 2 threads (each its own events), cached source";
+    "put.single.1" PerSecond "put, 1 thread, single-fragment events, cached source";
+    "get.verify" PerSecond "get, 1 thread, every byte read and verified";
+    "get.untouched" PerSecond "get, 1 thread, guard only, bytes untouched";
+    "getremove" PerSecond "get (verified) and remove, 1 thread";
+    "concurrent.put" PerSecond "concurrent test: put side";
+    "concurrent.getremove" PerSecond "concurrent test: get (verified) and remove side";
+    "redis.set.1" PerSecond "Redis SET, pipeline 1";
+    "redis.set.32" PerSecond "Redis SET, pipeline 32";
+    "redis.set.32.one" PerSecond "Redis SET, pipeline 32, one key only";
+    "redis.get.1" PerSecond "Redis GET, pipeline 1";
+    "redis.get.32" PerSecond "Redis GET, pipeline 32";
+    "copy.plain.cached.1" BytesPerSecond "limit: plain copy, 1 thread, cached source";
+    "copy.stream.cached.1" BytesPerSecond "limit: non-temporal copy, 1 thread, cached source";
+    "copy.plain.cold.1" BytesPerSecond "limit: plain copy, 1 thread, cold source";
+    "copy.stream.cold.1" BytesPerSecond "limit: non-temporal copy, 1 thread, cold source";
+    "copy.plain.cached.2" BytesPerSecond "limit: plain copy, 2 threads, cached source";
+    "copy.stream.cached.2" BytesPerSecond "limit: non-temporal copy, 2 threads, cached source";
+    "copy.plain.cold.2" BytesPerSecond "limit: plain copy, 2 threads, cold source";
+    "copy.stream.cold.2" BytesPerSecond "limit: non-temporal copy, 2 threads, cold source";
+    "read.1" BytesPerSecond "limit: reading the mapping, 1 thread";
+    "read.2" BytesPerSecond "limit: reading the mapping, 2 threads";
+    "select.1" PerSecond "get_any + accept, single-fragment events, 1 thread, batch 1";
+    "select.64" PerSecond "get_any + accept, single-fragment events, 1 thread, batch 64";
+    "release" PerSecond "release of accepted events, 1 thread";
+    "memory.events16.dense" Bytes "memory per fragment, events of 16, dense numbers (store's own count)";
+    "memory.events16.random" Bytes "memory per fragment, events of 16, random numbers (store's own count)";
+    "memory.single.dense" Bytes "memory per single-fragment event, dense numbers (store's own count)";
+    "memory.single.random" Bytes "memory per single-fragment event, random numbers (store's own count)";
+    "rss.events16.dense" Bytes "memory per fragment, events of 16, dense numbers (growth seen by the kernel)";
+    "rss.events16.random" Bytes "memory per fragment, events of 16, random numbers (growth seen by the kernel)";
+    "rss.single.dense" Bytes "memory per single-fragment event, dense numbers (growth seen by the kernel)";
+    "rss.single.random" Bytes "memory per single-fragment event, random numbers (growth seen by the kernel)";
+    "memory.decided.dense" Bytes "memory per decided event, dense numbers";
+    "memory.decided.random" Bytes "memory per decided event, random numbers";
+    "memory.fixed" Bytes "memory that does not grow with the data";
+    "entry.bytes" Bytes "directory entry at 16-byte keys";
+    "payload.share" Share "payload in the occupied region";
+    "open.rate" PerSecond "reopening, fragments per second and core, without payload verification";
+    "open.verify" BytesPerSecond "reopening with payload verification, payload per second and core";
+    "refill.first" Count "fragments until `Full`, first fill";
+    "refill.later" Count "fragments until `Full`, later fills";
+    "refill.segment" Count "payload of one segment, in fragments";
+    "held.none" PerSecond "selection at full rate, nothing held, events";
+    "held.some" PerSecond "selection at full rate, 1 % of events held under lease, events";
+}
+
+/// All samples of one run.
+#[derive(Default)]
+pub(super) struct Results {
+    samples: BTreeMap<(usize, usize), Vec<f64>>,
+}
+
+/// One series at one size.
+pub(super) struct Row<'a> {
+    pub(super) series: &'static Series,
+    pub(super) bytes: usize,
+    pub(super) samples: &'a [f64],
+    pub(super) median: f64,
+}
+
+fn position(id: &str) -> Option<usize> {
+    SERIES.iter().position(|series| series.id == id)
+}
+
+impl Results {
+    /// Adds one sample. `bytes` is the fragment size that it belongs to.
+    ///
+    /// # Panics
+    /// For a series that the list above lacks: a mistake in this program.
+    pub(super) fn record(&mut self, id: &str, bytes: usize, value: f64) {
+        let at = position(id);
+        assert!(at.is_some(), "no series `{id}`");
+        self.samples.entry((at.unwrap_or_default(), bytes)).or_default().push(value);
+    }
+
+    /// Median of a series at a size, where it was measured.
+    pub(super) fn median(&self, id: &str, bytes: usize) -> Option<f64> {
+        let samples = self.samples.get(&(position(id)?, bytes))?;
+        Some(median(samples))
+    }
+
+    /// Samples of a series at a size, in the order in which they came.
+    pub(super) fn samples(&self, id: &str, bytes: usize) -> &[f64] {
+        position(id).and_then(|at| self.samples.get(&(at, bytes))).map_or(&[], Vec::as_slice)
+    }
+
+    /// Everything that was measured, in the order of the report.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.samples.iter().map(|(&(at, bytes), samples)| Row {
+            series: &SERIES[at],
+            bytes,
+            samples,
+            median: median(samples),
+        })
+    }
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => f64::NAN,
+        (len, half) if len % 2 == 1 => sorted[half],
+        (_, half) => f64::midpoint(sorted[half - 1], sorted[half]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn series_have_different_names() {
+        let mut ids: Vec<_> = SERIES.iter().map(|series| series.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), SERIES.len());
+    }
+}

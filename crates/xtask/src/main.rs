@@ -1,0 +1,62 @@
+//! The project's chores: `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask bench`.
+#![expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
+
+mod bench;
+mod child;
+mod fuzz;
+mod smoke;
+mod test;
+mod tidy;
+mod tools;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Any error of a chore; it is shown to a person, never matched on.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Error>;
+
+/// Test, benchmark and fuzz chores of Forebay.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install what is missing, then run every check; the last line is `N passed, M failed`.
+    Test(test::Options),
+    /// Fuzz the decoders, one target after the other; finds stay in fuzz/artifacts.
+    Fuzz(fuzz::Options),
+    /// Measure the store against Redis and against what the memory can do.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// The embedded store on one machine: rates, limits, memory, recovery; writes Markdown, JSON and SVG.
+    Embedded(bench::Options),
+    /// One measurement of memory beyond the region, in a process of its own (started by `embedded`).
+    #[command(hide = true)]
+    MemoryProbe(bench::ProbeOptions),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().chore {
+        Chore::Test(options) => test::run(&options),
+        Chore::Fuzz(options) => fuzz::run(&options),
+        Chore::Bench(Bench::Embedded(options)) => bench::run(&options),
+        Chore::Bench(Bench::MemoryProbe(options)) => bench::probe(&options).map(|()| true),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

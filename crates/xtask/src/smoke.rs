@@ -1,0 +1,139 @@
+//! The real programs in small: the benchmark and the demo, judged by what they produce and never by their speed.
+
+use crate::test::Outcome;
+use crate::{Result, child};
+use serde_json::Value;
+use std::process::Command;
+
+const FRAMES: &str = "../shared/data/protodune-wib1-frames.bin";
+
+/// Runs the benchmark in small and looks at its files.
+pub(crate) fn bench() -> Result<Outcome> {
+    let out = child::target_dir().join("bench-smoke");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", "embedded", "--smoke", "--out"]).arg(&out);
+    let mut wrong = Vec::new();
+    if !child::stream(&mut command)?.success {
+        wrong.push("the benchmark failed".to_owned());
+    }
+    for name in ["embedded.md", "embedded.svg", "embedded.json"] {
+        if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
+            wrong.push(format!("{name} is missing or next to empty"));
+        }
+    }
+    if wrong.is_empty() {
+        wrong = relations(&serde_json::from_slice(&std::fs::read(out.join("embedded.json"))?)?);
+    }
+    Ok(Outcome::one(wrong))
+}
+
+/// Relations that hold however slow the machine is.
+fn relations(report: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let rows = report["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if rows.len() < 30 {
+        wrong.push(format!("only {} rows", rows.len()));
+    }
+    for row in rows {
+        let figure = |name: &str| row[name].as_f64().unwrap_or(f64::NAN);
+        let (min, median, max) = (figure("min"), figure("median"), figure("max"));
+        if !(0.0 < min && min <= median && median <= max && max.is_finite()) {
+            wrong.push(format!("row {} at {} B: {min}, {median}, {max}", row["series"], row["bytes"]));
+        }
+    }
+    let median = |series: &str, bytes: u64| {
+        let row = rows.iter().find(|row| row["series"] == series && row["bytes"] == bytes);
+        row.and_then(|row| row["median"].as_f64()).unwrap_or(f64::NAN)
+    };
+    let no_greater = [
+        ("get.verify", "get.untouched", 1024, "reading every byte costs something"),
+        ("redis.set.1", "redis.set.32", 64, "a pipeline helps"),
+    ];
+    for (less, more, bytes, why) in no_greater {
+        // Twice: busy machines jitter, wrong programs are wrong by more.
+        if median(less, bytes) >= 2.0 * median(more, bytes) {
+            wrong.push(format!("{less} should not beat {more} at {bytes} B: {why}"));
+        }
+    }
+    for goal in report["goals"].as_array().into_iter().flatten() {
+        if goal["in_smoke"] == Value::Bool(true) && goal["met"] != Value::Bool(true) {
+            wrong.push(format!("goal not met, and it does not depend on speed: {goal}"));
+        }
+    }
+    wrong
+}
+
+/// Runs the demo through the real binary.
+pub(crate) fn demo() -> Result<Outcome> {
+    run_demo(&[])
+}
+
+/// Runs the demo on recorded detector frames, where they are.
+pub(crate) fn demo_input() -> Result<Outcome> {
+    match child::root().join(FRAMES).exists() {
+        true => run_demo(&["--input", FRAMES]),
+        false => Ok(Outcome::not_run("file missing (recorded frames beside the checkout)")),
+    }
+}
+
+fn run_demo(more: &[&str]) -> Result<Outcome> {
+    let arguments = [&["run", "--release", "--", "demo", "--seconds", "2", "--json"], more].concat();
+    let ended = child::stream(&mut child::cargo(&arguments))?;
+    let mut wrong = Vec::new();
+    if !ended.success {
+        wrong.push("the demo failed".to_owned());
+    }
+    match serde_json::from_str(&ended.stdout) {
+        Ok(summary) if !says_balanced(&summary) => wrong.push("the demo does not say `\"balanced\": true`".to_owned()),
+        Ok(_) => {}
+        Err(error) => wrong.push(format!("the demo's output is not JSON: {error}")),
+    }
+    Ok(Outcome::one(wrong))
+}
+
+/// Whether there are fields named `balanced`, at any depth, and all are true.
+fn says_balanced(value: &Value) -> bool {
+    fn collect(value: &Value, found: &mut Vec<bool>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    if name == "balanced" {
+                        found.push(field == &Value::Bool(true));
+                    }
+                    collect(field, found);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(value, &mut found);
+    !found.is_empty() && found.iter().all(|balanced| *balanced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn balance_must_be_said_and_said_everywhere() {
+        assert!(says_balanced(&json!({"ledger": {"balanced": true}})));
+        assert!(!says_balanced(&json!({"ledger": {}})));
+        assert!(!says_balanced(&json!({"balanced": true, "runs": [{"balanced": false}]})));
+    }
+
+    #[test]
+    fn relations_catch_absurd_rows() {
+        let row = |median: f64| json!({"series": "x", "bytes": 64, "min": median, "median": median, "max": median});
+        let rows: Vec<Value> = (0..30).map(|_| row(1.0)).collect();
+        assert_eq!(relations(&json!({"rows": rows, "goals": []})), Vec::<String>::new());
+        let mut broken = rows.clone();
+        broken[3] = row(0.0);
+        assert_eq!(relations(&json!({"rows": broken, "goals": []})).len(), 1);
+        let goal = json!({"in_smoke": true, "met": false});
+        assert_eq!(relations(&json!({"rows": rows, "goals": [goal]})).len(), 1);
+    }
+}

@@ -1,0 +1,117 @@
+//! The tidy check: rules about source files that no compiler checks.
+//!
+//! Files of at most 800 lines; a module head on each; nothing unfinished or skipped; a SAFETY line at each `unsafe`.
+
+use crate::Result;
+use std::path::{Path, PathBuf};
+
+const LINES_MAX: usize = 800;
+/// Lines above an `unsafe` that may separate it from its SAFETY line, beyond the comment that the line begins.
+const SAFETY_WITHIN: usize = 3;
+/// What finished work does not contain. In pieces, so that this file passes its own check.
+const UNFINISHED: [&str; 5] = [
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+    concat!("#[ign", "ore"),
+    concat!("FIX", "ME"),
+    concat!("TO", "DO"),
+];
+
+/// Every breach in the Rust files under `root`, as `file:line: what`.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    collect(root, &mut files)?;
+    files.sort();
+    let mut breaches = Vec::new();
+    for file in &files {
+        let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
+        breaches
+            .extend(check_text(&std::fs::read_to_string(file)?).into_iter().map(|breach| format!("{name}:{breach}")));
+    }
+    if files.is_empty() {
+        breaches.push("no Rust file found: run from the workspace".to_owned());
+    }
+    Ok(breaches)
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() {
+            let made = name.starts_with('.') || name.starts_with("target") || name == "corpus" || name == "artifacts";
+            if !made {
+                collect(&entry.path(), files)?;
+            }
+        } else if name.ends_with(".rs") {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn check_text(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut breaches = Vec::new();
+    if lines.len() > LINES_MAX {
+        breaches.push(format!("{}: more than {LINES_MAX} lines", lines.len()));
+    }
+    if !lines.first().is_some_and(|line| line.starts_with("//!")) {
+        breaches.push("1: no module head (`//!`)".to_owned());
+    }
+    for (at, line) in lines.iter().enumerate() {
+        for word in UNFINISHED {
+            if line.contains(word) {
+                breaches.push(format!("{}: `{word}`", at + 1));
+            }
+        }
+        if is_unsafe(line) && !has_safety(&lines[..=at]) {
+            breaches.push(format!("{}: `unsafe` without a SAFETY line", at + 1));
+        }
+    }
+    breaches
+}
+
+/// Whether the line's code (not its comment or strings) has the keyword.
+fn is_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let outside_strings: String = code.split('"').step_by(2).collect();
+    outside_strings.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
+}
+
+/// Whether the last of these lines, or one shortly above it, or the comment that begins there, gives the reason.
+fn has_safety(lines: &[&str]) -> bool {
+    let names = |line: &&str| line.contains("SAFETY") || line.contains("# Safety");
+    let is_comment = |line: &&&str| line.trim_start().starts_with("//");
+    let mut upwards = lines.iter().rev();
+    let near: Vec<&&str> = upwards.by_ref().take(SAFETY_WITHIN + 1).collect();
+    // A comment that reaches into the near lines is read up to its beginning.
+    let reaches = near.last().is_some_and(is_comment);
+    near.into_iter().any(names) || (reaches && upwards.take_while(is_comment).any(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_text;
+
+    #[test]
+    fn each_rule_bites() {
+        assert_eq!(check_text("//! Head.\nfn f() {}\n"), Vec::<String>::new());
+        assert_eq!(check_text("fn f() {}\n").len(), 1);
+        assert_eq!(check_text(&format!("//! Head.\n{}", "\n".repeat(800))).len(), 1);
+        for word in super::UNFINISHED {
+            assert_eq!(check_text(&format!("//! Head.\n{word}\n")).len(), 1, "{word}");
+        }
+    }
+
+    #[test]
+    fn unsafe_needs_its_reason_close_above() {
+        let breach = |body: &str| !check_text(&format!("//! Head.\n{body}\n")).is_empty();
+        assert!(breach("unsafe { f() }"));
+        assert!(breach("// SAFETY: far away.\n\n\n\n\n\nunsafe { f() }"));
+        assert!(!breach("// SAFETY: near.\nunsafe { f() }"));
+        assert!(!breach("// SAFETY: a reason\n// of\n// many\n// lines\n// indeed.\nunsafe { f() }"));
+        assert!(!breach("/// # Safety\n/// The caller upholds it.\n#[inline]\npub unsafe fn f() {}"));
+        assert!(!breach("// unsafe only in words\nlet text = \"unsafe { }\";\n#![deny(unsafe_code)]"));
+    }
+}

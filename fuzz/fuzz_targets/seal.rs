@@ -1,0 +1,18 @@
+//! The checksum seed of one place on a medium, as `docs/format-hot.md` makes it: store id, segment, generation.
+#![allow(dead_code, reason = "not every target needs every part")]
+
+use forebay_core::{RecordSeed, crc32c};
+
+pub const STORE: [u8; 16] = *b"forebay fuzzing!";
+pub const SEGMENT: u32 = 3;
+pub const GENERATION: u32 = 0x0100_0007;
+
+/// The seed by the library.
+pub fn seed() -> RecordSeed {
+    RecordSeed::new(&STORE, SEGMENT, GENERATION)
+}
+
+/// What its checksums start from, made from the specification alone.
+pub fn seed_crc() -> u32 {
+    crc32c(&[&STORE[..], &SEGMENT.to_le_bytes(), &GENERATION.to_le_bytes()].concat())
+}
