@@ -94,10 +94,9 @@ fn check_log(hot: &Hot, number: u32, report: &mut CheckReport) {
 fn check_data(hot: &Hot, header: &SegmentHeader, deep: bool, report: &mut CheckReport) {
     let number = header.segment;
     let sealed = header.state == SegmentState::Sealed;
-    let most = ((hot.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64) / hot.layout.entry_bytes() as u64) as u32;
     let seed = hot.seed(number);
     let mut holes = 0;
-    for entry in 0..if sealed { header.entries.min(most) } else { most } {
+    for entry in 0..hot.entries_possible(header) {
         let location = Location { segment: number, entry };
         let Some(found) = hot.read_entry(location) else {
             holes += 1;
@@ -117,7 +116,7 @@ fn check_data(hot: &Hot, header: &SegmentHeader, deep: bool, report: &mut CheckR
             continue;
         }
         report.live += 1;
-        if found.offset + u64::from(found.length) > hot.geometry.segment_bytes {
+        if !hot.fits(location, &found) {
             report.problems.push(format!("segment {number} entry {entry}: reaches past its segment"));
         } else if deep {
             let bytes = hot.region.bytes(hot.payload_offset(number, found.offset), found.length as usize);

@@ -99,6 +99,9 @@ impl Drop for Fragment {
             holder.guards.fetch_sub(1, Ordering::Relaxed);
             holder.bytes.fetch_sub(u64::from(self.entry.length), Ordering::Relaxed);
             holder.engine.hot.unpin(*segment);
+            if holder.engine.is_closed() {
+                holder.engine.unlock_if_idle();
+            }
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
-use crate::hot::{Hot, Region};
+use crate::hot::{Hot, Region, Segment};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
@@ -79,8 +79,8 @@ impl Store {
         start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config)
     }
 
-    /// Flushes the store, marks it clean and lets others open it. Guards stay valid; calls on any handle answer
-    /// `Closed`. Also done when the last handle is gone.
+    /// Flushes the store and marks it clean; calls on any handle answer `Closed`. Guards and reservations stay valid:
+    /// others can open the store once the last of them is dropped. Also done when the last handle is gone.
     ///
     /// # Errors
     /// `Corrupt` where the medium refuses its pages, `Full` without space for the last snapshot.
@@ -108,8 +108,17 @@ impl Engine {
             write_superblock(&self.hot.region, &mut superblock);
             self.hot.region.sync()?;
         }
-        self.hot.region.unlock();
+        self.unlock_if_idle();
         folded.and(flushed)
+    }
+
+    /// Lets others open a closed store, once no guard shows and no reservation fills its memory any more: the next
+    /// opening may use that memory again.
+    pub(crate) fn unlock_if_idle(&self) {
+        let idle = |segment: &Segment| segment.pins() == 0 && segment.in_flight() == 0;
+        if self.is_closed() && self.hot.segments.iter().all(idle) {
+            self.hot.region.unlock();
+        }
     }
 }
 

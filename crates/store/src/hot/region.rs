@@ -10,8 +10,8 @@
 #![expect(unsafe_code, reason = "this is the mapping")]
 
 use super::copy;
+use crate::FlushPolicy;
 use crate::sim::SimMedium;
-use crate::{FlushPolicy, sync};
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -19,6 +19,7 @@ use std::fs::File;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How written lines reach the medium.
 #[derive(Clone)]
@@ -39,6 +40,8 @@ pub(crate) struct Region {
     /// The locked file; `None` for a simulated medium and after [`Region::unlock`].
     file: Mutex<Option<File>>,
     mapped: bool,
+    /// Bytes from the start whose pages are in the page table.
+    faulted: AtomicUsize,
 }
 
 // SAFETY: the memory is plain bytes; who may access which part when is the segment protocol's (`segment.rs`) and the
@@ -47,6 +50,7 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
+const PREFAULT_BYTES: usize = 64 << 20;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 impl Region {
@@ -67,7 +71,9 @@ impl Region {
                 let _ = std::fs::remove_file(path);
                 Error::full(format!("{name}: cannot allocate {length} bytes for the hot level")).with_source(error)
             })?;
-        Region::map(file, length, policy, path)
+        let region = Region::map(file, length, policy, path)?;
+        while region.prefault() {}
+        Ok(region)
     }
 
     /// Maps an existing file, at its length.
@@ -80,10 +86,14 @@ impl Region {
         if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
             return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
         }
-        // A file with holes would fault later; allocating is a no-op where all blocks are there.
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, length).map_err(|error| {
-            Error::full(format!("{}: cannot allocate its holes", path.display())).with_source(error)
-        })?;
+        let allocated = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
+        // A file with holes would fault later.
+        if !allocated {
+            let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&file, flags, 0, length).map_err(|error| {
+                Error::full(format!("{}: cannot allocate its holes", path.display())).with_source(error)
+            })?;
+        }
         Region::map(file, length, policy, path)
     }
 
@@ -102,17 +112,53 @@ impl Region {
                 Err(error) => return Err(Error::invalid(format!("{}: cannot map", path.display())).with_source(error)),
             },
         };
-        // SAFETY: the range was just mapped. Populating may be refused by old kernels: pages then come at first touch.
-        let _ = unsafe { rustix::mm::madvise(base, size, Advice::LinuxPopulateWrite) };
         let base = NonNull::new(base.cast()).ok_or_else(|| Error::internal("mmap returned null"))?;
         let flush = if persistent || policy == FlushPolicy::Always { Flush::Lines } else { Flush::Nothing };
-        Ok(Region { base, length: size, flush, file: Mutex::new(Some(file)), mapped: true })
+        Ok(Region {
+            base,
+            length: size,
+            flush,
+            file: Mutex::new(Some(file)),
+            mapped: true,
+            faulted: AtomicUsize::new(0),
+        })
     }
 
     /// A region over a simulated medium.
     pub(crate) fn simulated(medium: Arc<SimMedium>) -> Region {
         let (base, length) = medium.memory();
-        Region { base, length, flush: Flush::Simulated(medium), file: Mutex::new(None), mapped: false }
+        Region {
+            base,
+            length,
+            flush: Flush::Simulated(medium),
+            file: Mutex::new(None),
+            mapped: false,
+            faulted: AtomicUsize::new(length),
+        }
+    }
+
+    /// Brings the next piece of the mapping into the page table; `false` where all is. A new region is prefaulted before
+    /// its first use; one that is opened, whose pages exist, by and by, so that opening does not wait for it.
+    pub(crate) fn prefault(&self) -> bool {
+        let from = self.faulted.load(Ordering::Relaxed);
+        let piece = PREFAULT_BYTES.min(self.length - from);
+        if piece == 0 {
+            return false;
+        }
+        // SAFETY: within the mapping. Old kernels refuse to populate: pages then come at first touch.
+        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().add(from).cast(), piece, Advice::LinuxPopulateWrite) };
+        self.faulted.store(from + piece, Ordering::Relaxed);
+        true
+    }
+
+    /// Brings a range into the page table at once, for whoever reads all of it.
+    pub(crate) fn will_read(&self, offset: u64, length: usize) {
+        if self.mapped {
+            let start = self.at(offset, length);
+            // The address must be that of a page: segments begin at multiples of 4096.
+            // SAFETY: within the mapping; only the page table changes.
+            let _ = unsafe { rustix::mm::madvise(start.cast(), length, Advice::LinuxPopulateRead) };
+        }
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -222,13 +268,13 @@ impl Region {
     /// Reads a state word.
     #[inline]
     pub(crate) fn load_word(&self, offset: u64) -> u64 {
-        u64::from_le(self.word(offset).load(sync::Ordering::Acquire))
+        u64::from_le(self.word(offset).load(Ordering::Acquire))
     }
 
     /// Replaces a state word at once and flushes its line.
     #[inline]
     pub(crate) fn store_word(&self, offset: u64, word: u64) {
-        self.word(offset).store(word.to_le(), sync::Ordering::Release);
+        self.word(offset).store(word.to_le(), Ordering::Release);
         self.flush(offset, 8);
     }
 }
@@ -253,7 +299,6 @@ fn lock(file: &File, path: &Path) -> Result<()> {
 fn round_for(file: &File, length: u64) -> Result<u64> {
     const HUGETLBFS_MAGIC: i64 = 0x9584_58F6;
     let info = rustix::fs::fstatfs(file).map_err(|error| Error::invalid("statfs").with_source(error))?;
-    #[expect(clippy::unnecessary_cast, reason = "the field's width depends on the platform")]
-    let huge = info.f_type as i64 == HUGETLBFS_MAGIC;
+    let huge = info.f_type == HUGETLBFS_MAGIC;
     Ok(if huge { length.next_multiple_of(HUGE_PAGE_BYTES) } else { length })
 }

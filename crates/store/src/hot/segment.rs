@@ -9,7 +9,7 @@
 //! *Invariants* (loom models below): a record in flight or live, or a guard, keeps a segment from being freed; a guard
 //! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once.
 
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// States as the table keeps them.
 pub(crate) const FREE: u8 = 0;
@@ -130,6 +130,9 @@ impl Segment {
 
     /// Frees a closed or sealed segment that nobody needs; `true` for the one caller that did it.
     pub(crate) fn try_free(&self) -> bool {
+        // Who closes writes the state and reads the needs, who ends the last need does it the other way round: one of
+        // them must see the other's write, or nobody frees the segment.
+        fence(Ordering::SeqCst);
         self.needs.load(Ordering::Acquire) == 0 && (self.swap_state(CLOSED, FREE) || self.swap_state(SEALED, FREE))
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum Class {
 }
 
 /// Where a record's entry stands: segment and entry number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location {
     pub(crate) segment: u32,
     pub(crate) entry: u32,
@@ -295,6 +295,20 @@ impl Hot {
     pub(crate) fn read_entry(&self, location: Location) -> Option<Entry> {
         let bytes = self.region.bytes(self.entry_offset(location), self.layout.state_offset());
         self.layout.decode(bytes, self.seed(location.segment), location.entry)
+    }
+
+    /// Entries that a segment can have: as many as its header says once sealed, as many as fit before.
+    pub(crate) fn entries_possible(&self, header: &SegmentHeader) -> u32 {
+        let room = self.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64;
+        let most = (room / self.layout.entry_bytes() as u64) as u32;
+        if header.state == SegmentState::Sealed { header.entries.min(most) } else { most }
+    }
+
+    /// Whether an entry's payload lies between the header and the directory of its segment.
+    pub(crate) fn fits(&self, location: Location, entry: &Entry) -> bool {
+        let directory = (u64::from(location.entry) + 1) * self.layout.entry_bytes() as u64;
+        let end = entry.offset + u64::from(entry.length);
+        entry.offset >= SEGMENT_HEADER_BYTES as u64 && end <= self.geometry.segment_bytes - directory
     }
 
     /// Payload length of a record that is known to be whole.

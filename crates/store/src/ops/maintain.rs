@@ -40,6 +40,7 @@ impl Engine {
         if self.is_closed() {
             return;
         }
+        self.hot.region.prefault();
         self.time_out_open_events();
         self.time_out_leases();
         self.hot.seal_closed();

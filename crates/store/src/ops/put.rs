@@ -382,7 +382,11 @@ impl Engine {
             drop(shard);
             self.hot.end_record(place.location, claimed.length);
             self.hot.region.fence();
-            return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
+            if is_closed {
+                self.unlock_if_idle();
+                return Err(closed());
+            }
+            return Ok(PutOutcome::Late);
         }
         shard.runs[run].ledger.offered += offered;
         if let Ok((slot, word)) = shard.slot(event, rest) {
@@ -428,6 +432,9 @@ impl Engine {
         }
         drop(shard);
         self.void(&claimed.place, &claimed.key, claimed.length);
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
     }
 
     /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes.

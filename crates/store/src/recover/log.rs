@@ -1,0 +1,266 @@
+//! What was decided, from the log: the last whole snapshot, then each slot after it.
+
+use super::Decided;
+use crate::RunState;
+use crate::engine::{Engine, KnownRun};
+use crate::home::{Code, Given, Plan, Shard, Verdict};
+use crate::hot::LOG;
+use crate::ops::{Folded, FoldedRun, decode_run};
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::{
+    Blob, Decision, DecisionKind, Error, Ledger, Result, SegmentHeader, SegmentKind, Slot, Tally, Token,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The valid slots of a log segment.
+fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
+    let hot = &engine.hot;
+    let (seed, size) = (hot.seed(number), hot.slots.slot_bytes());
+    let read = |slot: u32| {
+        let offset = hot.payload_offset(number, SEGMENT_HEADER_BYTES as u64 + u64::from(slot) * size as u64);
+        hot.slots.decode(hot.region.bytes(offset, size), seed, slot)
+    };
+    let count = hot.slots_per_segment();
+    let slots: Vec<Slot> = (0..count).map_while(read).collect();
+    let end = slots.len() as u32;
+    if let Some(later) = (end..count).find(|&slot| read(slot).is_some()) {
+        return Err(Error::corrupt(format!(
+            "segment {number}: decision slot {end} does not verify although slot {later} after it does"
+        )));
+    }
+    hot.segment(number).entries.store(end, Ordering::Relaxed);
+    Ok(slots)
+}
+
+fn starts_snapshot(slots: &[Slot]) -> bool {
+    matches!(slots.first(), Some(Slot::Blob(chunk)) if chunk.blob == Blob::Snapshot && chunk.first)
+}
+
+/// Reads the log into the shards and the lists of what is decided.
+pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
+    let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(|h| h.kind == SegmentKind::Log).collect();
+    log.sort_unstable_by_key(|header| header.order);
+    let numbers: Vec<u32> = log.iter().map(|header| header.segment).collect();
+    // Backwards to the last snapshot that is whole. What is before it is folded and free.
+    let mut segments: Vec<(u32, Vec<Slot>)> = Vec::new();
+    let mut from = None;
+    for &number in numbers.iter().rev() {
+        segments.insert(0, (number, read_slots(engine, number)?));
+        if starts_snapshot(&segments[0].1) && has_whole_snapshot(&segments) {
+            from = Some(number);
+            break;
+        }
+    }
+    let Some(from) = from else {
+        return Err(Error::corrupt("the decision log has no whole snapshot: what was decided is not known"));
+    };
+    // A snapshot that did not become whole was given up; the log went on before it.
+    let mut chain: Vec<(u32, Vec<Slot>)> = Vec::new();
+    let mut given_up = false;
+    for (number, slots) in segments {
+        let part = starts_snapshot(&slots) || given_up && is_continued_snapshot(&slots) || slots.is_empty();
+        given_up = number != from && part;
+        if !given_up {
+            chain.push((number, slots));
+        }
+    }
+    let full = engine.hot.slots_per_segment() as usize;
+    for pair in chain.windows(2) {
+        if pair[0].1.len() != full {
+            return Err(Error::corrupt(format!(
+                "segment {}: decision slot {} does not verify although the log goes on in segment {}",
+                pair[0].0,
+                pair[0].1.len(),
+                pair[1].0
+            )));
+        }
+    }
+    for (number, _) in &chain {
+        engine.hot.segment(*number).set_state(LOG);
+    }
+    let slots = chain.last().map_or(0, |last| last.1.len()) as u32;
+    engine.log.adopt(chain.iter().map(|(number, _)| *number).collect(), slots);
+    replay(engine, chain.into_iter().flat_map(|(_, slots)| slots))
+}
+
+fn is_continued_snapshot(slots: &[Slot]) -> bool {
+    matches!(slots.first(), Some(Slot::Blob(chunk)) if chunk.blob == Blob::Snapshot && !chunk.first)
+}
+
+fn has_whole_snapshot(segments: &[(u32, Vec<Slot>)]) -> bool {
+    let slots = segments.iter().flat_map(|(_, slots)| slots);
+    for (at, slot) in slots.enumerate() {
+        match slot {
+            Slot::Blob(chunk) if chunk.blob == Blob::Snapshot && chunk.first == (at == 0) => {
+                if chunk.last {
+                    return true;
+                }
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided> {
+    let schema = &engine.keyspace.schema;
+    let mut shards = engine.lock_all();
+    let mut runs: Vec<KnownRun> = Vec::new();
+    let mut streams: Vec<String> = Vec::new();
+    let mut decided = Decided {
+        accepted: HashMap::new(),
+        debug: HashSet::new(),
+        removed: HashSet::new(),
+        superseded: HashMap::new(),
+    };
+    let mut blob = Vec::new();
+    for slot in slots {
+        let decision = match slot {
+            Slot::Decision(decision) => decision,
+            Slot::Blob(chunk) => {
+                if chunk.first {
+                    blob.clear();
+                }
+                blob.extend_from_slice(&chunk.data);
+                if !chunk.last {
+                    continue;
+                }
+                match chunk.blob {
+                    Blob::Stream => streams.push(String::from_utf8_lossy(&blob).into_owned()),
+                    Blob::Run => adopt_run(&mut shards, &mut runs, decode_run(&blob, schema)?, Ledger::default()),
+                    Blob::Snapshot => {
+                        let folded = Engine::read_snapshot(schema, &blob)?;
+                        adopt_snapshot(&mut shards, &mut runs, &mut streams, &mut decided, folded);
+                    }
+                }
+                continue;
+            }
+        };
+        apply(engine, &mut shards, &mut decided, &decision)?;
+    }
+    *engine.runs.lock() = runs;
+    *engine.streams.write() = streams;
+    Ok(decided)
+}
+
+type Shards<'a> = Vec<parking_lot::MutexGuard<'a, Shard>>;
+
+fn adopt_run(shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun, ledger: Ledger) {
+    let plan = Arc::new(Plan::new(&known.config));
+    for (at, shard) in shards.iter_mut().enumerate() {
+        match shard.run_index(known.run) {
+            Some(index) => {
+                let run = &mut shard.runs[index as usize];
+                run.state = known.state;
+                if known.state == RunState::Closed {
+                    run.decided = Default::default();
+                }
+            }
+            None => {
+                shard.add_run(known.run, plan.clone(), known.state);
+                if at == 0 {
+                    let index = shard.runs.len() - 1;
+                    shard.runs[index].ledger = with_stored(ledger);
+                }
+            }
+        }
+    }
+    match runs.iter_mut().find(|run| run.run == known.run) {
+        Some(before) => *before = known,
+        None => runs.push(known),
+    }
+}
+
+/// The sums on the left follow from the terms on the right.
+fn with_stored(mut ledger: Ledger) -> Ledger {
+    for (_, term) in ledger.stored_terms() {
+        ledger.stored += Tally { events: 0, ..term };
+    }
+    for term in [ledger.stored, ledger.duplicate, ledger.conflict, ledger.late, ledger.refused] {
+        ledger.offered += Tally { events: 0, ..term };
+    }
+    ledger
+}
+
+fn adopt_snapshot(
+    shards: &mut Shards<'_>,
+    runs: &mut Vec<KnownRun>,
+    streams: &mut Vec<String>,
+    decided: &mut Decided,
+    folded: Folded,
+) {
+    *streams = folded.streams;
+    for FoldedRun { known, ledger, decided } in folded.runs {
+        let run = known.run;
+        adopt_run(shards, runs, known, ledger);
+        for (shard, high, set) in decided {
+            if let Some(index) = shards[shard].run_index(run) {
+                shards[shard].runs[index as usize].decided.set(&high, set);
+            }
+        }
+    }
+    decided.accepted = folded.accepted.into_iter().collect();
+    decided.debug = folded.debug.into_iter().collect();
+    decided.removed = folded.removed.into_iter().collect();
+    for (shard, given) in folded.verdicts {
+        shards[shard].verdicts.note_earlier(given, usize::MAX);
+    }
+}
+
+fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decision: &Decision) -> Result<()> {
+    let schema = &engine.keyspace.schema;
+    let whole = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
+    let expected = if whole { schema.key_bytes() } else { schema.primary_bytes() };
+    if decision.key.len() != expected {
+        return Err(Error::corrupt(format!("a {:?} record with a key of {} bytes", decision.kind, decision.key.len())));
+    }
+    let primary = &decision.key[..schema.primary_bytes()];
+    let shard = &mut shards[engine.shard_of(primary)];
+    let number = schema.run_of(primary);
+    let Some(index) = shard.run_index(number) else {
+        return Err(Error::corrupt(format!("a {:?} record of run {number}, which was never opened", decision.kind)));
+    };
+    if let Some(verdict) = Verdict::of(decision.kind) {
+        let Token { boot, counter, .. } = decision.token;
+        let given = Given { boot, counter, code: Code::new(verdict, primary) };
+        shard.verdicts.note_earlier(given, engine.verdicts_kept());
+    }
+    let event = Tally::event(u64::from(decision.fragments), decision.bytes);
+    let run = &mut shard.runs[index as usize];
+    let term = match decision.kind {
+        DecisionKind::Accept => {
+            decided.accepted.insert(primary.to_vec(), decision.detail);
+            return Ok(());
+        }
+        DecisionKind::Debug => {
+            decided.debug.insert(primary.to_vec());
+            return Ok(());
+        }
+        DecisionKind::Reject => &mut run.ledger.rejected,
+        DecisionKind::Release => &mut run.ledger.released,
+        DecisionKind::RemoveEvent | DecisionKind::RemoveKey => &mut run.ledger.removed,
+        DecisionKind::Supersede => &mut run.ledger.superseded,
+    };
+    let tally = if decision.kind.ends_event() { event } else { Tally { events: 0, ..event } };
+    *term += tally;
+    let fragments = Tally { events: 0, ..tally };
+    run.ledger.stored += fragments;
+    run.ledger.offered += fragments;
+    match decision.kind {
+        DecisionKind::RemoveKey => {
+            decided.removed.insert(decision.key.clone());
+        }
+        DecisionKind::Supersede => {
+            let version = decided.superseded.entry(decision.key.clone()).or_default();
+            *version = (*version).max(decision.detail as u16);
+        }
+        _ => {
+            run.decided.insert(engine.decided_form, primary);
+            decided.accepted.remove(primary);
+            decided.debug.remove(primary);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! What is there: every record of every data segment goes to its event, or was ended by a decision.
+
+use super::Decided;
+use crate::RunState;
+use crate::engine::Engine;
+use crate::home::{Kept, Shard, State, Word};
+use crate::hot::{CLOSED, Location, Place, SEALED};
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::{
+    Entry, EntryFlags, Error, Key, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord, Tally,
+};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+/// Records going into the index.
+pub(super) struct Records<'a> {
+    engine: &'a Engine,
+    shards: Vec<&'a mut Shard>,
+    decided: &'a Decided,
+    /// The last record's event: its neighbours mostly belong to the same one.
+    last: Option<(Vec<u8>, usize, u32)>,
+    /// Records whose bytes do not match their checksum.
+    rotten: HashSet<Location>,
+    /// Places of an open segment that hold no whole entry.
+    incomplete: Vec<u32>,
+}
+
+/// What becomes of a record.
+enum Fate {
+    Live,
+    Dead,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(
+        engine: &'a Engine,
+        shards: Vec<&'a mut Shard>,
+        decided: &'a Decided,
+        rotten: HashSet<Location>,
+    ) -> Records<'a> {
+        Records { engine, shards, decided, last: None, rotten, incomplete: Vec::new() }
+    }
+
+    /// Adopts the records of one segment.
+    pub(super) fn segment(&mut self, header: &SegmentHeader) -> Result<()> {
+        let hot = &self.engine.hot;
+        let number = header.segment;
+        let sealed = header.state == SegmentState::Sealed;
+        let entry_bytes = hot.layout.entry_bytes() as u64;
+        let entries = hot.entries_possible(header);
+        let seed = hot.seed(number);
+        self.incomplete.clear();
+        let (mut end, mut payload_end, mut dead) = (0, SEGMENT_HEADER_BYTES as u64, 0);
+        // While records are adopted the segment must not look free.
+        hot.segment(number).set_state(if sealed { SEALED } else { CLOSED });
+        for entry in 0..entries {
+            let location = Location { segment: number, entry };
+            let found = hot.read_entry(location).filter(|found| hot.fits(location, found));
+            let Some(found) = found else {
+                if sealed {
+                    self.lost(format!("segment {number} entry {entry}: does not verify in a sealed segment"))?;
+                }
+                self.incomplete.push(entry);
+                continue;
+            };
+            let bytes = hot.record_bytes(found.length);
+            payload_end = payload_end.max(found.offset + bytes - entry_bytes);
+            // Holes before this entry are places whose writers did not finish.
+            end = entry + 1;
+            let word = StateWord::decode(hot.region.load_word(hot.state_word_offset(location)), seed, entry);
+            if word.is_none() && sealed {
+                self.lost(format!("segment {number} entry {entry}: its state word does not verify"))?;
+            }
+            let state = word.unwrap_or(StateWord::FRESH);
+            let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID {
+                Fate::Dead
+            } else {
+                self.record(location, &found, state, sealed)?
+            };
+            match fate {
+                Fate::Live => {
+                    hot.segment(number).adopt();
+                    if word.is_none() {
+                        hot.mark(location, state);
+                    }
+                }
+                Fate::Dead => {
+                    dead += bytes;
+                    if word.is_none_or(|word| word.mark == Mark::Live) {
+                        hot.mark(location, StateWord { mark: Mark::Dead, ..StateWord::FRESH });
+                    }
+                }
+            }
+        }
+        hot.segment(number).dead_bytes.store(dead, Ordering::Relaxed);
+        if !sealed {
+            self.close_holes(number, seed, end);
+            hot.segment(number).entries.store(end, Ordering::Relaxed);
+            hot.segment(number).payload_end.store(payload_end, Ordering::Relaxed);
+        }
+        hot.region.fence();
+        Ok(())
+    }
+
+    /// Gives the holes of an open segment void entries: it will be sealed, and then every entry counts.
+    fn close_holes(&self, number: u32, seed: RecordSeed, end: u32) {
+        let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
+        let key = Key::from_packed(&zeros[..self.engine.keyspace.schema.key_bytes()]);
+        let offset = SEGMENT_HEADER_BYTES as u64;
+        let entry = Entry { key, offset, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
+        for &hole in self.incomplete.iter().filter(|&&hole| hole < end) {
+            let place = Place { location: Location { segment: number, entry: hole }, offset, seed };
+            let word = StateWord { mark: Mark::Dead, ..StateWord::FRESH };
+            self.engine.hot.write_entry(&place, &entry, word);
+        }
+    }
+
+    /// Something that should be there is not: an error, unless the operator accepted that.
+    fn lost(&self, what: String) -> Result<()> {
+        if self.engine.config.accept_loss { Ok(()) } else { Err(Error::corrupt(what)) }
+    }
+
+    fn record(&mut self, location: Location, entry: &Entry, state: StateWord, sealed: bool) -> Result<Fate> {
+        let engine = self.engine;
+        let schema = &engine.keyspace.schema;
+        let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
+        if !self.rotten.is_empty() && self.rotten.contains(&location) {
+            // In an open segment power was lost before the fence: never acknowledged.
+            if sealed {
+                self.lost(format!(
+                    "segment {} entry {} ({}): its bytes do not match their checksum",
+                    location.segment,
+                    location.entry,
+                    schema.text(entry.key.as_bytes())
+                ))?;
+            }
+            return Ok(Fate::Dead);
+        }
+        let kept_decision = self.decided.accepted.contains_key(primary) || self.decided.debug.contains(primary);
+        let number = schema.run_of(primary);
+        let (at, known) = match &self.last {
+            Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
+            _ => (engine.shard_of(primary), None),
+        };
+        let shard = &mut *self.shards[at];
+        let Some(run) = shard.run_index(number) else {
+            self.lost(format!("segment {} entry {}: run {number} was never opened", location.segment, location.entry))?;
+            return Ok(Fate::Dead);
+        };
+        let of_run = &shard.runs[run as usize];
+        let over = of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary);
+        if over && !kept_decision {
+            return Ok(Fate::Dead);
+        }
+        if entry.flags == EntryFlags::CONFLICT {
+            shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
+            engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
+            return Ok(Fate::Live);
+        }
+        if entry.flags == EntryFlags::FRAGMENT {
+            let key = entry.key.as_bytes();
+            let removed = !self.decided.removed.is_empty() && self.decided.removed.contains(key);
+            let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
+            if removed || !self.decided.superseded.is_empty() && superseded() {
+                return Ok(Fate::Dead);
+            }
+        }
+        let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
+            engine.hot.events.fetch_add(1, Ordering::Relaxed);
+            shard.create(primary, run, engine.now_ns())
+        });
+        if known.is_none() {
+            self.last = Some((primary.to_vec(), at, event));
+        }
+        let leaf = &mut shard.events[event];
+        leaf.deliveries = leaf.deliveries.max(state.deliveries);
+        leaf.ready_marked |= state.ready || state.deliveries > 0;
+        if entry.flags == EntryFlags::ATTRIBUTES {
+            return self.attributes(at, event, location, entry);
+        }
+        match shard.slot(event, rest) {
+            Err(slot) => {
+                shard.insert_slot(event, slot, rest, Word::at(location));
+                let run = &mut shard.runs[run as usize];
+                run.ledger.offered += Tally::fragment(u64::from(entry.length));
+                shard.arrived(event, rest, entry.length);
+            }
+            Ok((slot, word)) => {
+                let standing = word.location();
+                let Some(other) = engine.hot.read_entry(standing) else {
+                    return Err(Error::internal("a record that was just adopted"));
+                };
+                // An evacuated copy is the same version; an update whose record is missing is a higher one.
+                let (loser, lower) = match entry.version.cmp(&other.version) {
+                    std::cmp::Ordering::Equal => {
+                        return Ok(Fate::Dead);
+                    }
+                    std::cmp::Ordering::Less => {
+                        self.supersede(entry, at, run);
+                        return Ok(Fate::Dead);
+                    }
+                    std::cmp::Ordering::Greater => (standing, other),
+                };
+                shard.set_word(event, slot, Word::at(location));
+                let leaf = &mut shard.events[event];
+                leaf.bytes = leaf.bytes + u64::from(entry.length) - u64::from(lower.length);
+                let live = leaf.state;
+                let ledger = &mut shard.runs[run as usize].ledger;
+                let (new, old) = (Tally::fragment(u64::from(entry.length)), Tally::fragment(u64::from(lower.length)));
+                ledger.offered += new;
+                ledger.stored += new;
+                ledger.offered -= old;
+                ledger.stored -= old;
+                if let State::Live(live) = live {
+                    *ledger.live(live) += new;
+                    *ledger.live(live) -= old;
+                }
+                engine.hot.end_record(loser, lower.length);
+                self.supersede(&lower, at, run);
+            }
+        }
+        Ok(Fate::Live)
+    }
+
+    /// An update was cut off before its record: the snapshot that ends recovery says what the record would have.
+    fn supersede(&mut self, lower: &Entry, at: usize, run: u16) {
+        let tally = Tally::fragment(u64::from(lower.length));
+        let ledger = &mut self.shards[at].runs[run as usize].ledger;
+        ledger.offered += tally;
+        ledger.stored += tally;
+        ledger.superseded += tally;
+    }
+
+    fn attributes(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
+        let shard = &mut *self.shards[at];
+        if let Some(word) = shard.attribute_word(event) {
+            let standing = word.location();
+            let other = self.engine.hot.read_entry(standing);
+            if other.is_some_and(|other| other.version >= entry.version) {
+                return Ok(Fate::Dead);
+            }
+            self.engine.hot.end_record(standing, entry.length);
+        }
+        shard.set_attribute_word(event, Word::at(location));
+        Ok(Fate::Live)
+    }
+
+    /// Everything is read: removed keys close their slots, lists are as they were.
+    pub(super) fn settle(&mut self) {
+        let engine = self.engine;
+        let schema = &engine.keyspace.schema;
+        for key in &self.decided.removed {
+            let (primary, rest) = key.split_at(schema.primary_bytes());
+            let shard = &mut *self.shards[engine.shard_of(primary)];
+            let Some(run) = shard.run_index(schema.run_of(primary)) else { continue };
+            let of_run = &shard.runs[run as usize];
+            if of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary) {
+                continue;
+            }
+            let event = shard.find(primary).unwrap_or_else(|| {
+                engine.hot.events.fetch_add(1, Ordering::Relaxed);
+                shard.create(primary, run, engine.now_ns())
+            });
+            if let Err(slot) = shard.slot(event, rest) {
+                shard.insert_slot(event, slot, rest, Word::REMOVED_KEY);
+                shard.remove_slot_for_good(event, slot);
+                if !std::mem::replace(&mut shard.events[event].counted, true)
+                    && let State::Live(state) = shard.events[event].state
+                {
+                    shard.runs[run as usize].ledger.live(state).events += 1;
+                }
+                let plan = &shard.runs[run as usize].plan;
+                let (counts, wanted) = (plan.counts(rest), plan.wanted());
+                let leaf = &mut shard.events[event];
+                leaf.arrived += u16::from(counts);
+                // A removed fragment has arrived: with it the event may have been complete.
+                leaf.ready_marked |= wanted.is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
+            }
+        }
+        for at in 0..self.shards.len() {
+            self.settle_shard(at);
+        }
+    }
+
+    fn settle_shard(&mut self, at: usize) {
+        let engine = self.engine;
+        let shard = &mut *self.shards[at];
+        for run in 0..shard.runs.len() {
+            let stopped = shard.runs[run].state != RunState::Open;
+            let mut next = shard.runs[run].open.first();
+            while let Some(event) = next {
+                next = crate::home::List::after(&shard.events, event);
+                if shard.events[event].slots == 0 {
+                    // Only attributes: its first fragment never came.
+                    if let Some(word) = shard.attribute_word(event) {
+                        engine.hot.end_record(word.location(), engine.hot.length_of(word.location()));
+                    }
+                    shard.withdraw(event);
+                    engine.hot.events.fetch_sub(1, Ordering::Relaxed);
+                } else if (shard.events[event].ready_marked || stopped) && shard.events[event].present > 0 {
+                    shard.events[event].ready_marked = true;
+                    shard.move_to(event, LiveState::Ready);
+                }
+            }
+        }
+        for (primary, streams) in &self.decided.accepted {
+            if let Some(event) = shard.find(primary) {
+                shard.move_to(event, LiveState::Accepted);
+                shard.events[event].lease = *streams;
+            }
+        }
+        for primary in &self.decided.debug {
+            if let Some(event) = shard.find(primary) {
+                shard.move_to(event, LiveState::Debug);
+            }
+        }
+    }
+}
