@@ -34,7 +34,7 @@ pub enum Sources {
     /// Every source.
     #[default]
     All,
-    /// These (packed sub-keys after the primary key).
+    /// These (packed sub-keys after the primary key, in ascending order).
     Only(Vec<Vec<u8>>),
 }
 

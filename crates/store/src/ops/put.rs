@@ -7,7 +7,7 @@
 //! ```
 //!
 //! *Invariants*: visible never precedes durable at the medium's level (tests/power_loss.rs); of several puts of one key
-//! exactly one is stored, the others answer `Duplicate` or `Conflict` (tests/concurrent.rs).
+//! exactly one is stored, the others answer `Duplicate` or `Conflict` (tests/concurrent/).
 //!
 //! *On failure*: a reservation that is dropped gives its key and place back; nobody else's records suffer.
 

@@ -5,7 +5,7 @@
 //! verdict ─▶ token checked ─▶ decision record durable ─▶ effects ─▶ answer
 //! ```
 //!
-//! *Invariants*: one verdict per grant: the token decides, not the clock (tests/semantics.rs); a delivery is durable
+//! *Invariants*: one verdict per grant: the token decides, not the clock (tests/semantics/); a delivery is durable
 //! before its grant, so that an event on which processes die reaches the debug stream (tests/crash.rs).
 
 use crate::engine::{Engine, closed, deadline_after};
