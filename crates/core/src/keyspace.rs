@@ -1,6 +1,6 @@
 //! A keyspace: a key schema plus the policies that its events live by; read from TOML or built in code.
 
-use crate::limits::DELIVERIES_MAX;
+use crate::limits::{DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX};
 use crate::{AttributeSchema, Error, KeySchema, Result};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -131,6 +131,19 @@ fn check_run(run: &RunConfig) -> Result<()> {
         return Err(Error::invalid(format!(
             "complete_within: more than 0 and at most 30 days, not {:?}",
             run.complete_within
+        )));
+    }
+    if !run.complete_within.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(Error::invalid(format!("complete_within: whole milliseconds, not {:?}", run.complete_within)));
+    }
+    let fragments = match &run.completeness {
+        Completeness::Count(count) => *count as usize,
+        Completeness::Sources(sources) => sources.len(),
+        Completeness::Seal => 0,
+    };
+    if fragments > FRAGMENTS_PER_EVENT_MAX as usize {
+        return Err(Error::invalid(format!(
+            "an event of {fragments} fragments can never be complete: at most {FRAGMENTS_PER_EVENT_MAX} fit"
         )));
     }
     match &run.completeness {

@@ -14,6 +14,8 @@ pub const CLASSES_MAX: usize = 1 << 16;
 pub const STREAMS_MAX: usize = 32;
 /// Longest name of a sub-key, attribute, class, stream or holder, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Most fragments of one event, removed ones included.
+pub const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
 /// Highest version that updates can give to one fragment: versions are 16 bits on the medium.
 pub const VERSION_MAX: u16 = u16::MAX;
 /// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.

@@ -245,8 +245,6 @@ pub enum SegmentState {
     Open,
     /// Every entry counts: an invalid one is corruption.
     Sealed,
-    /// Holds nothing that counts.
-    Free,
 }
 
 /// A segment's header; two copies alternate, the valid one with the higher `revision` is in force.
@@ -289,7 +287,6 @@ impl SegmentHeader {
         out[7] = match self.state {
             SegmentState::Open => 1,
             SegmentState::Sealed => 2,
-            SegmentState::Free => 3,
         };
         out[8..16].copy_from_slice(&store[..8]);
         out[16..20].copy_from_slice(&self.segment.to_le_bytes());
@@ -322,7 +319,6 @@ impl SegmentHeader {
             state: match bytes[7] {
                 1 => SegmentState::Open,
                 2 => SegmentState::Sealed,
-                3 => SegmentState::Free,
                 _ => return None,
             },
             segment,

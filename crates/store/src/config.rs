@@ -1,6 +1,7 @@
 //! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
 
 use forebay_core::{Clock, Key, MonotonicClock};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub trait Arrivals: Send + Sync {
 pub struct Config {
     /// Bytes of the hot region, rounded down to whole segments.
     pub hot_bytes: u64,
+    /// Where the region file lies, if not in the store's directory: for hugetlbfs, which holds nothing but mappings.
+    /// Matters at creation only; the directory then has a link to it.
+    pub region_dir: Option<PathBuf>,
     /// Bytes of one segment; `None` takes 1/64 of the region, between 256 KiB and 64 MiB.
     pub segment_bytes: Option<u64>,
     /// Segments written side by side: one per putting thread is best.
@@ -77,6 +81,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             hot_bytes: 256 << 20,
+            region_dir: None,
             segment_bytes: None,
             write_heads: std::thread::available_parallelism().map_or(2, usize::from).min(16),
             hot_high: 0.90,

@@ -55,6 +55,8 @@ pub(crate) struct Engine {
     pub(crate) leases: AtomicU64,
     pub(crate) conflict_bytes: AtomicU64,
     pub(crate) evacuated: AtomicU64,
+    /// What opening found missing and the operator accepted, bounded.
+    pub(crate) losses: Mutex<Vec<String>>,
     pub(crate) pressure: Pressure,
     pub(crate) holders: Mutex<Vec<Weak<Holder>>>,
     pub(crate) handles: AtomicU64,
@@ -88,6 +90,7 @@ impl Engine {
             leases: AtomicU64::new(0),
             conflict_bytes: AtomicU64::new(0),
             evacuated: AtomicU64::new(0),
+            losses: Mutex::new(Vec::new()),
             pressure: Pressure::default(),
             holders: Mutex::new(Vec::new()),
             handles: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! Limits of the engine and how they relate.
 
-use forebay_core::limits::{KEY_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX, SEGMENT_HEADER_BYTES};
 
 /// Shards of the index: one lock each.
 pub(crate) const SHARDS: usize = 16;
@@ -23,10 +23,10 @@ pub(crate) const RESERVE_DECISIONS: u32 = 2;
 pub(crate) const RESERVE_EVACUATION: u32 = 2;
 /// Free segments kept for fragments of existing events beyond those for evacuation.
 pub(crate) const RESERVE_EXISTING: u32 = 2;
-/// Most fragments, removed ones included, of one event: its table fits the largest arena class (1 MiB) with any key.
-pub(crate) const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
 /// Verdicts remembered per shard, for repeats.
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
+/// Losses that an opening lists by name; further ones are only counted in the ledger.
+pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
 /// Bytes of one verdict in a snapshot.
 pub(crate) const VERDICT_BYTES: usize = 16;
 /// Verdicts per shard that survive a restart: fewest, most, and one per so many bytes of the region.

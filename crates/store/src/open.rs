@@ -39,13 +39,26 @@ impl Store {
         let geometry = geometry(&keyspace.schema, &config)?;
         let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
         std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
-        if dir.join(REGION_FILE).exists() {
+        let path = dir.join(REGION_FILE);
+        if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
             return Err(Error::invalid(format!("{}: holds a store already; open it instead", dir.display())));
         }
         let text = keyspace.to_toml()?;
-        let region = Region::create(&dir.join(REGION_FILE), geometry.region_bytes(), config.flush)?;
+        // What a cut-off creation left never was a store.
+        let _ = std::fs::remove_file(&path);
+        let id = random_id();
+        let region = match &config.region_dir {
+            None => Region::create(&path, geometry.region_bytes(), config.flush)?,
+            Some(elsewhere) => {
+                let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+                let target = elsewhere.join(format!("forebay-{name}.fb"));
+                let region = Region::create(&target, geometry.region_bytes(), config.flush)?;
+                std::os::unix::fs::symlink(&target, &path).map_err(|error| invalid("cannot link the region", error))?;
+                region
+            }
+        };
         std::fs::write(dir.join(KEYSPACE_FILE), &text).map_err(|error| invalid("cannot write keyspace.toml", error))?;
-        start_new(region, geometry, keyspace, &text, config)
+        start_new(region, geometry, keyspace, &text, config, id)
     }
 
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
@@ -68,7 +81,7 @@ impl Store {
         keyspace.check()?;
         let region = Region::simulated(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
-        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config)
+        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id())
     }
 
     /// [`Store::open`] on a simulated medium.
@@ -150,9 +163,16 @@ pub(crate) fn read_keyspace(dir: &Path) -> Result<(Keyspace, String)> {
     Ok((keyspace, text))
 }
 
-fn start_new(region: Region, geometry: Geometry, keyspace: &Keyspace, text: &str, config: Config) -> Result<Store> {
+fn start_new(
+    region: Region,
+    geometry: Geometry,
+    keyspace: &Keyspace,
+    text: &str,
+    config: Config,
+    store: [u8; 16],
+) -> Result<Store> {
     let mut superblock = Superblock {
-        store: random_id(),
+        store,
         keyspace_crc: crc32c(text.as_bytes()),
         geometry,
         boot: 1,

@@ -40,6 +40,12 @@ impl Store {
         Store { holder }
     }
 
+    /// What this opening found missing or damaged and the operator accepted (`Config::accept_loss`), by segment and
+    /// entry: at most 10,000 lines.
+    pub fn losses(&self) -> Vec<String> {
+        self.engine().losses.lock().clone()
+    }
+
     /// The keyspace.
     pub fn keyspace(&self) -> &Keyspace {
         &self.engine().keyspace

@@ -2,7 +2,7 @@
 //!
 //! *Invariants*: entries grow down from the segment's end, payload up from its header; they never cross.
 
-use super::segment::ENTRIES_MAX;
+use super::segment::{ENTRIES_MAX, IN_FLIGHT_MAX};
 use super::{Class, Hot, Location, Place};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{RecordSeed, SegmentKind};
@@ -65,7 +65,8 @@ impl Hot {
         let entry_bytes = self.layout.entry_bytes() as u64;
         let end = head.payload_end + u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64);
         let full = end + (u64::from(head.entries) + 1) * entry_bytes > self.geometry.segment_bytes;
-        if full || head.entries == ENTRIES_MAX {
+        let crowded = self.segment(head.segment).in_flight() >= IN_FLIGHT_MAX;
+        if full || crowded || head.entries == ENTRIES_MAX {
             return None;
         }
         let place = Place {

@@ -16,6 +16,7 @@ use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct Region {
     /// The locked file; `None` for a simulated medium and after [`Region::unlock`].
     file: Mutex<Option<File>>,
     mapped: bool,
+    /// What is flushed survives power loss.
+    persistent: bool,
     /// Bytes from the start whose pages are in the page table.
     faulted: AtomicUsize,
 }
@@ -74,6 +77,16 @@ impl Region {
         let region = Region::map(file, length, policy, path)?;
         while region.prefault() {}
         Ok(region)
+    }
+
+    /// Whether a file is what a creation left that was cut off before its superblock: nobody has it open, and it begins
+    /// with zeros.
+    pub(crate) fn is_unfinished(path: &Path) -> bool {
+        let Ok(mut file) = File::open(path) else { return false };
+        let mut start = [0; forebay_core::limits::SUPERBLOCK_AREA_BYTES];
+        lock(&file, path).is_ok()
+            && (file.read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
+            && file.metadata().is_ok_and(|data| data.is_file())
     }
 
     /// Maps an existing file, at its length.
@@ -120,6 +133,7 @@ impl Region {
             flush,
             file: Mutex::new(Some(file)),
             mapped: true,
+            persistent,
             faulted: AtomicUsize::new(0),
         })
     }
@@ -133,6 +147,7 @@ impl Region {
             flush: Flush::Simulated(medium),
             file: Mutex::new(None),
             mapped: false,
+            persistent: true,
             faulted: AtomicUsize::new(length),
         }
     }
@@ -171,7 +186,7 @@ impl Region {
 
     /// Whether what was flushed survives power loss.
     pub(crate) fn is_persistent(&self) -> bool {
-        !matches!(self.flush, Flush::Nothing)
+        self.persistent
     }
 
     /// Releases the lock on the file; the mapping stays for guards.

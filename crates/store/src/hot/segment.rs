@@ -25,6 +25,9 @@ const LIVE: u64 = 1;
 const PIN: u64 = 1 << 24;
 const IN_FLIGHT: u64 = 1 << 48;
 
+/// Most guards on one segment, and most records in flight in one: their fields hold some more.
+const PINS_MAX: u32 = 16_000_000;
+pub(crate) const IN_FLIGHT_MAX: u32 = 60_000;
 /// Most entries of one segment.
 pub(crate) const ENTRIES_MAX: u32 = (1 << 24) - 1;
 
@@ -97,7 +100,9 @@ impl Segment {
     /// A guard is taken. Protocol: under the shard's lock, on a live record, or beside an existing guard.
     #[inline]
     pub(crate) fn pin(&self) {
-        self.needs.fetch_add(PIN, Ordering::Relaxed);
+        let before = self.needs.fetch_add(PIN, Ordering::Relaxed);
+        // Far below the field's end: what other threads add meanwhile does not reach it either.
+        assert!(((before >> 24) as u32 & ENTRIES_MAX) < PINS_MAX, "more than {PINS_MAX} guards on one segment");
     }
 
     /// A guard is gone; `true` where nobody needs the segment any more.

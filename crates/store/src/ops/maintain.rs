@@ -243,6 +243,9 @@ impl Engine {
         self.hot.end_record(ended, entry.length);
         self.hot.region.fence();
         self.hot.unpin(from.segment);
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
         true
     }
 }

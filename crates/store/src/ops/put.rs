@@ -302,7 +302,7 @@ impl Engine {
                 return Err(Error::invalid(format!(
                     "{}: an event has at most {} fragments",
                     schema.text(primary),
-                    crate::limits::FRAGMENTS_PER_EVENT_MAX
+                    forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
                 )));
             }
             let Some(place) = self.hot.reserve_place(Class::Existing, length) else {

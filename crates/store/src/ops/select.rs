@@ -416,7 +416,10 @@ impl Engine {
     /// A token that is not in force: its recorded verdict again, or the fence.
     #[cold]
     fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, verdict: Verdict) -> Result<()> {
-        let recorded = if token.boot == self.boot {
+        let index = self.shard_of(primary.as_bytes());
+        let recorded = if token.epoch != 0 || token.counter as usize % SHARDS != index {
+            None
+        } else if token.boot == self.boot {
             shard.verdicts.get(token.counter / SHARDS as u64)
         } else {
             shard.verdicts.get_earlier(*token)

@@ -193,6 +193,9 @@ impl Engine {
         };
         self.hot.end_record(ended, length);
         self.hot.region.fence();
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
         settled.map(|_| version)
     }
 }

@@ -34,10 +34,14 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<()> {
     let headers = read_headers(engine)?;
     let decided = log::read(engine, &headers)?;
     let mut shards = engine.lock_all();
-    let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data && header.state != SegmentState::Free;
+    let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
     data.sort_unstable_by_key(|header| header.order);
-    let doubted = |header: &&&SegmentHeader| engine.config.verify || power_lost && header.state == SegmentState::Open;
+    let doubted = |header: &&&SegmentHeader| {
+        // On persistent memory a sealed segment was flushed; elsewhere the kernel wrote pages in any order.
+        let open = header.state == SegmentState::Open;
+        engine.config.verify || power_lost && (open || !engine.hot.region.is_persistent())
+    };
     let rotten = verify::rotten(engine, &data.iter().filter(doubted).copied().collect::<Vec<_>>());
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, rotten);
@@ -56,7 +60,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<()> {
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {
-    header.kind == SegmentKind::Log || header.state == SegmentState::Free
+    header.kind == SegmentKind::Log
 }
 
 /// Once the new boot generation is durable: the log is folded, so that the next recovery is as short.
@@ -102,7 +106,12 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
                 let copies = hot.region.bytes(hot.geometry.segment_offset(number), 2 * SegmentHeader::BYTES);
                 let written = copies.chunks(SegmentHeader::BYTES).filter(|copy| copy.iter().any(|&byte| byte != 0));
                 // One torn copy is a first header that power cut short; two mean that a good one has rotted.
-                if written.count() == 2 && !engine.config.accept_loss {
+                let both = written.count() == 2;
+                if both {
+                    let what = format!("segment {number}: neither copy of its header verifies");
+                    engine.losses.lock().push(what);
+                }
+                if both && !engine.config.accept_loss {
                     return Err(Error::corrupt(format!("segment {number}: neither copy of its header verifies")));
                 }
             }

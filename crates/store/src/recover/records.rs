@@ -5,6 +5,7 @@ use crate::RunState;
 use crate::engine::Engine;
 use crate::home::{Kept, Shard, State, Word};
 use crate::hot::{CLOSED, Location, Place, SEALED};
+use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Entry, EntryFlags, Error, Key, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord, Tally,
@@ -117,25 +118,20 @@ impl<'a> Records<'a> {
 
     /// Something that should be there is not: an error, unless the operator accepted that.
     fn lost(&self, what: String) -> Result<()> {
-        if self.engine.config.accept_loss { Ok(()) } else { Err(Error::corrupt(what)) }
+        if !self.engine.config.accept_loss {
+            return Err(Error::corrupt(what));
+        }
+        let mut losses = self.engine.losses.lock();
+        if losses.len() < LOSSES_LISTED_MAX {
+            losses.push(what);
+        }
+        Ok(())
     }
 
     fn record(&mut self, location: Location, entry: &Entry, state: StateWord, sealed: bool) -> Result<Fate> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-        if !self.rotten.is_empty() && self.rotten.contains(&location) {
-            // In an open segment power was lost before the fence: never acknowledged.
-            if sealed {
-                self.lost(format!(
-                    "segment {} entry {} ({}): its bytes do not match their checksum",
-                    location.segment,
-                    location.entry,
-                    schema.text(entry.key.as_bytes())
-                ))?;
-            }
-            return Ok(Fate::Dead);
-        }
         let kept_decision = self.decided.accepted.contains_key(primary) || self.decided.debug.contains(primary);
         let number = schema.run_of(primary);
         let (at, known) = match &self.last {
@@ -152,11 +148,6 @@ impl<'a> Records<'a> {
         if over && !kept_decision {
             return Ok(Fate::Dead);
         }
-        if entry.flags == EntryFlags::CONFLICT {
-            shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
-            engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
-            return Ok(Fate::Live);
-        }
         if entry.flags == EntryFlags::FRAGMENT {
             let key = entry.key.as_bytes();
             let removed = !self.decided.removed.is_empty() && self.decided.removed.contains(key);
@@ -164,6 +155,25 @@ impl<'a> Records<'a> {
             if removed || !self.decided.superseded.is_empty() && superseded() {
                 return Ok(Fate::Dead);
             }
+        }
+        if !self.rotten.is_empty() && self.rotten.contains(&location) {
+            // In an open segment power was lost before the fence: never acknowledged.
+            if sealed {
+                self.lost(format!(
+                    "segment {} entry {} ({}): its bytes do not match their checksum",
+                    location.segment,
+                    location.entry,
+                    schema.text(entry.key.as_bytes())
+                ))?;
+                self.book_lost(entry);
+            }
+            return Ok(Fate::Dead);
+        }
+        let shard = &mut *self.shards[at];
+        if entry.flags == EntryFlags::CONFLICT {
+            shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
+            engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
+            return Ok(Fate::Live);
         }
         let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
             engine.hot.events.fetch_add(1, Ordering::Relaxed);
@@ -229,6 +239,20 @@ impl<'a> Records<'a> {
         ledger.offered += tally;
         ledger.stored += tally;
         ledger.superseded += tally;
+    }
+
+    /// An acknowledged fragment is gone, and the operator accepted that.
+    fn book_lost(&mut self, entry: &Entry) {
+        let schema = &self.engine.keyspace.schema;
+        let primary = schema.primary_of(&entry.key);
+        let shard = &mut *self.shards[self.engine.shard_of(primary.as_bytes())];
+        if let (Some(run), EntryFlags::FRAGMENT) = (shard.run_index(schema.run_of(primary.as_bytes())), entry.flags) {
+            let tally = Tally::fragment(u64::from(entry.length));
+            let ledger = &mut shard.runs[run as usize].ledger;
+            ledger.offered += tally;
+            ledger.stored += tally;
+            ledger.lost += tally;
+        }
     }
 
     fn attributes(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
