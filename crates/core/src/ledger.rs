@@ -33,9 +33,10 @@ impl Tally {
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
-        self.events += other.events;
-        self.fragments += other.fragments;
-        self.bytes += other.bytes;
+        // Wrapping, as for subtraction: figures from a medium may be hostile.
+        self.events = self.events.wrapping_add(other.events);
+        self.fragments = self.fragments.wrapping_add(other.fragments);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 }
 
@@ -88,7 +89,7 @@ pub struct Ledger {
     pub conflict: Tally,
     /// After the event was leased, decided or removed.
     pub late: Tally,
-    /// Not taken in: full, invalid, run closed.
+    /// Not taken in: full, or the run takes no more. Calls that can never succeed (`Invalid`) are not offers.
     pub refused: Tally,
     /// Live data by state, in the order of [`LIVE_STATES`].
     pub live: [Tally; 5],

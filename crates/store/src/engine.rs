@@ -11,12 +11,12 @@
 //! under a lock.
 
 use crate::config::Config;
-use crate::home::{Cell, DecidedForm, Ended, Form, Plan, Shard, shard_of};
+use crate::home::{Cell, DecidedForm, Ended, Form, Plan, Recent, Shard, shard_of};
 use crate::hot::{Hot, Log};
 use crate::limits::{SHARDS, VERDICT_BYTES, verdicts_kept};
 use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
-use forebay_core::{Error, Keyspace, Result, RunConfig, Superblock};
+use forebay_core::{Error, Keyspace, Result, RunConfig, Superblock, Tally};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -64,7 +64,11 @@ pub(crate) struct Engine {
     ready_waiters: AtomicU32,
     ready_lock: Mutex<()>,
     ready: Condvar,
+    /// The last verdicts. Locked after a cell.
+    pub(crate) recent: Mutex<Recent>,
     pub(crate) snapshotting: Mutex<()>,
+    /// Held by a round of maintenance: closing waits for it.
+    pub(crate) maintaining: Mutex<()>,
 }
 
 impl Engine {
@@ -76,8 +80,8 @@ impl Engine {
             attributes: !keyspace.attributes.is_empty(),
         };
         let decided_form = DecidedForm::new(schema);
-        hot.snapshot_floor = (verdicts_kept(hot.geometry.region_bytes()) * SHARDS * VERDICT_BYTES)
-            .div_ceil(hot.slots.blob_bytes()) as u64;
+        hot.snapshot_floor =
+            (verdicts_kept(hot.geometry.region_bytes()) * VERDICT_BYTES).div_ceil(hot.slots.blob_bytes()) as u64;
         Engine {
             cells: (0..SHARDS).map(|_| Cell::new(form, decided_form)).collect(),
             log: Log::default(),
@@ -98,7 +102,9 @@ impl Engine {
             ready_waiters: AtomicU32::new(0),
             ready_lock: Mutex::new(()),
             ready: Condvar::new(),
+            recent: Mutex::new(Recent::default()),
             snapshotting: Mutex::new(()),
+            maintaining: Mutex::new(()),
             hot,
             keyspace,
             config,
@@ -131,6 +137,15 @@ impl Engine {
     /// All cells at once, in order.
     pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, Shard>> {
         self.cells.iter().map(Cell::lock).collect()
+    }
+
+    /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
+    pub(crate) fn end(&self, shard: &mut Shard, event: u32, ended: &mut Ended) -> Tally {
+        let before = shard.removed_slots;
+        let tally = shard.end(event, ended);
+        self.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
+        self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        tally
     }
 
     /// Marks ended records and gives their space back. Within the quiesce guard of the decision that ended them.

@@ -6,7 +6,7 @@ use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX, SEGMENT_HEADE
 pub(crate) const SHARDS: usize = 16;
 /// Consecutive primary keys that share a shard, as a power of two: dense events stay dense in the radix tree and in
 /// the memory of the decided, neighbours still spread over shards.
-pub(crate) const SHARD_BLOCK_BITS: u32 = 4;
+pub(crate) const SHARD_BLOCK_BITS: u32 = 6;
 /// Smallest segment: holds its header and a few small records.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Largest default segment.
@@ -29,9 +29,9 @@ pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
 pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
 /// Bytes of one verdict in a snapshot.
 pub(crate) const VERDICT_BYTES: usize = 16;
-/// Verdicts per shard that survive a restart: fewest, most, and one per so many bytes of the region.
-const VERDICTS_KEPT_MIN: usize = 64;
-const VERDICTS_KEPT_MAX: usize = 4096;
+/// Verdicts that survive a restart: fewest, most, and one per so many bytes of the region.
+const VERDICTS_KEPT_MIN: usize = 1024;
+const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
 /// Events handled in one hold of a shard lock by the maintenance round and by listings.
 pub(crate) const BATCH_EVENTS: usize = 256;
@@ -42,10 +42,9 @@ pub(crate) const EVACUATE_LIVE_PERCENT: u64 = 60;
 /// Most runs that one store knows, closed ones included.
 pub(crate) const RUNS_MAX: usize = 60_000;
 
-/// Verdicts per shard that survive a restart in a region of this size.
+/// Verdicts that survive a restart in a region of this size.
 pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
-    let fit = region_bytes / REGION_BYTES_PER_VERDICT / SHARDS as u64;
-    (fit as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
+    ((region_bytes / REGION_BYTES_PER_VERDICT) as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
 }
 
 // Each class leaves the next one its reserve, and a region has room beyond all reserves.
@@ -55,4 +54,4 @@ const _: () = assert!(KEY_BYTES_MAX + 8 + FRAGMENTS_PER_EVENT_MAX as usize * (KE
 // The smallest segment has room for its header and at least one record of some size.
 const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
 // What survives a restart is remembered before it as well.
-const _: () = assert!(VERDICTS_KEPT_MAX <= VERDICTS_REMEMBERED);
+const _: () = assert!(VERDICTS_KEPT_MAX <= VERDICTS_REMEMBERED * SHARDS);

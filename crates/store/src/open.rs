@@ -96,7 +96,7 @@ impl Store {
     /// others can open the store once the last of them is dropped. Also done when the last handle is gone.
     ///
     /// # Errors
-    /// `Corrupt` where the medium refuses its pages, `Full` without space for the last snapshot.
+    /// `Corrupt` where the medium refuses its pages.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
     }
@@ -107,6 +107,7 @@ impl Engine {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        let _round = self.maintaining.lock();
         // From here on nothing becomes visible: claims and publications ask under the lock.
         for cell in &self.cells {
             cell.lock().closed = true;
@@ -115,7 +116,11 @@ impl Engine {
         self.hot.close_heads();
         self.hot.seal_closed();
         let flushed = self.hot.region.sync();
-        if folded.is_ok() && flushed.is_ok() {
+        // Without space for the snapshot the log stays as it is, whole. What is still in flight was never acknowledged,
+        // but it may yet write: then the next opening looks at everything.
+        let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
+        let settled = self.hot.segments.iter().all(|segment| segment.in_flight() == 0);
+        if folded.is_ok() && flushed.is_ok() && settled {
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);
@@ -195,6 +200,11 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config) ->
     if superblock.keyspace_crc != crc32c(text.as_bytes()) {
         return Err(Error::invalid("keyspace.toml is not the one that this region was made with"));
     }
+    let schema = &keyspace.schema;
+    let widths = (superblock.geometry.key_bytes as usize, superblock.geometry.primary_bytes as usize);
+    if widths != (schema.key_bytes(), schema.primary_bytes()) {
+        return Err(Error::corrupt(format!("the superblock says keys of {widths:?} bytes, the keyspace others")));
+    }
     let here = machine_boot();
     let restarted = superblock.machine_boot != here && !superblock.clean;
     if restarted && !region.is_persistent() && !config.accept_loss {
@@ -205,14 +215,15 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config) ->
     }
     let power_lost = !superblock.clean && (restarted || region.is_persistent());
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
-    superblock.boot += 1;
+    superblock.boot =
+        superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
     superblock.clean = false;
     superblock.machine_boot = here;
     let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone());
-    recover::recover(&engine, power_lost)?;
+    let replaced = recover::recover(&engine, power_lost)?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
-    recover::finish(&engine)?;
+    recover::finish(&engine, replaced)?;
     Store::start(engine)
 }
 
@@ -262,7 +273,7 @@ pub(crate) fn read_superblock(region: &Region) -> Result<Superblock> {
 }
 
 fn write_superblock(region: &Region, superblock: &mut Superblock) {
-    superblock.revision += 1;
+    superblock.revision = superblock.revision.wrapping_add(1);
     let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
     region.write(offset, &superblock.encode());
     region.flush(offset, Superblock::BYTES);

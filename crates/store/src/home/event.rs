@@ -10,7 +10,7 @@
 //! stays as long as the event lives, so that a removed key cannot come back.
 
 use crate::hot::Location;
-use crate::index::{Arena, Block};
+use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
 use forebay_core::LiveState;
 
 /// No event, no lease.
@@ -189,7 +189,7 @@ impl Form {
         let slots = event.slots as usize;
         let needed = self.bytes(slots + 1);
         if needed > tables.bytes(event.block).len() {
-            let generous = self.bytes((slots + 1) * 5 / 4 + 2);
+            let generous = self.bytes((slots + 1) * 5 / 4 + 2).min(BLOCK_BYTES_MAX);
             let exact = self.bytes(expected);
             let bytes = if exact >= needed && exact < generous * 2 { exact } else { generous };
             event.block = tables.grow(event.block, bytes);

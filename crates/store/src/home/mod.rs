@@ -12,5 +12,5 @@ mod verdicts;
 pub(crate) use event::{Form, NIL, State, Word};
 pub(crate) use list::List;
 pub(crate) use run::{DecidedForm, Plan};
-pub(crate) use shard::{Cell, Ended, Kept, LeaseState, Shard, shard_of};
-pub(crate) use verdicts::{Code, Given, Verdict};
+pub(crate) use shard::{Cell, Ended, Kept, LeaseState, Shard, shard_of, shard_of_parts};
+pub(crate) use verdicts::{Code, Given, Recent, Verdict};

@@ -63,8 +63,8 @@ pub(crate) struct Shard {
     pub(crate) timers: BTreeSet<(u64, u32)>,
     pub(crate) verdicts: Verdicts,
     pub(crate) kept: Vec<Kept>,
-    /// Removed slots ever: without any, nobody needs to look for them.
-    removed_slots: u64,
+    /// Removed slots of live events.
+    pub(crate) removed_slots: u64,
     /// Grants of this shard in this life.
     pub(crate) grants: u64,
     pub(crate) closed: bool,
@@ -95,6 +95,12 @@ impl Leaves for Keys<'_> {
 #[inline]
 pub(crate) fn shard_of(form: DecidedForm, primary: &[u8]) -> usize {
     let (high, low) = form.split(primary);
+    shard_of_parts(high, low)
+}
+
+/// The same for a key that is split already.
+#[inline]
+pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
     let mut hash = low >> SHARD_BLOCK_BITS;
     for chunk in high.chunks(8) {
         let word = chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
@@ -299,16 +305,22 @@ impl Shard {
         let primary = self.primary(event);
         let run = &mut self.runs[self.events[event].run as usize];
         *run.ledger.live(state) -= tally;
-        run.decided.insert(self.decided_form, primary.as_bytes());
+        // A closed run needs no memory: it answers for all its events.
+        if run.state != crate::RunState::Closed {
+            run.decided.insert(self.decided_form, primary.as_bytes());
+        }
         let keys = Keys { form: self.form, events: &self.events, tables: &self.tables };
         self.art.remove(&keys, primary.as_bytes());
         let table = self.table(event);
+        let mut removed = 0;
         for slot in 0..self.events[event].slots as usize {
             let word = self.form.word_of(table, slot);
             if word.is_present() {
                 ended.push(word.location());
             }
+            removed += u64::from(word.is_removed());
         }
+        self.removed_slots -= removed;
         ended.extend(self.attribute_word(event).map(Word::location));
         if self.events[event].pending == 0 {
             self.forget(event);
@@ -324,17 +336,6 @@ impl Shard {
         if self.events[event].pending == 0 && self.events[event].state == State::Gone {
             self.forget(event);
         }
-    }
-
-    /// Takes out an event that never had a fragment and waits for none: as if it had not been.
-    pub(crate) fn withdraw_if_empty(&mut self, event: u32) -> bool {
-        let leaf = &self.events[event];
-        let empty = leaf.state == State::Live(LiveState::Open) && leaf.slots == 0 && leaf.pending == 0 && !leaf.counted;
-        if !empty || self.attribute_word(event).is_some() {
-            return false;
-        }
-        self.withdraw(event);
-        true
     }
 
     /// Takes out an open event of which nothing was ever acknowledged.

@@ -2,7 +2,7 @@
 //! token of this life, and the last verdicts in the order in which they were given, which survive a restart.
 
 use crate::limits::VERDICTS_REMEMBERED;
-use forebay_core::{DecisionKind, Token, crc32c};
+use forebay_core::{DecisionKind, Token, crc32c, crc32c_append};
 use std::collections::{HashMap, VecDeque};
 
 /// What a lease holder decided.
@@ -23,13 +23,13 @@ impl Verdict {
     }
 }
 
-/// A verdict and 14 bits that tie it to its event; 0 is none.
+/// A verdict and 14 bits that tie it to its event and streams; 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u16);
 
 impl Code {
-    pub(crate) fn new(verdict: Verdict, primary: &[u8]) -> Code {
-        Code((crc32c(primary) as u16) << 2 | verdict as u16)
+    pub(crate) fn new(verdict: Verdict, primary: &[u8], streams: u32) -> Code {
+        Code((crc32c_append(crc32c(primary), &streams.to_le_bytes()) as u16) << 2 | verdict as u16)
     }
 }
 
@@ -41,32 +41,32 @@ pub(crate) struct Given {
     pub(crate) counter: u64,
 }
 
-/// One shard's memory.
+/// One shard's memory of this life.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     /// By grant number modulo the size; made at the first verdict.
     codes: Vec<u16>,
     /// Highest grant number noted.
     latest: u64,
-    earlier: HashMap<(u32, u64), Code>,
-    /// The last ones, oldest first, of this life and earlier ones.
-    last: VecDeque<Given>,
 }
 
 impl Verdicts {
-    /// Notes how grant `number` (of this shard, in this life, with this counter) ended; keeps the last `bound` for a
-    /// restart.
-    pub(crate) fn note(&mut self, number: u64, given: Given, bound: usize) {
+    /// Notes how grant `number` (of this shard, in this life) ended; `false` for a lease held for so long that its place
+    /// belongs to a newer one.
+    pub(crate) fn note(&mut self, number: u64, code: Code) -> bool {
         if self.codes.is_empty() {
             self.codes = vec![0; VERDICTS_REMEMBERED];
+        }
+        if number + VERDICTS_REMEMBERED as u64 <= self.latest {
+            return false;
         }
         // Numbers in between that nobody noted forget what stood in their places.
         for between in (self.latest + 1..number).rev().take(VERDICTS_REMEMBERED) {
             self.codes[between as usize % VERDICTS_REMEMBERED] = 0;
         }
         self.latest = self.latest.max(number);
-        self.codes[number as usize % VERDICTS_REMEMBERED] = given.code.0;
-        self.keep(given, bound);
+        self.codes[number as usize % VERDICTS_REMEMBERED] = code.0;
+        true
     }
 
     /// How grant `number` of this life ended, if it is remembered.
@@ -77,25 +77,36 @@ impl Verdicts {
         Some(Code(self.codes[number as usize % VERDICTS_REMEMBERED])).filter(|code| code.0 != 0)
     }
 
-    /// Notes a verdict of an earlier life; keeps the last `bound`.
-    pub(crate) fn note_earlier(&mut self, given: Given, bound: usize) {
-        if self.earlier.insert((given.boot, given.counter), given.code).is_none() {
-            self.keep(given, bound);
-        }
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.codes.capacity() * 2
     }
+}
 
-    fn keep(&mut self, given: Given, bound: usize) {
+/// The store's last verdicts in the order in which they were given: they survive a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    last: VecDeque<Given>,
+    /// Those that no shard's own memory has: of earlier lives, and of leases held for long.
+    by_name: HashMap<(u32, u64), Code>,
+}
+
+impl Recent {
+    /// Keeps a verdict among the last `bound`; `named` where a repeat must find it here.
+    pub(crate) fn keep(&mut self, given: Given, named: bool, bound: usize) {
+        if named && self.by_name.insert((given.boot, given.counter), given.code).is_some() {
+            return;
+        }
         self.last.push_back(given);
         while self.last.len() > bound {
             if let Some(oldest) = self.last.pop_front() {
-                self.earlier.remove(&(oldest.boot, oldest.counter));
+                self.by_name.remove(&(oldest.boot, oldest.counter));
             }
         }
     }
 
-    /// How a lease of an earlier life ended, if it is remembered.
-    pub(crate) fn get_earlier(&self, token: Token) -> Option<Code> {
-        self.earlier.get(&(token.boot, token.counter)).copied()
+    /// How a lease ended that is kept by name.
+    pub(crate) fn get(&self, token: Token) -> Option<Code> {
+        self.by_name.get(&(token.boot, token.counter)).copied()
     }
 
     /// What a restart must know, oldest first.
@@ -104,7 +115,7 @@ impl Verdicts {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.codes.capacity() * 2 + self.last.capacity() * size_of::<Given>() + self.earlier.capacity() * 24
+        self.last.capacity() * size_of::<Given>() + self.by_name.capacity() * 24
     }
 }
 
@@ -114,25 +125,23 @@ mod tests {
 
     #[test]
     fn remembers_the_last_ones_and_nothing_else() {
-        let code = |verdict| Code::new(verdict, b"event");
+        let code = |verdict| Code::new(verdict, b"event", 0);
         let (accepted, rejected) = (code(Verdict::Accepted), code(Verdict::Rejected));
-        assert_ne!(accepted, Code::new(Verdict::Accepted, b"other"));
-        let given = |counter, code| Given { boot: 2, code, counter };
+        assert_ne!(accepted, Code::new(Verdict::Accepted, b"other", 0));
         let mut verdicts = Verdicts::default();
         assert_eq!(verdicts.get(0), None);
-        verdicts.note(1, given(1, accepted), 3);
-        verdicts.note(5, given(5, rejected), 3);
+        assert!(verdicts.note(1, accepted) && verdicts.note(5, rejected));
         assert_eq!([0, 1, 2, 5, 6].map(|n| verdicts.get(n)), [None, Some(accepted), None, Some(rejected), None]);
         let far = VERDICTS_REMEMBERED as u64 + 3;
-        verdicts.note(far, given(far, accepted), 3);
+        assert!(verdicts.note(far, accepted) && !verdicts.note(2, accepted));
         assert_eq!([1, 5, far].map(|n| verdicts.get(n)), [None, Some(rejected), Some(accepted)]);
         assert_eq!(verdicts.get(far - 1), None);
+        let mut recent = Recent::default();
         for counter in 0..10 {
-            verdicts.note_earlier(Given { boot: 1, code: accepted, counter }, 4);
+            recent.keep(Given { boot: 1, code: accepted, counter }, true, 4);
         }
         let token = |counter| Token { epoch: 0, boot: 1, counter };
-        assert_eq!(verdicts.get_earlier(token(5)), None);
-        assert_eq!(verdicts.get_earlier(token(6)), Some(accepted));
-        assert_eq!(verdicts.last().count(), 4);
+        assert_eq!([5, 6].map(|counter| recent.get(token(counter))), [None, Some(accepted)]);
+        assert_eq!(recent.last().count(), 4);
     }
 }

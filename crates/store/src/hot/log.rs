@@ -7,7 +7,7 @@
 
 use super::{Class, Hot};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{Blob, BlobChunk, Decision, Error, Result, SegmentKind};
+use forebay_core::{Blob, BlobChunk, Decision, DecisionKind, Error, Result, SegmentKind};
 use parking_lot::Mutex;
 
 /// The tail of the log.
@@ -26,19 +26,18 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Appends decisions in order, each durable before the next.
-    pub(crate) fn append(&self, hot: &Hot, decisions: &[Decision]) -> Result<()> {
-        let mut tail = self.tail.lock();
-        for decision in decisions {
-            self.slot(hot, &mut tail, |seed, number, out| hot.slots.encode(decision, seed, number, out))?;
-        }
-        Ok(())
+    /// Appends a decision. Those that end an event have room reserved; others stop short of that reserve.
+    pub(crate) fn append(&self, hot: &Hot, decision: &Decision) -> Result<()> {
+        let extra = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
+        let class = if extra { Class::Evacuation } else { Class::Decision };
+        let encode = |seed, number, out: &mut [u8]| hot.slots.encode(decision, seed, number, out);
+        self.slot(hot, &mut self.tail.lock(), class, encode)
     }
 
     /// Appends a blob, piece by piece.
     pub(crate) fn append_blob(&self, hot: &Hot, blob: Blob, data: &[u8]) -> Result<()> {
         let mut tail = self.tail.lock();
-        self.blob(hot, &mut tail, &hot.slots.chunks(blob, data))
+        self.blob(hot, &mut tail, Class::Evacuation, &hot.slots.chunks(blob, data))
     }
 
     /// Writes a snapshot into fresh segments and frees those before it. The caller keeps decisions away meanwhile.
@@ -49,7 +48,7 @@ impl Log {
         hot.snapshot_slots.store(chunks.len() as u64, std::sync::atomic::Ordering::Relaxed);
         // A fresh segment, so that what is before can be freed whole.
         tail.slots = u32::MAX;
-        if let Err(error) = self.blob(hot, &mut tail, &chunks) {
+        if let Err(error) = self.blob(hot, &mut tail, Class::Decision, &chunks) {
             // Nothing is lost: the log before is untouched and goes on after the unfinished snapshot's segments.
             for segment in tail.segments.drain(before..) {
                 hot.free_log(segment);
@@ -73,9 +72,9 @@ impl Log {
         *self.tail.lock() = Tail { segments, slots };
     }
 
-    fn blob(&self, hot: &Hot, tail: &mut Tail, chunks: &[BlobChunk]) -> Result<()> {
+    fn blob(&self, hot: &Hot, tail: &mut Tail, class: Class, chunks: &[BlobChunk]) -> Result<()> {
         for chunk in chunks {
-            self.slot(hot, tail, |seed, number, out| hot.slots.encode_blob(chunk, seed, number, out))?;
+            self.slot(hot, tail, class, |seed, number, out| hot.slots.encode_blob(chunk, seed, number, out))?;
         }
         Ok(())
     }
@@ -84,12 +83,13 @@ impl Log {
         &self,
         hot: &Hot,
         tail: &mut Tail,
+        class: Class,
         encode: impl FnOnce(forebay_core::RecordSeed, u32, &mut [u8]),
     ) -> Result<()> {
         if tail.segments.is_empty() || tail.slots >= hot.slots_per_segment() {
-            let segment = hot.take(Class::Decision, SegmentKind::Log).ok_or_else(|| {
-                Error::full("no segment left for the decision log, although each event reserves room")
-            })?;
+            let segment = hot
+                .take(class, SegmentKind::Log)
+                .ok_or_else(|| Error::full("no segment left for the decision log beyond what live events reserve"))?;
             tail.segments.push(segment);
             tail.slots = 0;
         }

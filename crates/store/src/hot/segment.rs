@@ -18,6 +18,7 @@ pub(crate) const CLOSED: u8 = 2;
 pub(crate) const SEALED: u8 = 3;
 pub(crate) const LOG: u8 = 4;
 const SEALING: u8 = 5;
+const FREEING: u8 = 6;
 
 /// One word says who needs the segment: live records (24 bits, those in flight included), guards (24), records in
 /// flight (16). Zero is nobody, seen at once by whoever makes it zero.
@@ -123,9 +124,18 @@ impl Segment {
         (self.needs.load(Ordering::Acquire) >> 48) as u32
     }
 
-    /// Begins to seal a closed segment without records in flight; until [`Segment::sealed`] it is not freed.
+    /// Begins to seal a closed segment without records in flight; until [`Segment::sealed`] it is not freed. In either
+    /// case the caller then tries to free it: who ended its last need meanwhile found it busy.
     pub(crate) fn begin_seal(&self) -> bool {
-        self.in_flight() == 0 && self.swap_state(CLOSED, SEALING)
+        if self.in_flight() != 0 || !self.swap_state(CLOSED, SEALING) {
+            return false;
+        }
+        // Look again: the segment may be in a later life since.
+        let still = self.in_flight() == 0;
+        if !still {
+            self.set_state(CLOSED);
+        }
+        still
     }
 
     /// Sealing is done.
@@ -137,8 +147,22 @@ impl Segment {
     pub(crate) fn try_free(&self) -> bool {
         // Who closes writes the state and reads the needs, who ends the last need does it the other way round: one of
         // them must see the other's write, or nobody frees the segment.
-        fence(Ordering::SeqCst);
-        self.needs.load(Ordering::Acquire) == 0 && (self.swap_state(CLOSED, FREE) || self.swap_state(SEALED, FREE))
+        loop {
+            fence(Ordering::SeqCst);
+            let from = self.state();
+            if self.needs.load(Ordering::Acquire) != 0 || from != CLOSED && from != SEALED {
+                return false;
+            }
+            // Look again while nobody else can change the state: the segment may be in a later life since.
+            if self.swap_state(from, FREEING) {
+                if self.needs.load(Ordering::Acquire) == 0 {
+                    self.set_state(FREE);
+                    return true;
+                }
+                // Whoever ends its last need meanwhile finds it busy and leaves it to this loop.
+                self.set_state(from);
+            }
+        }
     }
 
     fn swap_state(&self, from: u8, to: u8) -> bool {
@@ -222,9 +246,8 @@ mod models {
                     if segment.begin_seal() {
                         assert_ne!(segment.state(), FREE, "freed while its header is written");
                         segment.sealed();
-                        return segment.try_free();
                     }
-                    false
+                    segment.try_free()
                 })
             };
             let here = segment.ended(1) && segment.try_free();

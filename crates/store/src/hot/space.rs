@@ -61,6 +61,8 @@ pub(crate) struct Hot {
     next_order: AtomicU64,
     /// Live events: each keeps room for its decision.
     pub(crate) events: AtomicU64,
+    /// Removed keys of live events: each stands in every snapshot.
+    pub(crate) removed: AtomicU64,
     /// Slots that the last snapshot took.
     pub(crate) snapshot_slots: AtomicU64,
     /// Slots that a snapshot takes once its bounded parts are full: reserved from the start, so that the capacity stays.
@@ -83,6 +85,7 @@ impl Hot {
             free_count: AtomicU32::new(0),
             next_order: AtomicU64::new(1),
             events: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
             snapshot_slots: AtomicU64::new(0),
             snapshot_floor: 0,
             waiters: AtomicU32::new(0),
@@ -130,8 +133,10 @@ impl Hot {
         if class == Class::Decision {
             return 0;
         }
-        let slots = self.events.load(Ordering::Relaxed)
-            + 2 * self.snapshot_slots.load(Ordering::Relaxed).max(self.snapshot_floor);
+        // Per live event: its verdict and, once that is folded, its release; per removed key its share of a snapshot.
+        let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2;
+        let snapshot = self.snapshot_slots.load(Ordering::Relaxed).max(growing);
+        let slots = self.events.load(Ordering::Relaxed) * 3 / 2 + 2 * snapshot;
         let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
         decisions
             + match class {
@@ -172,7 +177,7 @@ impl Hot {
 
     pub(crate) fn write_header(&self, number: u32, kind: SegmentKind, state: SegmentState) {
         let segment = self.segment(number);
-        let revision = segment.revision.fetch_add(1, Ordering::Relaxed) + 1;
+        let revision = segment.revision.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let header = SegmentHeader {
             kind,
             state,
@@ -210,11 +215,14 @@ impl Hot {
     pub(crate) fn seal_closed(&self) {
         for number in 0..self.geometry.segments {
             let segment = self.segment(number);
+            if segment.state() != CLOSED {
+                continue;
+            }
             if segment.begin_seal() {
                 self.write_header(number, SegmentKind::Data, SegmentState::Sealed);
                 segment.sealed();
-                self.free_if_idle(number);
             }
+            self.free_if_idle(number);
         }
     }
 
@@ -262,7 +270,7 @@ impl Hot {
 
     /// Sets the order that the next taken segment gets.
     pub(crate) fn continue_order(&self, after: u64) {
-        self.next_order.store(after + 1, Ordering::Relaxed);
+        self.next_order.store(after.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.

@@ -7,6 +7,6 @@ mod art;
 mod node;
 mod slab;
 
-pub(crate) use arena::{Arena, Block};
+pub(crate) use arena::{Arena, BLOCK_BYTES_MAX, Block};
 pub(crate) use art::{Art, Leaves};
 pub(crate) use slab::Slab;

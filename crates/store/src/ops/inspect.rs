@@ -26,6 +26,7 @@ impl Store {
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
         memory.fixed += (engine.cells.len() * size_of::<crate::home::Cell>()) as u64;
+        memory.fixed += engine.recent.lock().heap_bytes() as u64;
         let live = engine.live();
         Stats {
             segments: engine.hot.geometry.segments,

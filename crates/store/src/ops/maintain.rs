@@ -37,6 +37,7 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 
 impl Engine {
     pub(crate) fn maintain(&self) {
+        let _round = self.maintaining.lock();
         if self.is_closed() {
             return;
         }
@@ -55,6 +56,9 @@ impl Engine {
         for cell in &self.cells {
             let _effects = self.quiesce.read();
             let mut shard = cell.lock();
+            if shard.closed {
+                return;
+            }
             let mut moved = false;
             for run in 0..shard.runs.len() {
                 let within = shard.runs[run].plan.within_ns;
@@ -85,6 +89,9 @@ impl Engine {
         let mut any = false;
         for cell in &self.cells {
             for _ in 0..BATCH_EVENTS {
+                if self.is_closed() {
+                    return;
+                }
                 let _effects = self.quiesce.read();
                 let mut shard = cell.lock();
                 let Some(&(deadline, lease)) = shard.timers.first() else { break };
@@ -103,7 +110,7 @@ impl Engine {
                         detail: 0,
                         key: shard.primary(event).as_bytes().to_vec(),
                     };
-                    if self.log.append(&self.hot, &[record]).is_err() {
+                    if self.log.append(&self.hot, &record).is_err() {
                         break;
                     }
                 }
@@ -152,6 +159,9 @@ impl Engine {
             let location = Location { segment: number, entry };
             if self.hot.segment(number).live() == 0 {
                 break;
+            }
+            if self.is_closed() {
+                return false;
             }
             let _effects = self.quiesce.read();
             // The word and the entry are only read while the segment is sealed: nothing of it is written again but marks.

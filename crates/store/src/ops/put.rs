@@ -13,10 +13,10 @@
 
 use crate::config::Arrival;
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{Kept, State, Word};
+use crate::home::{Kept, Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum};
 use crate::{PutOptions, PutOutcome, RunState, Store};
-use forebay_core::{Attributes, Entry, EntryFlags, Error, Key, LiveState, Mark, Result, StateWord, Tally};
+use forebay_core::{Attributes, Entry, EntryFlags, Error, Key, Kind, LiveState, Mark, Result, StateWord, Tally};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -51,6 +51,11 @@ enum Again {
     /// Another put of this key is in flight.
     InFlight,
     UnknownRun(u64),
+}
+
+/// Lack of space for attributes is waited for like that for payload; other errors are final.
+fn full_or<T>(error: Error, class: Class) -> Result<std::result::Result<T, Again>> {
+    if error.kind() == Kind::Full { Ok(Err(Again::NoSpace(class))) } else { Err(error) }
 }
 
 impl Store {
@@ -313,7 +318,7 @@ impl Engine {
             {
                 drop(shard);
                 self.void(&place, key, length);
-                return Err(error);
+                return full_or(error, Class::Existing);
             }
             shard.insert_slot(event, slot, rest, Word::at(place.location).pending());
             shard.events[event].pending += 1;
@@ -321,7 +326,11 @@ impl Engine {
         }
 
         let number = schema.run_of(primary);
-        let Some(run) = shard.run_index(number) else { return Ok(Err(Again::UnknownRun(number))) };
+        let Some(run) = shard.run_index(number) else {
+            // A run takes room in the log for ever: only where its first event finds some as well.
+            let room = self.hot.admits(Class::NewEvent);
+            return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
+        };
         let known = &mut shard.runs[run as usize];
         if known.state != RunState::Closed && known.decided.contains(self.decided_form, primary) {
             known.ledger.offered += offered;
@@ -345,11 +354,10 @@ impl Engine {
         if let Some(attributes) = options.attributes
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {
-            shard.withdraw_if_empty(event);
-            self.hot.events.fetch_sub(1, Ordering::Relaxed);
+            self.withdraw_unborn(&mut shard, event);
             drop(shard);
             self.void(&place, key, length);
-            return Err(error);
+            return full_or(error, Class::NewEvent);
         }
         shard.insert_slot(event, 0, rest, Word::at(place.location).pending());
         shard.events[event].pending += 1;
@@ -427,14 +435,29 @@ impl Engine {
         let mut shard = self.cell_of(primary).lock();
         shard.remove_slot(claimed.event, rest);
         shard.settle(claimed.event);
-        if shard.withdraw_if_empty(claimed.event) {
-            self.hot.events.fetch_sub(1, Ordering::Relaxed);
-        }
+        let attributes = self.withdraw_unborn(&mut shard, claimed.event);
         drop(shard);
+        if let Some(location) = attributes {
+            self.hot.end_record(location, self.hot.length_of(location));
+        }
         self.void(&claimed.place, &claimed.key, claimed.length);
         if self.is_closed() {
             self.unlock_if_idle();
         }
+    }
+
+    /// Takes out an event that never had a fragment and waits for none, as if it had not been; answers its attribute
+    /// record, which the caller ends.
+    pub(crate) fn withdraw_unborn(&self, shard: &mut Shard, event: u32) -> Option<Location> {
+        let leaf = &shard.events[event];
+        let open = leaf.state == State::Live(LiveState::Open);
+        if !open || leaf.slots != 0 || leaf.pending != 0 || leaf.counted {
+            return None;
+        }
+        let attributes = shard.attribute_word(event).map(Word::location);
+        shard.withdraw(event);
+        self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        attributes
     }
 
     /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes.
@@ -470,6 +493,9 @@ impl Engine {
         let primary = self.keyspace.schema.primary_of(key);
         let offered = Tally::fragment(value.len() as u64);
         let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return Err(closed());
+        }
         let Some(run) = shard.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
             return Err(Error::internal("a fragment of an unknown run"));
         };
@@ -506,8 +532,13 @@ impl Engine {
             self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             return false;
         }
-        let place =
-            if self.hot.admits(Class::NewEvent) { self.hot.reserve_place(Class::NewEvent, length) } else { None };
+        let primary = self.keyspace.schema.primary_of(key);
+        let cell = self.cell_of(primary.as_bytes());
+        let place = {
+            let shard = cell.lock();
+            let may = !shard.closed && self.hot.admits(Class::NewEvent);
+            if may { self.hot.reserve_place(Class::NewEvent, length) } else { None }
+        };
         let Some(place) = place else {
             self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             return false;
@@ -526,20 +557,21 @@ impl Engine {
         self.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
-        let primary = self.keyspace.schema.primary_of(key);
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = cell.lock();
+        let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
+        let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
+        if over || shard.closed {
+            drop(shard);
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.hot.end_record(place.location, length);
+            return false;
+        }
         shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
         true
     }
 
     /// Writes the attributes of an event as a record of its own, under the event's lock.
-    pub(crate) fn attach(
-        &self,
-        shard: &mut crate::home::Shard,
-        event: u32,
-        attributes: &Attributes,
-        only_new: bool,
-    ) -> Result<()> {
+    pub(crate) fn attach(&self, shard: &mut Shard, event: u32, attributes: &Attributes, only_new: bool) -> Result<()> {
         if attributes.is_empty() {
             return Ok(());
         }
@@ -583,7 +615,7 @@ impl Engine {
     }
 
     /// The attributes of an event, under its lock.
-    pub(crate) fn attributes(&self, shard: &crate::home::Shard, event: u32) -> Result<Attributes> {
+    pub(crate) fn attributes(&self, shard: &Shard, event: u32) -> Result<Attributes> {
         let Some(word) = shard.attribute_word(event) else { return Ok(Attributes::new()) };
         let location = word.location();
         let entry =

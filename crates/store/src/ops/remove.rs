@@ -3,9 +3,10 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, State};
+use crate::home::{Ended, Shard, State};
 use crate::ops::range::Walk;
 use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Mark, Primary, Result, StateWord, Tally, Token};
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -73,8 +74,7 @@ impl Engine {
         allowed: impl Fn(LiveState) -> bool,
     ) -> Result<Option<Tally>> {
         let _effects = self.quiesce.read();
-        let cell = self.cell_of(primary.as_bytes());
-        let mut shard = cell.lock();
+        let shard = self.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -84,39 +84,46 @@ impl Engine {
         if !allowed(state) || !shard.events[event].counted {
             return Ok(None);
         }
+        self.end_locked(shard, event, kind).map(Some)
+    }
+
+    /// Ends a live event whose lock is held, within a quiesce guard.
+    fn end_locked(&self, mut shard: MutexGuard<'_, Shard>, event: u32, kind: DecisionKind) -> Result<Tally> {
+        let primary = shard.primary(event);
+        let cell = self.cell_of(primary.as_bytes());
+        let leased = shard.events[event].state == State::Live(LiveState::Leased);
         let tally = shard.tally(event);
         self.log.append(
             &self.hot,
-            &[Decision {
+            &Decision {
                 kind,
                 token: Token::NONE,
                 fragments: tally.fragments as u32,
                 bytes: tally.bytes,
                 detail: 0,
                 key: primary.as_bytes().to_vec(),
-            }],
+            },
         )?;
         let run = shard.events[event].run as usize;
-        if state == LiveState::Leased {
+        if leased {
             self.leases.fetch_sub(1, Ordering::Relaxed);
         }
         let mut ended = Ended::new();
-        let tally = shard.end(event, &mut ended);
+        let tally = self.end(&mut shard, event, &mut ended);
         let ledger = &mut shard.runs[run].ledger;
         match kind {
             DecisionKind::Release => ledger.released += tally,
             _ => ledger.removed += tally,
         }
-        self.hot.events.fetch_sub(1, Ordering::Relaxed);
         cell.publish_ready(&shard);
         drop(shard);
         self.finish(&ended);
-        Ok(Some(tally))
+        Ok(tally)
     }
 
     fn remove_key(&self, key: &Key) -> Result<bool> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let effects = self.quiesce.read();
+        let _effects = self.quiesce.read();
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
@@ -130,23 +137,29 @@ impl Engine {
         let decided = leaf.state != State::Live(LiveState::Open);
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
-            let name = shard.primary(event);
-            drop(shard);
-            drop(effects);
-            return Ok(self.end_event(&name, DecisionKind::RemoveEvent, |_| true)?.is_some());
+            return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|_| true);
         }
         let location = word.location();
         let length = self.hot.length_of(location);
+        // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
+        // beside another fragment before this one goes.
+        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked || decided };
+        let mut others = shard.fragments(event, |other| other != rest).map(|(_, location)| location);
+        if let (Some(anchor), true) = (others.next(), marks != StateWord::FRESH) {
+            self.hot.mark(anchor, marks);
+            self.hot.region.fence();
+        }
+        drop(others);
         self.log.append(
             &self.hot,
-            &[Decision {
+            &Decision {
                 kind: DecisionKind::RemoveKey,
                 token: Token::NONE,
                 fragments: 1,
                 bytes: u64::from(length),
                 detail: 0,
                 key: key.as_bytes().to_vec(),
-            }],
+            },
         )?;
         shard.remove_slot_for_good(event, slot);
         let tally = Tally::fragment(u64::from(length));
@@ -154,18 +167,13 @@ impl Engine {
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
-        // Ready stays ready, also after recovery, although the event may not be complete any more.
         leaf.ready_marked |= decided;
-        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
         let ledger = &mut shard.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;
         }
         ledger.removed += tally;
-        if let (Some(anchor), true) = (shard.anchor(event), marks != StateWord::FRESH) {
-            self.hot.mark(anchor, marks);
-            self.hot.region.fence();
-        }
+        self.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
         self.hot.end_record(location, length);
         self.hot.region.fence();

@@ -37,8 +37,8 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is closed.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
-        engine.check_open()?;
         let _effects = engine.quiesce.read();
+        engine.check_open()?;
         let mut runs = engine.runs.lock();
         let known = engine.known(&mut runs, run)?;
         if known.state == RunState::Closed {
@@ -50,8 +50,13 @@ impl Store {
         drop(runs);
         for cell in &engine.cells {
             let mut shard = cell.lock();
+            if let Some(index) = shard.run_index(run) {
+                shard.runs[index as usize].state = RunState::Stopped;
+            }
+        }
+        for cell in &engine.cells {
+            let mut shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
-            shard.runs[index as usize].state = RunState::Stopped;
             let open: Vec<u32> = {
                 let first = shard.runs[index as usize].open.first();
                 std::iter::successors(first, |&event| List::after(&shard.events, event)).collect()
@@ -73,8 +78,8 @@ impl Store {
     /// message says what; `Invalid` for an unknown run, `Closed` where it is closed.
     pub fn run_close(&self, run: u64) -> Result<Ledger> {
         let engine = self.engine();
-        engine.check_open()?;
         let _effects = engine.quiesce.read();
+        engine.check_open()?;
         let mut runs = engine.runs.lock();
         let known = engine.known(&mut runs, run)?;
         if known.state == RunState::Closed {
@@ -228,8 +233,8 @@ impl Engine {
     }
 
     fn open_run(&self, run: u64, config: &RunConfig) -> Result<()> {
-        self.check_open()?;
         let _effects = self.quiesce.read();
+        self.check_open()?;
         let mut runs = self.runs.lock();
         if let Some(known) = runs.iter().find(|known| known.run == run) {
             return match known.state {
@@ -256,8 +261,8 @@ impl Engine {
         self.log.append_blob(&self.hot, Blob::Run, &bytes)
     }
 
-    /// The mask of streams by name; new names are journaled.
-    pub(crate) fn stream_mask(&self, names: &[&str]) -> Result<u32> {
+    /// The mask of streams by name; new names are journaled, if `may_add` says that somebody may add them.
+    pub(crate) fn stream_mask(&self, names: &[&str], may_add: impl Fn() -> Result<()>) -> Result<u32> {
         let mut mask = 0;
         for name in names {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -266,7 +271,10 @@ impl Engine {
             let known = self.streams.read().iter().position(|stream| stream == name);
             let at = match known {
                 Some(at) => at,
-                None => self.new_stream(name)?,
+                None => {
+                    may_add()?;
+                    self.new_stream(name)?
+                }
             };
             mask |= 1 << at;
         }
@@ -274,8 +282,8 @@ impl Engine {
     }
 
     fn new_stream(&self, name: &str) -> Result<usize> {
-        self.check_open()?;
         let _effects = self.quiesce.read();
+        self.check_open()?;
         let mut streams = self.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {
             return Ok(at);

@@ -4,7 +4,6 @@ use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{Ended, Shard, State};
 use forebay_core::{Decision, DecisionKind, LiveState, Primary, Result, Token};
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// The event is ready now, with what it has. `false` where there is no such event; sealing a ready one is a success.
@@ -49,23 +48,26 @@ impl Engine {
             // Its turn comes again at the end of the list.
             shard.events[event].arrival_ns = self.now_ns();
             shard.move_to(event, LiveState::Open);
+        } else if !shard.events[event].counted {
+            if let Some(attributes) = self.withdraw_unborn(shard, event) {
+                self.hot.end_record(attributes, self.hot.length_of(attributes));
+            }
         } else {
             self.log.append(
                 &self.hot,
-                &[Decision {
+                &Decision {
                     kind: DecisionKind::RemoveEvent,
                     token: Token::NONE,
                     fragments: 0,
                     bytes: 0,
                     detail: 0,
                     key: shard.primary(event).as_bytes().to_vec(),
-                }],
+                },
             )?;
             let run = shard.events[event].run as usize;
             let mut ended = Ended::new();
-            let tally = shard.end(event, &mut ended);
+            let tally = self.end(shard, event, &mut ended);
             shard.runs[run].ledger.removed += tally;
-            self.hot.events.fetch_sub(1, Ordering::Relaxed);
             self.finish(&ended);
         }
         Ok(())

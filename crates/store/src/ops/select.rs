@@ -221,8 +221,15 @@ impl Store {
     /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
     /// streams, `Closed`.
     pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
-        let mask = self.engine().stream_mask(streams)?;
-        self.engine().decide(primary, token, Verdict::Accepted, mask)
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        // Only a lease in force brings new streams into being.
+        let mask = engine.stream_mask(streams, || {
+            let shard = engine.cell_of(primary.as_bytes()).lock();
+            let held = shard.find(primary.as_bytes()).is_some_and(|event| engine.holds(&shard, event, token));
+            if held { Ok(()) } else { Err(engine.fenced(primary, token)) }
+        })?;
+        engine.decide(primary, token, Verdict::Accepted, mask)
     }
 
     /// Drops a leased event. Repeating it with the same token gives the same answer.
@@ -415,23 +422,37 @@ impl Engine {
 
     /// A token that is not in force: its recorded verdict again, or the fence.
     #[cold]
-    fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, verdict: Verdict) -> Result<()> {
+    fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, verdict: Verdict, streams: u32) -> Result<()> {
         let index = self.shard_of(primary.as_bytes());
-        let recorded = if token.epoch != 0 || token.counter as usize % SHARDS != index {
-            None
-        } else if token.boot == self.boot {
-            shard.verdicts.get(token.counter / SHARDS as u64)
-        } else {
-            shard.verdicts.get_earlier(*token)
-        };
-        let again = Code::new(verdict, primary.as_bytes());
+        let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
+        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.boot);
+        let recorded = if here { this_life().or_else(|| self.recent.lock().get(*token)) } else { None };
+        let again = Code::new(verdict, primary.as_bytes(), streams);
         if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
+    }
+
+    /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
+    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever.
+    fn await_records_in_flight(&self, primary: &Primary) {
+        let in_flight = || {
+            let shard = self.cell_of(primary.as_bytes()).lock();
+            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
+        };
+        let mut deadline = None;
+        while in_flight() {
+            let deadline = *deadline.get_or_insert_with(|| deadline_after(self.config.put_deadline));
+            if Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// A verdict: checked, recorded, then carried out.
     fn decide(&self, primary: &Primary, token: &Token, verdict: Verdict, streams: u32) -> Result<()> {
         self.check_primary(primary)?;
         self.relieve_log();
+        self.await_records_in_flight(primary);
         let _effects = self.quiesce.read();
         let index = self.shard_of(primary.as_bytes());
         let cell = &self.cells[index];
@@ -440,7 +461,7 @@ impl Engine {
             return Err(closed());
         }
         let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
-        let Some(event) = event else { return self.repeat(&shard, primary, token, verdict) };
+        let Some(event) = event else { return self.repeat(&shard, primary, token, verdict, streams) };
         let tally = shard.tally(event);
         let record = |kind, detail| Decision {
             kind,
@@ -453,20 +474,21 @@ impl Engine {
         let mut ended = Ended::new();
         match verdict {
             Verdict::Accepted => {
-                self.log.append(&self.hot, &[record(DecisionKind::Accept, streams)])?;
+                self.log.append(&self.hot, &record(DecisionKind::Accept, streams))?;
                 shard.move_to(event, LiveState::Accepted);
                 shard.events[event].lease = streams;
             }
             Verdict::Rejected => {
-                self.log.append(&self.hot, &[record(DecisionKind::Reject, 0)])?;
+                self.log.append(&self.hot, &record(DecisionKind::Reject, 0))?;
                 let run = shard.events[event].run as usize;
-                let tally = shard.end(event, &mut ended);
+                let tally = self.end(&mut shard, event, &mut ended);
                 shard.runs[run].ledger.rejected += tally;
-                self.hot.events.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let given = Given { boot: self.boot, code: Code::new(verdict, primary.as_bytes()), counter: token.counter };
-        shard.verdicts.note(token.counter / SHARDS as u64, given, self.verdicts_kept());
+        let code = Code::new(verdict, primary.as_bytes(), streams);
+        let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
+        let given = Given { boot: self.boot, code, counter: token.counter };
+        self.recent.lock().keep(given, !by_number, self.verdicts_kept());
         self.leases.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
         self.finish(&ended);

@@ -9,7 +9,9 @@ use crate::RunState;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Code, Given, Shard};
 use crate::limits::{SHARDS, verdicts_kept};
+use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Ledger, LiveState, Result, RunConfig, Tally};
+use std::collections::BTreeMap;
 
 const VERSION: u32 = 1;
 
@@ -21,14 +23,14 @@ pub(crate) struct Folded {
     pub(crate) accepted: Vec<(Vec<u8>, u32)>,
     pub(crate) debug: Vec<Vec<u8>>,
     pub(crate) removed: Vec<Vec<u8>>,
-    pub(crate) verdicts: Vec<(usize, Given)>,
+    pub(crate) verdicts: Vec<Given>,
 }
 
 pub(crate) struct FoldedRun {
     pub(crate) known: KnownRun,
     pub(crate) ledger: Ledger,
-    /// Shard, leading bytes, members.
-    pub(crate) decided: Vec<(usize, Vec<u8>, IntervalSet)>,
+    /// Leading bytes, members.
+    pub(crate) decided: Vec<(Vec<u8>, Vec<Interval>)>,
 }
 
 fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
@@ -84,6 +86,15 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self) -> Result<&'a [u8]> {
         let length = self.u32()?;
         self.take(length as usize)
+    }
+
+    /// A key of this length.
+    fn exactly(&mut self, length: usize) -> Result<Vec<u8>> {
+        let bytes = self.bytes()?;
+        if bytes.len() != length {
+            return Err(Error::corrupt(format!("a snapshot has a key of {} bytes, not {length}", bytes.len())));
+        }
+        Ok(bytes.to_vec())
     }
 
     fn text(&mut self) -> Result<String> {
@@ -160,31 +171,21 @@ impl Engine {
         // Decisions rest; puts go on, which changes nothing that a snapshot holds. One shard at a time is enough.
         let runs = self.runs.lock().clone();
         let mut ledgers = vec![Ledger::default(); runs.len()];
-        let mut decided = vec![Writer(Vec::new()).0; runs.len()];
-        let mut groups = vec![0_u32; runs.len()];
-        let (mut accepted, mut debug, mut removed, mut verdicts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (at, cell) in self.cells.iter().enumerate() {
+        // Shards hold interleaved blocks of keys: together they are as dense as the events were.
+        let mut decided: Vec<BTreeMap<Vec<u8>, Vec<Interval>>> = vec![BTreeMap::new(); runs.len()];
+        let (mut accepted, mut debug, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        let verdicts: Vec<Given> = self.recent.lock().last().collect();
+        for cell in &self.cells {
             let shard = cell.lock();
             for (place, known) in runs.iter().enumerate() {
                 let Some(index) = shard.run_index(known.run) else { continue };
                 let run = &shard.runs[index as usize];
                 ledgers[place].add(&run.ledger);
-                let mut group = Writer(std::mem::take(&mut decided[place]));
                 for (high, set) in run.decided.groups() {
-                    groups[place] += 1;
-                    group.u32(at as u32);
-                    group.bytes(high);
-                    let intervals: Vec<Interval> = set.intervals().collect();
-                    group.u32(intervals.len() as u32);
-                    for interval in intervals {
-                        group.u64(interval.start);
-                        group.u32(interval.length);
-                    }
+                    decided[place].entry(high.to_vec()).or_default().extend(set.intervals());
                 }
-                decided[place] = group.0;
             }
             collect(&shard, &mut accepted, &mut debug, &mut removed, schema);
-            verdicts.extend(shard.verdicts.last().map(|given| (at, given)));
         }
         out.u32(runs.len() as u32);
         for (place, known) in runs.iter().enumerate() {
@@ -194,8 +195,17 @@ impl Engine {
                 out.u64(term.fragments);
                 out.u64(term.bytes);
             }
-            out.u32(groups[place]);
-            out.0.extend_from_slice(&decided[place]);
+            out.u32(decided[place].len() as u32);
+            for (high, intervals) in &mut decided[place] {
+                intervals.sort_unstable_by_key(|interval| interval.start);
+                let merged = merge(intervals);
+                out.bytes(high);
+                out.u32(merged.len() as u32);
+                for interval in merged {
+                    out.u64(interval.start);
+                    out.u32(interval.length);
+                }
+            }
         }
         out.u32(accepted.len() as u32);
         for (primary, streams) in &accepted {
@@ -207,8 +217,8 @@ impl Engine {
             list.iter().for_each(|key| out.bytes(key));
         }
         out.u32(verdicts.len() as u32);
-        for (shard, given) in verdicts {
-            out.u32(shard as u32 | u32::from(given.code.0) << 16);
+        for given in verdicts {
+            out.u32(u32::from(given.code.0));
             out.u32(given.boot);
             out.u64(given.counter);
         }
@@ -225,7 +235,11 @@ impl Engine {
             )));
         }
         let mut folded = Folded::default();
-        for _ in 0..reader.u32()? {
+        let streams = reader.u32()?;
+        if streams as usize > STREAMS_MAX {
+            return Err(Error::corrupt(format!("a snapshot names {streams} streams")));
+        }
+        for _ in 0..streams {
             folded.streams.push(reader.text()?);
         }
         for _ in 0..reader.u32()? {
@@ -236,7 +250,6 @@ impl Engine {
             }
             let mut decided = Vec::new();
             for _ in 0..reader.u32()? {
-                let shard = reader.u32()? as usize;
                 let high = reader.bytes()?.to_vec();
                 let count = reader.u32()? as usize;
                 let mut packed =
@@ -245,29 +258,45 @@ impl Engine {
                 for _ in 0..count {
                     intervals.push(Interval { start: packed.u64()?, length: packed.u32()? });
                 }
-                if shard >= SHARDS {
-                    return Err(Error::corrupt(format!("a snapshot names shard {shard}")));
-                }
-                decided.push((shard, high, IntervalSet::from_intervals(intervals.into_iter())?));
+                // Sorted and within 64 bits, or refused.
+                IntervalSet::from_intervals(intervals.iter().copied())?;
+                decided.push((high, intervals));
             }
             folded.runs.push(FoldedRun { known, ledger, decided });
         }
+        let (primary, key) = (schema.primary_bytes(), schema.key_bytes());
         for _ in 0..reader.u32()? {
-            folded.accepted.push((reader.bytes()?.to_vec(), reader.u32()?));
+            folded.accepted.push((reader.exactly(primary)?, reader.u32()?));
         }
         for _ in 0..reader.u32()? {
-            folded.debug.push(reader.bytes()?.to_vec());
+            folded.debug.push(reader.exactly(primary)?);
         }
         for _ in 0..reader.u32()? {
-            folded.removed.push(reader.bytes()?.to_vec());
+            folded.removed.push(reader.exactly(key)?);
         }
         for _ in 0..reader.u32()? {
-            let word = reader.u32()?;
-            let given = Given { code: Code((word >> 16) as u16), boot: reader.u32()?, counter: reader.u64()? };
-            folded.verdicts.push(((word & 0xFFFF) as usize % SHARDS, given));
+            let code = Code(reader.u32()? as u16);
+            folded.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
         }
         Ok(folded)
     }
+}
+
+/// Joins neighbours in a sorted list.
+fn merge(intervals: &[Interval]) -> Vec<Interval> {
+    let mut merged: Vec<Interval> = Vec::new();
+    for &interval in intervals {
+        match merged.last_mut() {
+            Some(last)
+                if last.start + u64::from(last.length) + 1 == interval.start
+                    && last.length.checked_add(interval.length).is_some_and(|sum| sum < u32::MAX) =>
+            {
+                last.length += interval.length + 1;
+            }
+            _ => merged.push(interval),
+        }
+    }
+    merged
 }
 
 fn collect(

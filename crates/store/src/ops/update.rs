@@ -157,17 +157,18 @@ impl Engine {
             let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
             if marks != StateWord::FRESH {
                 self.hot.mark(place.location, marks);
+                self.hot.region.fence();
             }
             self.log.append(
                 &self.hot,
-                &[Decision {
+                &Decision {
                     kind: DecisionKind::Supersede,
                     token: token.copied().unwrap_or(Token::NONE),
                     fragments: 1,
                     bytes: u64::from(old_length),
                     detail: u32::from(version - 1),
                     key: claimed.key.as_bytes().to_vec(),
-                }],
+                },
             )?;
             shard.set_word(event, slot, crate::home::Word::at(place.location));
             let (old_tally, new_tally) =

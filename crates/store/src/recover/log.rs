@@ -3,12 +3,14 @@
 use super::Decided;
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Code, Given, Plan, Shard, Verdict};
+use crate::home::{Code, Given, Plan, Shard, Verdict, shard_of_parts};
 use crate::hot::LOG;
+use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{Folded, FoldedRun, decode_run};
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
-    Blob, Decision, DecisionKind, Error, Ledger, Result, SegmentHeader, SegmentKind, Slot, Tally, Token,
+    Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
+    Tally, Token,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -58,11 +60,12 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     };
     // A snapshot that did not become whole was given up; the log went on before it.
     let mut chain: Vec<(u32, Vec<Slot>)> = Vec::new();
-    let mut given_up = false;
+    let mut whole = false;
     for (number, slots) in segments {
-        let part = starts_snapshot(&slots) || given_up && is_continued_snapshot(&slots) || slots.is_empty();
-        given_up = number != from && part;
-        if !given_up {
+        let given_up = starts_snapshot(&slots) || whole && is_continued_snapshot(&slots) || slots.is_empty();
+        if number == from || !given_up {
+            let last = |slot: &Slot| matches!(slot, Slot::Blob(chunk) if chunk.blob == Blob::Snapshot && chunk.last);
+            whole |= slots.iter().any(last);
             chain.push((number, slots));
         }
     }
@@ -128,11 +131,14 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
                     continue;
                 }
                 match chunk.blob {
+                    Blob::Stream if streams.len() == STREAMS_MAX => {
+                        return Err(Error::corrupt("the log names more streams than a decision can"));
+                    }
                     Blob::Stream => streams.push(String::from_utf8_lossy(&blob).into_owned()),
                     Blob::Run => adopt_run(&mut shards, &mut runs, decode_run(&blob, schema)?, Ledger::default()),
                     Blob::Snapshot => {
                         let folded = Engine::read_snapshot(schema, &blob)?;
-                        adopt_snapshot(&mut shards, &mut runs, &mut streams, &mut decided, folded);
+                        adopt_snapshot(engine, &mut shards, &mut runs, &mut streams, &mut decided, folded)?;
                     }
                 }
                 continue;
@@ -185,28 +191,59 @@ fn with_stored(mut ledger: Ledger) -> Ledger {
 }
 
 fn adopt_snapshot(
+    engine: &Engine,
     shards: &mut Shards<'_>,
     runs: &mut Vec<KnownRun>,
     streams: &mut Vec<String>,
     decided: &mut Decided,
     folded: Folded,
-) {
+) -> Result<()> {
     *streams = folded.streams;
     for FoldedRun { known, ledger, decided } in folded.runs {
         let run = known.run;
         adopt_run(shards, runs, known, ledger);
-        for (shard, high, set) in decided {
-            if let Some(index) = shards[shard].run_index(run) {
-                shards[shard].runs[index as usize].decided.set(&high, set);
+        for (high, intervals) in decided {
+            for (shard, pieces) in by_shard(&high, &intervals).into_iter().enumerate() {
+                let set = IntervalSet::from_intervals(pieces.into_iter())?;
+                if let (Some(index), false) = (shards[shard].run_index(run), set.is_empty()) {
+                    shards[shard].runs[index as usize].decided.set(&high, set);
+                }
             }
         }
     }
     decided.accepted = folded.accepted.into_iter().collect();
     decided.debug = folded.debug.into_iter().collect();
     decided.removed = folded.removed.into_iter().collect();
-    for (shard, given) in folded.verdicts {
-        shards[shard].verdicts.note_earlier(given, usize::MAX);
+    let mut recent = engine.recent.lock();
+    for given in folded.verdicts {
+        recent.keep(given, true, engine.verdicts_kept());
     }
+    Ok(())
+}
+
+/// Cuts intervals where blocks of keys change their shard.
+fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
+    let mut pieces: Vec<Vec<Interval>> = vec![Vec::new(); SHARDS];
+    for interval in intervals {
+        let end = interval.start + u64::from(interval.length);
+        let mut start = interval.start;
+        loop {
+            let last = (start | ((1 << SHARD_BLOCK_BITS) - 1)).min(end);
+            let piece = Interval { start, length: (last - start) as u32 };
+            let of_shard = &mut pieces[shard_of_parts(high, start)];
+            match of_shard.last_mut() {
+                Some(before) if before.start + u64::from(before.length) + 1 == start => {
+                    before.length += piece.length + 1;
+                }
+                _ => of_shard.push(piece),
+            }
+            if last == end {
+                break;
+            }
+            start = last + 1;
+        }
+    }
+    pieces
 }
 
 fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decision: &Decision) -> Result<()> {
@@ -224,8 +261,8 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     };
     if let Some(verdict) = Verdict::of(decision.kind) {
         let Token { boot, counter, .. } = decision.token;
-        let given = Given { boot, counter, code: Code::new(verdict, primary) };
-        shard.verdicts.note_earlier(given, engine.verdicts_kept());
+        let given = Given { boot, counter, code: Code::new(verdict, primary, decision.detail) };
+        engine.recent.lock().keep(given, true, engine.verdicts_kept());
     }
     let event = Tally::event(u64::from(decision.fragments), decision.bytes);
     let run = &mut shard.runs[index as usize];
@@ -257,7 +294,9 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             *version = (*version).max(decision.detail as u16);
         }
         _ => {
-            run.decided.insert(engine.decided_form, primary);
+            if run.state != RunState::Closed {
+                run.decided.insert(engine.decided_form, primary);
+            }
             decided.accepted.remove(primary);
             decided.debug.remove(primary);
         }

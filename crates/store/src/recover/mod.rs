@@ -14,8 +14,9 @@ mod records;
 mod verify;
 
 use crate::engine::Engine;
-use crate::hot::FREE;
-use forebay_core::{Error, LiveState, Result, SegmentHeader, SegmentKind, SegmentState};
+use crate::hot::{FREE, Location};
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::{Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState};
 use records::Records;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -29,8 +30,11 @@ struct Decided {
     superseded: HashMap<Vec<u8>, u16>,
 }
 
+/// Versions that recovery replaced, to be ended once the ledger says so durably.
+pub(crate) struct Replaced(Vec<(Location, u32)>);
+
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<()> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
     let headers = read_headers(engine)?;
     let decided = log::read(engine, &headers)?;
     let mut shards = engine.lock_all();
@@ -49,6 +53,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<()> {
         records.segment(header)?;
     }
     records.settle();
+    let replaced = Replaced(records.replaced);
     drop(shards);
     for number in 0..engine.hot.geometry.segments {
         engine.hot.free_if_idle(number);
@@ -56,15 +61,35 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<()> {
             engine.hot.add_free(number);
         }
     }
-    Ok(())
+    Ok(replaced)
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {
     header.kind == SegmentKind::Log
 }
 
+/// A header copy that does not verify although records of its generation do: it was whole once, and has rotted. (A torn
+/// one is never followed by records: it is durable before the first of them.)
+fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Option<String> {
+    let hot = &engine.hot;
+    let offset = hot.geometry.segment_offset(number);
+    let copies = hot.region.bytes(offset, 2 * SegmentHeader::BYTES).chunks(SegmentHeader::BYTES);
+    let broken =
+        |copy: &&[u8]| copy.iter().any(|&byte| byte != 0) && SegmentHeader::decode(copy, &hot.store, number).is_none();
+    if copies.filter(broken).count() == 0 {
+        return None;
+    }
+    let next = header.map_or(1, |header| header.generation.wrapping_add(1));
+    let seed = RecordSeed::new(&hot.store, number, next);
+    let first = hot.entry_offset(Location { segment: number, entry: 0 });
+    let record = hot.layout.decode(hot.region.bytes(first, hot.layout.state_offset()), seed, 0).is_some();
+    let slot = hot.region.bytes(offset + SEGMENT_HEADER_BYTES as u64, hot.slots.slot_bytes());
+    let logged = hot.slots.decode(slot, seed, 0).is_some();
+    (record || logged).then(|| format!("segment {number}: a copy of its header does not verify, but its records do"))
+}
+
 /// Once the new boot generation is durable: the log is folded, so that the next recovery is as short.
-pub(crate) fn finish(engine: &Engine) -> Result<()> {
+pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     let mut shards = engine.lock_all();
     for shard in &mut shards {
         // An event on which processes died too often goes where a person looks.
@@ -81,9 +106,15 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
         cell.publish_ready(&cell.lock());
     }
     match engine.fold_log() {
-        Err(error) if error.kind() == forebay_core::Kind::Full => Ok(()),
-        other => other,
+        // Without space the log stays as it is; the next opening finds the same again.
+        Err(error) if error.kind() == forebay_core::Kind::Full => {}
+        other => other?,
     }
+    for (location, length) in replaced.0 {
+        engine.hot.end_record(location, length);
+    }
+    engine.hot.region.fence();
+    Ok(())
 }
 
 fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
@@ -114,6 +145,12 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
                 if both && !engine.config.accept_loss {
                     return Err(Error::corrupt(format!("segment {number}: neither copy of its header verifies")));
                 }
+            }
+        }
+        if let Some(what) = unread(engine, number, header.as_ref()) {
+            engine.losses.lock().push(what.clone());
+            if !engine.config.accept_loss {
+                return Err(Error::corrupt(what));
             }
         }
         headers.push(header);

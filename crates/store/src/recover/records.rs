@@ -22,6 +22,8 @@ pub(super) struct Records<'a> {
     last: Option<(Vec<u8>, usize, u32)>,
     /// Records whose bytes do not match their checksum.
     rotten: HashSet<Location>,
+    /// Versions that an update replaced without coming to its record, with their lengths.
+    pub(super) replaced: Vec<(Location, u32)>,
     /// Places of an open segment that hold no whole entry.
     incomplete: Vec<u32>,
 }
@@ -39,7 +41,7 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        Records { engine, shards, decided, last: None, rotten, incomplete: Vec::new() }
+        Records { engine, shards, decided, last: None, rotten, replaced: Vec::new(), incomplete: Vec::new() }
     }
 
     /// Adopts the records of one segment.
@@ -52,7 +54,8 @@ impl<'a> Records<'a> {
         let seed = hot.seed(number);
         self.incomplete.clear();
         let (mut end, mut payload_end, mut dead) = (0, SEGMENT_HEADER_BYTES as u64, 0);
-        // While records are adopted the segment must not look free.
+        // While its records are adopted the segment must not be freed, even if all found so far have ended.
+        hot.segment(number).pin();
         hot.segment(number).set_state(if sealed { SEALED } else { CLOSED });
         for entry in 0..entries {
             let location = Location { segment: number, entry };
@@ -93,13 +96,17 @@ impl<'a> Records<'a> {
                 }
             }
         }
-        hot.segment(number).dead_bytes.store(dead, Ordering::Relaxed);
+        hot.segment(number).dead_bytes.fetch_add(dead, Ordering::Relaxed);
+        hot.segment(number).entries.store(entries, Ordering::Relaxed);
+        let most = hot.geometry.segment_bytes;
+        hot.segment(number).payload_end.fetch_min(most, Ordering::Relaxed);
         if !sealed {
             self.close_holes(number, seed, end);
             hot.segment(number).entries.store(end, Ordering::Relaxed);
             hot.segment(number).payload_end.store(payload_end, Ordering::Relaxed);
         }
         hot.region.fence();
+        hot.unpin(number);
         Ok(())
     }
 
@@ -170,6 +177,12 @@ impl<'a> Records<'a> {
             return Ok(Fate::Dead);
         }
         let shard = &mut *self.shards[at];
+        let known_flags = [EntryFlags::FRAGMENT, EntryFlags::CONFLICT, EntryFlags::ATTRIBUTES].contains(&entry.flags);
+        let crowded = known.or_else(|| shard.find(primary)).is_some_and(|event| !shard.has_room(event));
+        if !known_flags || crowded || entry.flags == EntryFlags::ATTRIBUTES && engine.keyspace.attributes.is_empty() {
+            self.lost(format!("segment {} entry {}: cannot belong to this store", location.segment, location.entry))?;
+            return Ok(Fate::Dead);
+        }
         if entry.flags == EntryFlags::CONFLICT {
             shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
             engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
@@ -206,8 +219,8 @@ impl<'a> Records<'a> {
                         return Ok(Fate::Dead);
                     }
                     std::cmp::Ordering::Less => {
-                        self.supersede(entry, at, run);
-                        return Ok(Fate::Dead);
+                        self.supersede(location, entry, at, run);
+                        return Ok(Fate::Live);
                     }
                     std::cmp::Ordering::Greater => (standing, other),
                 };
@@ -225,15 +238,16 @@ impl<'a> Records<'a> {
                     *ledger.live(live) += new;
                     *ledger.live(live) -= old;
                 }
-                engine.hot.end_record(loser, lower.length);
-                self.supersede(&lower, at, run);
+                self.supersede(loser, &lower, at, run);
             }
         }
         Ok(Fate::Live)
     }
 
     /// An update was cut off before its record: the snapshot that ends recovery says what the record would have.
-    fn supersede(&mut self, lower: &Entry, at: usize, run: u16) {
+    /// The replaced version stays live until then, so that a crash before it finds both again.
+    fn supersede(&mut self, location: Location, lower: &Entry, at: usize, run: u16) {
+        self.replaced.push((location, lower.length));
         let tally = Tally::fragment(u64::from(lower.length));
         let ledger = &mut self.shards[at].runs[run as usize].ledger;
         ledger.offered += tally;
@@ -288,6 +302,7 @@ impl<'a> Records<'a> {
             if let Err(slot) = shard.slot(event, rest) {
                 shard.insert_slot(event, slot, rest, Word::REMOVED_KEY);
                 shard.remove_slot_for_good(event, slot);
+                engine.hot.removed.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut shard.events[event].counted, true)
                     && let State::Live(state) = shard.events[event].state
                 {
@@ -327,6 +342,13 @@ impl<'a> Records<'a> {
                 }
             }
         }
+        // Marks may have come from records that end here: the first fragment of each event has them from now on.
+        for event in shard.listed(LiveState::Ready) {
+            if shard.events[event].ready_marked || shard.events[event].deliveries > 0 {
+                engine.mark_event(shard, event);
+            }
+        }
+        engine.hot.region.fence();
         for (primary, streams) in &self.decided.accepted {
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Accepted);

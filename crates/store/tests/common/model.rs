@@ -275,8 +275,13 @@ impl Model {
         let may = model.state == State::Ready || model.fuzzy || model.state == State::Emptied;
         let delivery =
             grant.delivery == model.failures + 1 || !model.requeued.is_empty() && grant.delivery > model.failures;
+        // Whether a kill met an event under lease is not seen where it is not known to be ready.
+        let unseen = model.fuzzy && grant.delivery > model.failures;
+        if unseen {
+            model.failures = grant.delivery - 1;
+        }
         (model.state, model.fuzzy) = (State::Leased(grant.token), false);
-        may && delivery && !model.stale.contains(&grant.token)
+        may && (delivery || unseen) && !model.stale.contains(&grant.token)
     }
 
     fn lease(&mut self, event: u64, answer: &Answer) -> bool {
