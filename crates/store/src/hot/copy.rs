@@ -11,8 +11,13 @@
 
 use forebay_core::{crc32c, crc32c_append};
 
-/// Payloads from this length on go past the cache.
-pub(crate) const STREAM_BYTES_MIN: usize = 512;
+/// Payloads from this length on are folded by vectors; shorter ones are left to the library.
+const FOLD_BYTES_MIN: usize = 512;
+/// Payloads from this length on go past the cache. Below, draining the write-combining buffers at the record's fence
+/// costs more than the cache does (decision record 0002).
+pub(crate) const STREAM_BYTES_MIN: usize = 2048;
+/// How far ahead of the copy a source is prefetched, in bytes, and how much of it before the copy begins.
+const PREFETCH_BYTES: usize = 1024;
 
 /// Copies `source` to `target` and returns its CRC-32C. The caller issues a store fence before publishing.
 ///
@@ -21,9 +26,15 @@ pub(crate) const STREAM_BYTES_MIN: usize = 512;
 #[inline]
 pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if source.len() >= STREAM_BYTES_MIN && target.addr().is_multiple_of(64) && x86::folding_available() {
+    if source.len() >= FOLD_BYTES_MIN && target.addr().is_multiple_of(64) && x86::folding_available() {
         // SAFETY: the processor has the features; the caller vouches for `target`, which is aligned to a line.
-        return unsafe { x86::fold::<true>(target, source) };
+        return unsafe {
+            if source.len() >= STREAM_BYTES_MIN {
+                x86::fold::<{ x86::STREAM }>(target, source)
+            } else {
+                x86::fold::<{ x86::STORE }>(target, source)
+            }
+        };
     }
     // SAFETY: the caller vouches for `target`.
     unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
@@ -34,11 +45,25 @@ pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
 #[inline]
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= STREAM_BYTES_MIN && x86::folding_available() {
-        // SAFETY: the processor has the features; nothing is written without STORE.
-        return unsafe { x86::fold::<false>(std::ptr::null_mut(), bytes) };
+    if bytes.len() >= FOLD_BYTES_MIN && x86::folding_available() {
+        // SAFETY: the processor has the features; nothing is written in this mode.
+        return unsafe { x86::fold::<{ x86::READ }>(std::ptr::null_mut(), bytes) };
     }
     crc32c(bytes)
+}
+
+/// Asks for the first bytes of a source that will be copied soon: they come while the place for them is found.
+#[inline]
+pub(crate) fn will_copy(source: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if source.len() >= FOLD_BYTES_MIN {
+        for line in source[..source.len().min(PREFETCH_BYTES)].chunks(64) {
+            // SAFETY: prefetching never faults; SSE is part of x86_64.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = source;
 }
 
 /// Orders all earlier stores, non-temporal ones included, before all later ones.
@@ -63,7 +88,7 @@ pub(crate) fn flush_lines(start: *const u8, length: usize) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::crc32c_append;
+    use super::{PREFETCH_BYTES, crc32c_append};
     use std::arch::x86_64::*;
     use std::sync::LazyLock;
 
@@ -110,12 +135,17 @@ mod x86 {
         _mm512_ternarylogic_epi64::<0x96>(low, high, data)
     }
 
-    /// One pass over `source`: checksum, and with STORE a non-temporal copy to `target`.
+    /// Modes of [`fold`]: only the checksum, with an ordinary copy, with a non-temporal copy.
+    pub(super) const READ: u8 = 0;
+    pub(super) const STORE: u8 = 1;
+    pub(super) const STREAM: u8 = 2;
+
+    /// One pass over `source`: checksum, and by MODE a copy to `target`.
     ///
     /// # Safety
-    /// The features are there. With STORE, `target` is aligned to 64 and valid for writes of `source.len()` bytes.
+    /// The features are there. Except in mode READ, `target` is aligned to 64 and valid for writes of `source.len()` bytes.
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    pub(super) unsafe fn fold<const STORE: bool>(target: *mut u8, source: &[u8]) -> u32 {
+    pub(super) unsafe fn fold<const MODE: u8>(target: *mut u8, source: &[u8]) -> u32 {
         let blocks = source.len() / 256;
         let from = source.as_ptr();
         let broadcast = |pair: (u64, u64)| {
@@ -135,9 +165,11 @@ mod x86 {
             unsafe { _mm512_loadu_si512(from.add(offset).cast()) }
         };
         let store = |offset: usize, data: __m512i| {
-            if STORE {
-                // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
-                unsafe { _mm512_stream_si512(target.add(offset).cast(), data) };
+            // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
+            match MODE {
+                STREAM => unsafe { _mm512_stream_si512(target.add(offset).cast(), data) },
+                STORE => unsafe { _mm512_store_si512(target.add(offset).cast(), data) },
+                _ => {}
             }
         };
         let mut lanes = [load(0), load(64), load(128), load(192)];
@@ -149,6 +181,10 @@ mod x86 {
         let over_2048 = broadcast(FOLD_2048);
         for block in 1..blocks {
             let offset = block * 256;
+            for line in 0..4 {
+                // Prefetching past the end of the source is harmless: it never faults.
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(offset + PREFETCH_BYTES + line * 64).cast());
+            }
             let data = [load(offset), load(offset + 64), load(offset + 128), load(offset + 192)];
             for at in 0..4 {
                 store(offset + at * 64, data[at]);
@@ -185,7 +221,7 @@ mod x86 {
         let first = _mm_crc32_u64(0, _mm_cvtsi128_si64(folded) as u64);
         let crc = !(_mm_crc32_u64(first, _mm_extract_epi64::<1>(folded) as u64) as u32);
         let tail = &source[offset..];
-        if STORE && !tail.is_empty() {
+        if MODE != READ && !tail.is_empty() {
             // SAFETY: `target` is as long as `source`.
             unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), target.add(offset), tail.len()) };
         }

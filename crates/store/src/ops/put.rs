@@ -14,7 +14,7 @@
 use crate::config::Arrival;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Kept, Shard, State, Word};
-use crate::hot::{Class, Location, Place, checksum};
+use crate::hot::{Class, Location, Place, checksum, will_copy};
 use crate::{PutOptions, PutOutcome, RunState, Store};
 use forebay_core::{Attributes, Entry, EntryFlags, Error, Key, Kind, LiveState, Mark, Result, StateWord, Tally};
 use std::ops::{Deref, DerefMut};
@@ -69,6 +69,7 @@ impl Store {
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
+        will_copy(value);
         match engine.claim(key, length, options)? {
             Claim::Claimed(claimed) => {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
