@@ -165,9 +165,10 @@ mod x86 {
             unsafe { _mm512_loadu_si512(from.add(offset).cast()) }
         };
         let store = |offset: usize, data: __m512i| {
-            // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
             match MODE {
+                // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
                 STREAM => unsafe { _mm512_stream_si512(target.add(offset).cast(), data) },
+                // SAFETY: as above.
                 STORE => unsafe { _mm512_store_si512(target.add(offset).cast(), data) },
                 _ => {}
             }

@@ -1,5 +1,7 @@
 //! What people and programs do with a store; one file per operation, named as the call.
 
+mod attributes;
+mod conflict;
 mod get;
 mod inspect;
 mod maintain;

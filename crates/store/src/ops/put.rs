@@ -13,10 +13,10 @@
 
 use crate::config::Arrival;
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{Kept, Shard, State, Word};
+use crate::home::{Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum, will_copy};
 use crate::{PutOptions, PutOutcome, RunState, Store};
-use forebay_core::{Attributes, Entry, EntryFlags, Error, Key, Kind, LiveState, Mark, Result, StateWord, Tally};
+use forebay_core::{Entry, EntryFlags, Error, Key, Kind, LiveState, Mark, Result, StateWord, Tally};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -476,156 +476,5 @@ impl Engine {
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         self.hot.end_record(place.location, length);
-    }
-
-    /// A fragment stands there: the same bytes are a duplicate, others a conflict.
-    #[cold]
-    fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
-        let stored = self.hot.read_entry(location);
-        self.hot.unpin(location.segment);
-        let Some(stored) = stored else {
-            return Err(Error::corrupt(format!(
-                "{}: its entry does not verify",
-                self.keyspace.schema.text(key.as_bytes())
-            )));
-        };
-        let crc = checksum(value);
-        let same = stored.length as usize == value.len() && stored.payload_crc == crc;
-        let primary = self.keyspace.schema.primary_of(key);
-        let offered = Tally::fragment(value.len() as u64);
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
-        if shard.closed {
-            return Err(closed());
-        }
-        let Some(run) = shard.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
-            return Err(Error::internal("a fragment of an unknown run"));
-        };
-        let ledger = &mut shard.runs[run as usize].ledger;
-        ledger.offered += offered;
-        if same {
-            ledger.duplicate += offered;
-            return Ok(PutOutcome::Duplicate);
-        }
-        ledger.conflict += offered;
-        let known = shard.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
-        drop(shard);
-        let kept = known || self.keep_conflict(key, value);
-        Err(Error::conflict(format!(
-            "{}: {} bytes (checksum {crc:08x}) where {} (checksum {:08x}) stand; the new ones are {}",
-            self.keyspace.schema.text(key.as_bytes()),
-            value.len(),
-            stored.length,
-            stored.payload_crc,
-            if kept {
-                "kept in the debug stream"
-            } else {
-                "not kept: the debug stream's quota for conflicts is used up"
-            }
-        )))
-    }
-
-    /// Keeps conflicting bytes for a person, within the quota; `false` where there is no room.
-    fn keep_conflict(&self, key: &Key, value: &[u8]) -> bool {
-        let length = value.len() as u32;
-        let size = self.hot.record_bytes(length);
-        let quota = (self.config.conflict_share * self.hot.geometry.region_bytes() as f64) as u64;
-        if self.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            return false;
-        }
-        let primary = self.keyspace.schema.primary_of(key);
-        let cell = self.cell_of(primary.as_bytes());
-        let place = {
-            let shard = cell.lock();
-            let may = !shard.closed && self.hot.admits(Class::NewEvent);
-            if may { self.hot.reserve_place(Class::NewEvent, length) } else { None }
-        };
-        let Some(place) = place else {
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            return false;
-        };
-        let offset = self.hot.payload_offset(place.location.segment, place.offset);
-        let checksum = self.hot.region.copy_in(offset, value);
-        let entry = Entry {
-            key: *key,
-            offset: place.offset,
-            length,
-            payload_crc: checksum,
-            status: 0,
-            version: 0,
-            flags: EntryFlags::CONFLICT,
-        };
-        self.hot.write_entry(&place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
-        let mut shard = cell.lock();
-        let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
-        let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
-        if over || shard.closed {
-            drop(shard);
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            self.hot.end_record(place.location, length);
-            return false;
-        }
-        shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
-        true
-    }
-
-    /// Writes the attributes of an event as a record of its own, under the event's lock.
-    pub(crate) fn attach(&self, shard: &mut Shard, event: u32, attributes: &Attributes, only_new: bool) -> Result<()> {
-        if attributes.is_empty() {
-            return Ok(());
-        }
-        let schema = &self.keyspace.attributes;
-        if schema.is_empty() {
-            return Err(Error::invalid("this keyspace has no attributes"));
-        }
-        let standing = shard.attribute_word(event).map(Word::location);
-        let earlier = self.attributes(shard, event)?;
-        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
-        let Some(merged) = attributes.merged(&earlier, only_new) else {
-            return Err(Error::conflict(format!("{}: an attribute is already set to another value", name())));
-        };
-        if merged == earlier {
-            return Ok(());
-        }
-        let mut packed = vec![0; schema.packed_bytes()];
-        merged.pack(schema, &mut packed);
-        let version = match standing.and_then(|location| self.hot.read_entry(location)) {
-            None => 0,
-            Some(entry) => entry.version.checked_add(1).ok_or_else(|| Error::invalid("no more versions"))?,
-        };
-        let place = self.hot.reserve_place(Class::Existing, packed.len() as u32).ok_or_else(|| {
-            Error::full(format!("{}: no space for its attributes, fill {:.0} %", name(), self.hot.fill() * 100.0))
-        })?;
-        let offset = self.hot.payload_offset(place.location.segment, place.offset);
-        let payload_crc = self.hot.region.copy_in(offset, &packed);
-        let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
-        let key = self.keyspace.schema.join(&shard.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
-        let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
-        let entry = Entry { key, offset: place.offset, length, payload_crc, status: 0, version, flags };
-        self.hot.write_entry(&place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
-        shard.set_attribute_word(event, Word::at(place.location));
-        if let Some(location) = standing {
-            self.hot.end_record(location, length);
-            self.hot.region.fence();
-        }
-        Ok(())
-    }
-
-    /// The attributes of an event, under its lock.
-    pub(crate) fn attributes(&self, shard: &Shard, event: u32) -> Result<Attributes> {
-        let Some(word) = shard.attribute_word(event) else { return Ok(Attributes::new()) };
-        let location = word.location();
-        let entry =
-            self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an attribute record does not verify"))?;
-        let bytes =
-            self.hot.region.bytes(self.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
-        if checksum(bytes) != entry.payload_crc {
-            return Err(Error::corrupt("an attribute block does not match its checksum"));
-        }
-        Attributes::unpack(&self.keyspace.attributes, bytes)
     }
 }

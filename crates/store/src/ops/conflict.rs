@@ -1,0 +1,104 @@
+//! A put of a key that is taken: the same bytes are a duplicate and succeed; others are a conflict, and are kept within a
+//! quota for a person to look at.
+
+use crate::engine::{Engine, closed};
+use crate::home::Kept;
+use crate::hot::{Class, Location, checksum};
+use crate::{PutOutcome, RunState};
+use forebay_core::{Entry, EntryFlags, Error, Key, Result, StateWord, Tally};
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// A fragment stands there: the same bytes are a duplicate, others a conflict.
+    #[cold]
+    pub(crate) fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
+        let stored = self.hot.read_entry(location);
+        self.hot.unpin(location.segment);
+        let Some(stored) = stored else {
+            return Err(Error::corrupt(format!(
+                "{}: its entry does not verify",
+                self.keyspace.schema.text(key.as_bytes())
+            )));
+        };
+        let crc = checksum(value);
+        let same = stored.length as usize == value.len() && stored.payload_crc == crc;
+        let primary = self.keyspace.schema.primary_of(key);
+        let offered = Tally::fragment(value.len() as u64);
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let Some(run) = shard.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
+            return Err(Error::internal("a fragment of an unknown run"));
+        };
+        let ledger = &mut shard.runs[run as usize].ledger;
+        ledger.offered += offered;
+        if same {
+            ledger.duplicate += offered;
+            return Ok(PutOutcome::Duplicate);
+        }
+        ledger.conflict += offered;
+        let known = shard.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
+        drop(shard);
+        let kept = known || self.keep_conflict(key, value);
+        Err(Error::conflict(format!(
+            "{}: {} bytes (checksum {crc:08x}) where {} (checksum {:08x}) stand; the new ones are {}",
+            self.keyspace.schema.text(key.as_bytes()),
+            value.len(),
+            stored.length,
+            stored.payload_crc,
+            if kept {
+                "kept in the debug stream"
+            } else {
+                "not kept: the debug stream's quota for conflicts is used up"
+            }
+        )))
+    }
+
+    /// Keeps conflicting bytes for a person, within the quota; `false` where there is no room.
+    fn keep_conflict(&self, key: &Key, value: &[u8]) -> bool {
+        let length = value.len() as u32;
+        let size = self.hot.record_bytes(length);
+        let quota = (self.config.conflict_share * self.hot.geometry.region_bytes() as f64) as u64;
+        if self.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            return false;
+        }
+        let primary = self.keyspace.schema.primary_of(key);
+        let cell = self.cell_of(primary.as_bytes());
+        let place = {
+            let shard = cell.lock();
+            let may = !shard.closed && self.hot.admits(Class::NewEvent);
+            if may { self.hot.reserve_place(Class::NewEvent, length) } else { None }
+        };
+        let Some(place) = place else {
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            return false;
+        };
+        let offset = self.hot.payload_offset(place.location.segment, place.offset);
+        let checksum = self.hot.region.copy_in(offset, value);
+        let entry = Entry {
+            key: *key,
+            offset: place.offset,
+            length,
+            payload_crc: checksum,
+            status: 0,
+            version: 0,
+            flags: EntryFlags::CONFLICT,
+        };
+        self.hot.write_entry(&place, &entry, StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+        let mut shard = cell.lock();
+        let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
+        let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
+        if over || shard.closed {
+            drop(shard);
+            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.hot.end_record(place.location, length);
+            return false;
+        }
+        shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
+        true
+    }
+}
