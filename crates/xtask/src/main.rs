@@ -1,8 +1,9 @@
-//! The project's chores: `cargo xtask test`, `cargo xtask fuzz` and `cargo xtask bench`.
+//! The project's chores: `cargo xtask test`, `crash`, `fuzz` and `bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
 
 mod bench;
 mod child;
+mod crash;
 mod fuzz;
 mod smoke;
 mod test;
@@ -28,6 +29,8 @@ struct Cli {
 enum Chore {
     /// Install what is missing, then run every check; the last line is `N passed, M failed`.
     Test(test::Options),
+    /// Kill a child that acknowledges what it does, again and again; check every promise after each kill.
+    Crash(crash::Options),
     /// Fuzz the decoders, one target after the other; finds stay in fuzz/artifacts.
     Fuzz(fuzz::Options),
     /// Measure the store against Redis and against what the memory can do.
@@ -47,6 +50,7 @@ enum Bench {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Test(options) => test::run(&options),
+        Chore::Crash(options) => crash::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(Bench::Embedded(options)) => bench::run(&options),
         Chore::Bench(Bench::MemoryProbe(options)) => bench::probe(&options).map(|()| true),

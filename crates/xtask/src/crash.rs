@@ -1,0 +1,21 @@
+//! The crash test with more rounds than the suite has.
+
+use crate::{Result, child};
+
+/// How often a child is killed.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Kills; the suite has 30.
+    #[arg(long, default_value_t = 500)]
+    rounds: u32,
+    /// First seed of the child's operations; a failure prints the one that it had.
+    #[arg(long, default_value_t = 20_260_101)]
+    seed: u64,
+}
+
+/// Runs the test; `true` where every promise held.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let mut command = child::cargo(&["test", "-p", "forebay-store", "--release", "--test", "crash"]);
+    command.env("FOREBAY_CRASH_ROUNDS", options.rounds.to_string()).env("FOREBAY_CRASH_SEED", options.seed.to_string());
+    Ok(child::stream(&mut command)?.success)
+}
