@@ -161,7 +161,8 @@ fn tsan() -> Result<Outcome> {
     let host = versions.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
     let dir = child::target_dir().join("tsan").display().to_string();
     let arguments = ["test", "-p", "forebay-store", "--test", "concurrent", "--target", host, "--target-dir", &dir];
-    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+    // Through libc, so that ThreadSanitizer sees mappings come and go: an address that is mapped again is new memory.
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg=rustix_use_libc";
     // The standard library is not instrumented: its own fences are invisible, and are left out by name.
     let known = format!("suppressions={}", child::root().join("crates/xtask/tsan-suppressions.txt").display());
     let mut command = child::cargo(&arguments);
