@@ -166,16 +166,6 @@ impl Region {
         true
     }
 
-    /// Brings a range into the page table at once, for whoever reads all of it.
-    pub(crate) fn will_read(&self, offset: u64, length: usize) {
-        if self.mapped {
-            let start = self.at(offset, length);
-            // The address must be that of a page: segments begin at multiples of 4096.
-            // SAFETY: within the mapping; only the page table changes.
-            let _ = unsafe { rustix::mm::madvise(start.cast(), length, Advice::LinuxPopulateRead) };
-        }
-    }
-
     pub(crate) fn length(&self) -> u64 {
         self.length as u64
     }

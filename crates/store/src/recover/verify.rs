@@ -29,7 +29,6 @@ pub(super) fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Loc
 fn verify(engine: &Engine, header: &SegmentHeader, rotten: &mut Vec<Location>) {
     let hot = &engine.hot;
     let seed = hot.seed(header.segment);
-    hot.region.will_read(hot.geometry.segment_offset(header.segment), hot.geometry.segment_bytes as usize);
     for entry in 0..hot.entries_possible(header) {
         let location = Location { segment: header.segment, entry };
         let Some(found) = hot.read_entry(location).filter(|found| hot.fits(location, found)) else { continue };
