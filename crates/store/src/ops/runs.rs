@@ -40,10 +40,7 @@ impl Store {
         let _effects = engine.quiesce.read();
         engine.check_open()?;
         let mut runs = engine.runs.lock();
-        let known = engine.known(&mut runs, run)?;
-        if known.state == RunState::Closed {
-            return Err(Error::closed(format!("run {run} is closed")));
-        }
+        let known = engine.not_closed(&mut runs, run)?;
         let stopped = KnownRun { state: RunState::Stopped, ..known.clone() };
         engine.journal(&stopped)?;
         *known = stopped;
@@ -81,10 +78,7 @@ impl Store {
         let _effects = engine.quiesce.read();
         engine.check_open()?;
         let mut runs = engine.runs.lock();
-        let known = engine.known(&mut runs, run)?;
-        if known.state == RunState::Closed {
-            return Err(Error::closed(format!("run {run} is closed")));
-        }
+        let known = engine.not_closed(&mut runs, run)?;
         let mut shards = engine.lock_all();
         if shards[0].closed {
             return Err(closed());
@@ -204,10 +198,21 @@ impl Watch {
 
 impl Engine {
     fn known<'a>(&self, runs: &'a mut [KnownRun], run: u64) -> Result<&'a mut KnownRun> {
-        let known: Vec<u64> = runs.iter().map(|known| known.run).collect();
-        runs.iter_mut()
-            .find(|known| known.run == run)
-            .ok_or_else(|| Error::invalid(format!("run {run} is not known; known are {known:?}")))
+        match runs.iter().position(|known| known.run == run) {
+            Some(at) => Ok(&mut runs[at]),
+            None => {
+                let known: Vec<u64> = runs.iter().map(|known| known.run).collect();
+                Err(Error::invalid(format!("run {run} is not known; known are {known:?}")))
+            }
+        }
+    }
+
+    fn not_closed<'a>(&self, runs: &'a mut [KnownRun], run: u64) -> Result<&'a mut KnownRun> {
+        let known = self.known(runs, run)?;
+        if known.state == RunState::Closed {
+            return Err(Error::closed(format!("run {run} is closed")));
+        }
+        Ok(known)
     }
 
     fn sum_ledger(&self, run: u64) -> Ledger {
