@@ -2,7 +2,8 @@
 //! configuration, a snapshot). `docs/format-hot.md` is the specification.
 //!
 //! ```text
-//! decision: crc 4 | kind 1 | key length 1 | zero 2 | epoch 4 | boot 4 | counter 8 | fragments 4 | detail 4 | bytes 8 | key
+//! decision: crc 4 | kind 1 | key length 1 | flags 1 | stage 1 | epoch 4 | boot 4 | counter 8 | fragments 4 | detail 4
+//!           | bytes 8 | group 8 | key
 //! blob:     crc 4 | kind 1 | data length 1 | flags 1 | blob kind 1 | data
 //! ```
 //!
@@ -18,11 +19,12 @@ use crate::{Error, Result, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DecisionKind {
-    /// A lease holder keeps the event; `detail` is the mask of its streams.
+    /// A lease holder keeps the event; `detail` names its output: a mask of streams, or, with the top bit set, the
+    /// number of a [`Blob::Output`].
     Accept = 1,
     /// A lease holder drops the event.
     Reject = 2,
-    /// The archive has taken over an accepted or debug event.
+    /// The archive has taken over an accepted or debug event; `detail` as its [`DecisionKind::Accept`] had it.
     Release = 3,
     /// An administrator removed an event.
     RemoveEvent = 4,
@@ -30,19 +32,27 @@ pub enum DecisionKind {
     RemoveKey = 5,
     /// An update replaced a version; `detail` is the version that ended.
     Supersede = 6,
-    /// The event went to the debug stream; `detail` is 0.
+    /// The event went to the debug stream; `detail` is the reason's number.
     Debug = 7,
+    /// A lease holder hands the event to a later stage, `stage`.
+    Pass = 8,
+    /// An announced event of which nothing arrived in time.
+    NeverSeen = 9,
+    /// An event of the debug stream is given to workers again.
+    Replay = 10,
 }
 
 impl DecisionKind {
     fn from_byte(byte: u8) -> Option<DecisionKind> {
         use DecisionKind::*;
-        [Accept, Reject, Release, RemoveEvent, RemoveKey, Supersede, Debug].into_iter().find(|kind| *kind as u8 == byte)
+        let all = [Accept, Reject, Release, RemoveEvent, RemoveKey, Supersede, Debug, Pass, NeverSeen, Replay];
+        all.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// Whether the event's data is gone once this is decided.
     pub fn ends_event(self) -> bool {
-        matches!(self, DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent)
+        use DecisionKind::*;
+        matches!(self, Reject | Release | RemoveEvent | NeverSeen)
     }
 }
 
@@ -57,10 +67,36 @@ pub struct Decision {
     pub fragments: u32,
     /// Payload bytes that it covers.
     pub bytes: u64,
-    /// Stream mask or version, by kind.
+    /// Output, version or reason, by kind.
     pub detail: u32,
+    /// Sources were missing when the event became ready, and have not come since.
+    pub incomplete: bool,
+    /// The stage in which it was decided, or to which it is passed.
+    pub stage: u8,
+    /// Value of the attribute by which the ledger is kept; [`Decision::NO_GROUP`] without one.
+    pub group: u64,
     /// Packed primary key, or whole key for [`DecisionKind::RemoveKey`] and [`DecisionKind::Supersede`].
     pub key: Vec<u8>,
+}
+
+impl Decision {
+    /// No attribute value to keep the ledger by.
+    pub const NO_GROUP: u64 = u64::MAX;
+
+    /// A decision of this kind about this key, by nobody's lease; the rest is zero.
+    pub fn about(kind: DecisionKind, key: &[u8]) -> Decision {
+        Decision {
+            kind,
+            token: Token::NONE,
+            fragments: 0,
+            bytes: 0,
+            detail: 0,
+            incomplete: false,
+            stage: 0,
+            group: Decision::NO_GROUP,
+            key: key.to_vec(),
+        }
+    }
 }
 
 /// What a blob holds.
@@ -73,6 +109,21 @@ pub enum Blob {
     Stream = 2,
     /// Everything that earlier slots said, folded.
     Snapshot = 3,
+    /// Streams with chosen sources, as an accept named them, under a number.
+    Output = 4,
+    /// A source of a run is masked or unmasked.
+    Mask = 5,
+    /// Events are held back from delivery, or no longer.
+    Hold = 6,
+    /// A producer has begun, or reported what it offered.
+    Producer = 7,
+}
+
+impl Blob {
+    fn from_byte(byte: u8) -> Option<Blob> {
+        use Blob::*;
+        [Run, Stream, Snapshot, Output, Mask, Hold, Producer].into_iter().find(|blob| *blob as u8 == byte)
+    }
 }
 
 /// One slot's share of a blob.
@@ -112,7 +163,7 @@ impl SlotLayout {
         SlotLayout { slot_bytes: (SLOT_HEAD_BYTES + key_bytes).next_multiple_of(8).max(64) }
     }
 
-    /// Bytes of one slot: 64 for keys up to 24 bytes.
+    /// Bytes of one slot: 64 for keys up to 16 bytes.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
@@ -134,12 +185,15 @@ impl SlotLayout {
         out.fill(0);
         out[4] = decision.kind as u8;
         out[5] = decision.key.len() as u8;
+        out[6] = u8::from(decision.incomplete);
+        out[7] = decision.stage;
         out[8..12].copy_from_slice(&decision.token.epoch.to_le_bytes());
         out[12..16].copy_from_slice(&decision.token.boot.to_le_bytes());
         out[16..24].copy_from_slice(&decision.token.counter.to_le_bytes());
         out[24..28].copy_from_slice(&decision.fragments.to_le_bytes());
         out[28..32].copy_from_slice(&decision.detail.to_le_bytes());
         out[32..40].copy_from_slice(&decision.bytes.to_le_bytes());
+        out[40..48].copy_from_slice(&decision.group.to_le_bytes());
         out[SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + decision.key.len()].copy_from_slice(&decision.key);
         self.seal(seed, number, out);
     }
@@ -168,7 +222,7 @@ impl SlotLayout {
         }
         let length = copy[5] as usize;
         if copy[4] == BLOB {
-            let blob = [Blob::Run, Blob::Stream, Blob::Snapshot].into_iter().find(|blob| *blob as u8 == copy[7])?;
+            let blob = Blob::from_byte(copy[7])?;
             let data = copy.get(BLOB_HEAD_BYTES..BLOB_HEAD_BYTES + length)?.to_vec();
             return Some(Slot::Blob(BlobChunk { blob, first: copy[6] & 1 != 0, last: copy[6] & 2 != 0, data }));
         }
@@ -180,6 +234,9 @@ impl SlotLayout {
             fragments: word(24),
             detail: word(28),
             bytes: long(32),
+            incomplete: copy[6] & 1 == 1,
+            stage: copy[7],
+            group: long(40),
             key: copy.get(SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + length)?.to_vec(),
         }))
     }
@@ -221,11 +278,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decisions_round_trip(kind in 1_u8..8, counter: u64, fragments: u32, bytes: u64, detail: u32, key in prop::collection::vec(any::<u8>(), 1..33)) {
+        fn decisions_round_trip(kind in 1_u8..11, counter: u64, incomplete: bool, stage: u8, fragments: u32, bytes: u64, detail: u32, key in prop::collection::vec(any::<u8>(), 1..33)) {
             let layout = SlotLayout::for_key_bytes(key.len());
             let seed = RecordSeed::new(&[1; 16], 2, 3);
             let token = Token { epoch: 1, boot: 2, counter };
-            let decision = Decision { kind: DecisionKind::from_byte(kind).unwrap(), token, fragments, bytes, detail, key };
+            let kind = DecisionKind::from_byte(kind).unwrap();
+            let decision = Decision { token, fragments, bytes, detail, incomplete, stage, group: counter ^ bytes, ..Decision::about(kind, &key) };
             let mut out = vec![0xAA; layout.slot_bytes()];
             layout.encode(&decision, seed, 9, &mut out);
             prop_assert_eq!(layout.decode(&out, seed, 9), Some(Slot::Decision(decision)));

@@ -1,8 +1,11 @@
 //! A keyspace: a key schema plus the policies that its events live by; read from TOML or built in code.
 
-use crate::limits::{DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX};
-use crate::{AttributeSchema, Error, KeySchema, Result};
+use crate::limits::{CLASS_RULES_MAX, DELIVERIES_MAX, FRAGMENTS_PER_EVENT_MAX};
+use crate::policy::{Delivery, DeliveryFile, GroupFile, SourceGroup};
+use crate::source::{parse_sources, source_texts};
+use crate::{AttributeKind, AttributeSchema, Error, KeySchema, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When an event has all that it waits for. Whatever this says, `complete_within` ends the wait.
@@ -47,10 +50,25 @@ impl Completeness {
 /// How one run is taken: what its events wait for and how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
-    /// What completes an event.
+    /// What completes an event of no class, or of a class without its own rule.
     pub completeness: Completeness,
     /// Time after an event's first fragment at which it is ready in any case.
     pub complete_within: Duration,
+    /// What completes events of these classes, by class name.
+    pub classes: Vec<(String, Completeness)>,
+    /// Time after the stop at which events that still wait are sealed.
+    pub stop_grace: Duration,
+    /// Mask a source after so many events in a row became ready without it; unmask it once as many fragments of it have
+    /// come again. `None`: only people mask.
+    pub auto_mask: Option<u32>,
+}
+
+impl RunConfig {
+    /// A run without classes or masks of its own accord, sealed as soon as it is stopped.
+    pub fn new(completeness: Completeness, complete_within: Duration) -> RunConfig {
+        let classes = Vec::new();
+        RunConfig { completeness, complete_within, classes, stop_grace: Duration::ZERO, auto_mask: None }
+    }
 }
 
 /// A key schema, the attributes of its events, and policies.
@@ -70,7 +88,20 @@ pub struct Keyspace {
     pub deliveries_max: u8,
     /// Longest fragment, in bytes.
     pub fragment_bytes_max: usize,
+    /// The steps of the selection, in order: at least one.
+    pub stages: Vec<String>,
+    /// Sources by name, for reading and for levels.
+    pub groups: Vec<SourceGroup>,
+    /// Order in which ready events are given out.
+    pub delivery: Delivery,
+    /// Attribute (an unsigned one of at most 63 bits) by whose values the ledger is kept as well, such as `lumi`.
+    pub ledger_by: Option<String>,
+    /// Whether events may be announced with their sources (`open_event`) in a keyspace without attributes.
+    pub announced: bool,
 }
+
+/// The name of the only stage of a keyspace that names none.
+pub const STAGE_DEFAULT: &str = "selection";
 
 impl Keyspace {
     /// Events of `run/event/source` that are complete by count, within a second; runs open by themselves.
@@ -79,14 +110,59 @@ impl Keyspace {
             name: name.to_owned(),
             schema: KeySchema::run_event_source(),
             attributes: AttributeSchema::default(),
-            run: RunConfig {
-                completeness: Completeness::Count(fragments_per_event),
-                complete_within: Duration::from_secs(1),
-            },
+            run: RunConfig::new(Completeness::Count(fragments_per_event), Duration::from_secs(1)),
             auto_open_runs: true,
             deliveries_max: 3,
             fragment_bytes_max: 64 << 20,
+            stages: vec![STAGE_DEFAULT.to_owned()],
+            groups: Vec::new(),
+            delivery: Delivery::default(),
+            ledger_by: None,
+            announced: false,
         }
+    }
+
+    /// The group of this name.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the groups that there are.
+    pub fn group(&self, name: &str) -> Result<&SourceGroup> {
+        self.groups.iter().find(|group| group.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
+            Error::invalid(format!("no source group `{name}`; this keyspace has: {}", known.join(", ")))
+        })
+    }
+
+    /// The position of a stage.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the stages that there are.
+    pub fn stage(&self, name: &str) -> Result<u8> {
+        let at = self.stages.iter().position(|stage| stage == name);
+        at.map(|at| at as u8).ok_or_else(|| {
+            Error::invalid(format!("no stage `{name}`; this keyspace has: {}", self.stages.join(", ")))
+        })
+    }
+
+    /// Checks a run's configuration against limits and this keyspace.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the value.
+    pub fn check_run(&self, run: &RunConfig) -> Result<()> {
+        check_run(run)?;
+        for (at, (class, _)) in run.classes.iter().enumerate() {
+            let has_class = self.attributes.fields.iter().any(|(_, kind)| *kind == AttributeKind::Class);
+            if !has_class || !self.attributes.classes.contains(class) {
+                return Err(Error::invalid(format!(
+                    "run: no class `{class}`; this keyspace has: {}",
+                    self.attributes.classes.join(", ")
+                )));
+            }
+            if run.classes[..at].iter().any(|before| before.0 == *class) {
+                return Err(Error::invalid(format!("run: class `{class}` stands twice")));
+            }
+        }
+        Ok(())
     }
 
     /// Reads a keyspace file.
@@ -111,7 +187,8 @@ impl Keyspace {
     /// # Errors
     /// `Invalid`, naming the policy.
     pub fn check(&self) -> Result<()> {
-        check_run(&self.run)?;
+        self.check_run(&self.run)?;
+        crate::policy::check(self)?;
         if !(1..=DELIVERIES_MAX).contains(&self.deliveries_max) {
             return Err(Error::invalid(format!("deliveries_max: 1 to {DELIVERIES_MAX}, not {}", self.deliveries_max)));
         }
@@ -127,6 +204,20 @@ impl Keyspace {
 }
 
 fn check_run(run: &RunConfig) -> Result<()> {
+    check_completeness(&run.completeness)?;
+    if run.classes.len() > CLASS_RULES_MAX {
+        return Err(Error::invalid(format!("run: rules for {} classes, at most {CLASS_RULES_MAX}", run.classes.len())));
+    }
+    run.classes.iter().try_for_each(|(_, completeness)| check_completeness(completeness))?;
+    if run.auto_mask == Some(0) {
+        return Err(Error::invalid("auto_mask_after: at least 1 miss"));
+    }
+    if run.stop_grace > Duration::from_secs(24 * 3600) || !run.stop_grace.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(Error::invalid(format!(
+            "stop_grace: whole milliseconds, at most a day, not {:?}",
+            run.stop_grace
+        )));
+    }
     if run.complete_within.is_zero() || run.complete_within > Duration::from_secs(30 * 24 * 3600) {
         return Err(Error::invalid(format!(
             "complete_within: more than 0 and at most 30 days, not {:?}",
@@ -136,7 +227,11 @@ fn check_run(run: &RunConfig) -> Result<()> {
     if !run.complete_within.subsec_nanos().is_multiple_of(1_000_000) {
         return Err(Error::invalid(format!("complete_within: whole milliseconds, not {:?}", run.complete_within)));
     }
-    let fragments = match &run.completeness {
+    Ok(())
+}
+
+fn check_completeness(completeness: &Completeness) -> Result<()> {
+    let fragments = match completeness {
         Completeness::Count(count) => *count as usize,
         Completeness::Sources(sources) => sources.len(),
         Completeness::Seal => 0,
@@ -146,7 +241,7 @@ fn check_run(run: &RunConfig) -> Result<()> {
             "an event of {fragments} fragments can never be complete: at most {FRAGMENTS_PER_EVENT_MAX} fit"
         )));
     }
-    match &run.completeness {
+    match completeness {
         Completeness::Count(0) => Err(Error::invalid("completeness by count needs a count of at least 1")),
         _ => Ok(()),
     }
@@ -195,6 +290,16 @@ struct File {
     deliveries_max: u8,
     #[serde(default = "fragment_bytes_max")]
     fragment_bytes_max: usize,
+    #[serde(default = "one_stage")]
+    stages: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ledger_by: Option<String>,
+    #[serde(default)]
+    announced: bool,
+    #[serde(default)]
+    delivery: DeliveryFile,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<GroupFile>,
     run: RunFile,
 }
 
@@ -202,6 +307,22 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct RunFile {
     complete_within_ms: u64,
+    #[serde(default)]
+    stop_grace_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    auto_mask_after: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    count: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sources: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    classes: BTreeMap<String, RuleFile>,
+}
+
+/// `count = 16`, `sources = ["0..499", "1000"]`, or neither: only a seal completes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     count: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,46 +341,54 @@ fn fragment_bytes_max() -> usize {
     64 << 20
 }
 
+fn one_stage() -> Vec<String> {
+    vec![STAGE_DEFAULT.to_owned()]
+}
+
+impl RuleFile {
+    fn of(completeness: &Completeness, schema: &KeySchema) -> RuleFile {
+        match completeness {
+            Completeness::Count(count) => RuleFile { count: Some(*count), sources: None },
+            Completeness::Seal => RuleFile { count: None, sources: None },
+            Completeness::Sources(sources) => RuleFile { count: None, sources: Some(source_texts(schema, sources)) },
+        }
+    }
+
+    fn build(&self, schema: &KeySchema) -> Result<Completeness> {
+        match (&self.count, &self.sources) {
+            (Some(_), Some(_)) => Err(Error::invalid("run: give `count` or `sources`, not both")),
+            (Some(count), None) => Ok(Completeness::Count(*count)),
+            (None, None) => Ok(Completeness::Seal),
+            (None, Some(texts)) => Ok(Completeness::Sources(parse_sources(schema, texts)?)),
+        }
+    }
+}
+
 impl RunFile {
     fn of(run: &RunConfig, schema: &KeySchema) -> RunFile {
-        let complete_within_ms = u64::try_from(run.complete_within.as_millis()).unwrap_or(u64::MAX).max(1);
-        let mut file = RunFile { complete_within_ms, count: None, sources: None };
-        match &run.completeness {
-            Completeness::Count(count) => file.count = Some(*count),
-            Completeness::Seal => {}
-            Completeness::Sources(sources) => {
-                let zero = schema.primary(&vec![0; schema.primary_len()]);
-                let text = |rest: &Vec<u8>| {
-                    let key = zero.as_ref().map(|zero| schema.join(zero, rest));
-                    let values = key.map(|key| schema.values(key.as_bytes())).unwrap_or_default();
-                    values[schema.primary_len().min(values.len())..]
-                        .iter()
-                        .map(u64::to_string)
-                        .collect::<Vec<_>>()
-                        .join("/")
-                };
-                file.sources = Some(sources.iter().map(text).collect());
-            }
+        let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let classes = run.classes.iter().map(|(class, rule)| (class.clone(), RuleFile::of(rule, schema))).collect();
+        let RuleFile { count, sources } = RuleFile::of(&run.completeness, schema);
+        RunFile {
+            complete_within_ms: milliseconds(run.complete_within).max(1),
+            stop_grace_ms: milliseconds(run.stop_grace),
+            auto_mask_after: run.auto_mask,
+            count,
+            sources,
+            classes,
         }
-        file
     }
 
     fn build(&self, schema: &KeySchema) -> Result<RunConfig> {
-        let completeness = match (&self.count, &self.sources) {
-            (Some(_), Some(_)) => return Err(Error::invalid("run: give `count` or `sources`, not both")),
-            (Some(count), None) => Completeness::Count(*count),
-            (None, None) => Completeness::Seal,
-            (None, Some(texts)) => {
-                let mut sources = Vec::new();
-                for text in texts {
-                    let lead = vec!["0"; schema.primary_len()].join("/");
-                    let values = schema.parse_values(&format!("{lead}/{text}"), schema.sub_keys().len())?;
-                    sources.push(values[schema.primary_len()..].to_vec());
-                }
-                Completeness::sources(schema, &sources)?
-            }
+        let class = |(class, rule): (&String, &RuleFile)| Ok((class.clone(), rule.build(schema)?));
+        let rule = RuleFile { count: self.count, sources: self.sources.clone() };
+        let run = RunConfig {
+            completeness: rule.build(schema)?,
+            complete_within: Duration::from_millis(self.complete_within_ms),
+            classes: self.classes.iter().map(class).collect::<Result<_>>()?,
+            stop_grace: Duration::from_millis(self.stop_grace_ms),
+            auto_mask: self.auto_mask_after,
         };
-        let run = RunConfig { completeness, complete_within: Duration::from_millis(self.complete_within_ms) };
         check_run(&run)?;
         Ok(run)
     }
@@ -278,6 +407,11 @@ impl File {
             auto_open_runs: keyspace.auto_open_runs,
             deliveries_max: keyspace.deliveries_max,
             fragment_bytes_max: keyspace.fragment_bytes_max,
+            stages: keyspace.stages.clone(),
+            ledger_by: keyspace.ledger_by.clone(),
+            announced: keyspace.announced,
+            delivery: DeliveryFile::of(&keyspace.delivery),
+            groups: keyspace.groups.iter().map(|group| GroupFile::of(group, schema)).collect(),
             run: RunFile::of(&keyspace.run, schema),
         }
     }
@@ -288,6 +422,11 @@ impl File {
             run: self.run.build(&schema)?,
             attributes: AttributeSchema::parse(&self.attributes, &self.classes)?,
             name: self.name,
+            stages: self.stages,
+            ledger_by: self.ledger_by,
+            announced: self.announced,
+            delivery: self.delivery.build()?,
+            groups: self.groups.iter().map(|group| group.build(&schema)).collect::<Result<_>>()?,
             schema,
             auto_open_runs: self.auto_open_runs,
             deliveries_max: self.deliveries_max,
@@ -306,11 +445,23 @@ mod tests {
         name = "trigger-records"
         key = ["run:u32", "trigger:u64", "sequence:u16", "subsystem:u16", "id:u32"]
         primary = ["run", "trigger", "sequence"]
-        attributes = ["trigger_type:u64", "class"]
+        attributes = ["trigger_type:u32", "class"]
         classes = ["physics", "calib-tile"]
+        stages = ["fast", "final"]
+        ledger_by = "trigger_type"
+        [delivery]
+        order = "highest:trigger_type"
+        max_wait_ms = 250
+        [[groups]]
+        name = "charge"
+        sources = ["1/0..9", "2/0"]
+        level = "warm"
         [run]
         sources = ["1/7", "1/8", "2/0"]
         complete_within_ms = 1500
+        auto_mask_after = 20
+        [run.classes.calib-tile]
+        count = 2
     "#;
 
     #[test]
@@ -318,6 +469,9 @@ mod tests {
         let keyspace = Keyspace::from_toml(DUNE).unwrap();
         assert_eq!(keyspace.schema.key_bytes(), 20);
         assert!(matches!(&keyspace.run.completeness, Completeness::Sources(list) if list.len() == 3));
+        assert_eq!(keyspace.group("charge").unwrap().sources.len(), 11);
+        assert_eq!((keyspace.stage("final").unwrap(), keyspace.run.auto_mask), (1, Some(20)));
+        assert_eq!(keyspace.run.classes, [("calib-tile".to_owned(), Completeness::Count(2))]);
         assert_eq!(Keyspace::from_toml(&keyspace.to_toml().unwrap()).unwrap(), keyspace);
         let run = keyspace.run.to_toml(&keyspace.schema).unwrap();
         assert_eq!(RunConfig::from_toml(&run, &keyspace.schema).unwrap(), keyspace.run);
@@ -333,6 +487,14 @@ mod tests {
             ("complete_within_ms = 1500", "", "complete_within_ms"),
             ("name =", "nam =", "nam"),
             ("sequence:u16", "sequence", "name:uBITS"),
+            ("classes.calib-tile", "classes.calib-muon", "calib-muon"),
+            ("stages = [\"fast\", \"final\"]", "stages = []", "stage"),
+            ("highest:trigger_type", "highest:lumi", "lumi"),
+            ("highest:trigger_type", "newest", "order"),
+            ("\"warm\"", "\"cold\"", "level"),
+            ("ledger_by = \"trigger_type\"", "ledger_by = \"lumi\"", "lumi"),
+            ("auto_mask_after = 20", "auto_mask_after = 0", "auto_mask_after"),
+            ("\"1/0..9\"", "\"1/9..0\"", "1/9..0"),
         ] {
             let error = Keyspace::from_toml(&DUNE.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(message), "{to}: {error}");

@@ -105,6 +105,14 @@ pub struct Ledger {
     pub expired: Tally,
     /// Acknowledged and gone, each reported by name.
     pub lost: Tally,
+    /// Events that became ready with every source they wait for, or have got the rest since.
+    pub complete: u64,
+    /// Events that became ready, or were removed, without some of their sources.
+    pub incomplete: u64,
+    /// Announced events of which nothing arrived in time.
+    pub never_seen: u64,
+    /// Announced events of which nothing has arrived yet.
+    pub awaited: u64,
 }
 
 impl Ledger {
@@ -149,6 +157,21 @@ impl Ledger {
         for (mine, theirs) in self.live.iter_mut().zip(other.live) {
             *mine += theirs;
         }
+        let counts = [
+            (&mut self.complete, other.complete),
+            (&mut self.incomplete, other.incomplete),
+            (&mut self.never_seen, other.never_seen),
+            (&mut self.awaited, other.awaited),
+        ];
+        for (mine, theirs) in counts {
+            *mine = mine.wrapping_add(theirs);
+        }
+    }
+
+    /// Events that the run knows, by announcement or by a fragment: complete + incomplete + never seen + still open.
+    pub fn announced(&self) -> u64 {
+        let open = self.live[LiveState::Open as usize].events.wrapping_add(self.awaited);
+        self.complete.wrapping_add(self.incomplete).wrapping_add(self.never_seen).wrapping_add(open)
     }
 
     /// What does not add up, in words; `None` where both sums are exact in fragments and bytes.
@@ -171,6 +194,14 @@ impl Ledger {
             return Some(format!(
                 "stored {} fragments, {} bytes; terms sum to {} and {}",
                 self.stored.fragments, self.stored.bytes, accounted.0, accounted.1
+            ));
+        }
+        let went = terms.iter().skip(1).take(7).fold(0_u64, |sum, term| sum.wrapping_add(term.events));
+        let ready = self.complete.wrapping_add(self.incomplete);
+        if went != ready {
+            return Some(format!(
+                "{} events became ready complete, {} incomplete; ready, decided or removed are {went}",
+                self.complete, self.incomplete
             ));
         }
         None

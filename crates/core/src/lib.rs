@@ -20,8 +20,11 @@ mod key;
 mod keyspace;
 mod ledger;
 pub mod limits;
+mod policy;
+mod prescale;
 mod record;
 mod schema;
+mod source;
 mod superblock;
 mod token;
 
@@ -34,8 +37,10 @@ pub use error::{Error, Kind, Result};
 pub use filter::{Condition, Filter};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
-pub use keyspace::{Completeness, Keyspace, RunConfig};
+pub use keyspace::{Completeness, Keyspace, RunConfig, STAGE_DEFAULT};
 pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
+pub use policy::{Delivery, Level, Order, SourceGroup};
+pub use prescale::Prescale;
 pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };

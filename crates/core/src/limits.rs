@@ -10,8 +10,14 @@ pub const ATTRIBUTES_MAX: usize = 64;
 pub const ATTRIBUTE_BITS_MAX: u32 = 128;
 /// Most named classes of one keyspace.
 pub const CLASSES_MAX: usize = 1 << 16;
-/// Most streams known to one store: a decision names them in a 32-bit mask.
-pub const STREAMS_MAX: usize = 32;
+/// Most streams known to one store: a decision names them in a 32-bit word whose top bit says that sources are chosen.
+pub const STREAMS_MAX: usize = 31;
+/// Most stages of a keyspace: the stage has 3 bits on the medium.
+pub const STAGES_MAX: usize = 8;
+/// Most source groups of a keyspace.
+pub const GROUPS_MAX: usize = 64;
+/// Most classes of one run with sources of their own.
+pub const CLASS_RULES_MAX: usize = 200;
 /// Longest name of a sub-key, attribute, class, stream or holder, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Most fragments of one event, removed ones included.
@@ -21,7 +27,7 @@ pub const VERSION_MAX: u16 = u16::MAX;
 /// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
 /// Bytes of one decision slot before its key.
-pub const SLOT_HEAD_BYTES: usize = 40;
+pub const SLOT_HEAD_BYTES: usize = 48;
 /// Alignment of payloads, in bytes: one cache line, so that non-temporal stores fill whole lines.
 pub const PAYLOAD_ALIGN: usize = 64;
 /// Bytes at the start of each segment that hold its two header copies.

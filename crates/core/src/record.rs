@@ -60,9 +60,20 @@ impl EntryFlags {
     pub const VOID: EntryFlags = EntryFlags(1);
     /// Bytes that conflict with the fragment of the same key; kept for a person to look at.
     pub const CONFLICT: EntryFlags = EntryFlags(2);
-    /// The attribute block of the event; the sub-keys after the primary key are zero.
+    /// The event's own record: its attributes and, where it was announced with them, its sources; the sub-keys after the
+    /// primary key are zero.
     pub const ATTRIBUTES: EntryFlags = EntryFlags(4);
-    const KNOWN: u16 = 7;
+    /// A fragment that came after its event was ready.
+    pub const LATE: EntryFlags = EntryFlags(8);
+    /// A fragment that a worker wrote with its verdict; counts once the verdict is recorded. Its `status` are the low
+    /// bits of the token's counter.
+    pub const RESULT: EntryFlags = EntryFlags(16);
+    const KNOWN: u16 = 31;
+
+    /// Whether the record is a fragment of its event, however it came.
+    pub fn is_fragment(self) -> bool {
+        self.0 & !(EntryFlags::LATE.0 | EntryFlags::RESULT.0) == 0
+    }
 }
 
 /// One directory entry: where a record's payload lies and what it is.
@@ -175,7 +186,7 @@ pub enum Mark {
 /// The word beside an entry that changes after the entry is written: one atomic 8-byte store.
 ///
 /// ```text
-/// bit 0 generation (24) | 24 mark (8) | 32 deliveries (4) | 36 ready (1) | 37 zero (3) | 40 check (24)
+/// bit 0 generation (24) | 24 mark (8) | 32 deliveries (4) | 36 ready (1) | 37 stage (3) | 40 check (24)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord {
@@ -183,8 +194,10 @@ pub struct StateWord {
     pub mark: Mark,
     /// Grants of the event that have not ended well, including one under way.
     pub deliveries: u8,
-    /// The event became ready (by time, by seal or by a grant) and stays so.
+    /// The event became ready (by time, by seal or by a grant) and stays so. On a result: its verdict is recorded.
     pub ready: bool,
+    /// The stage that the event has reached.
+    pub stage: u8,
 }
 
 const LIVE: u64 = 0x3C;
@@ -192,7 +205,9 @@ const DEAD: u64 = 0xC3;
 
 impl StateWord {
     /// A fresh record's word.
-    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false };
+    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false, stage: 0 };
+    /// The word of a record that has ended.
+    pub const ENDED: StateWord = StateWord { mark: Mark::Dead, ..StateWord::FRESH };
 
     /// The word for entry `number` of this generation.
     #[inline]
@@ -201,7 +216,8 @@ impl StateWord {
         let word = u64::from(seed.generation & 0xFF_FFFF)
             | mark << 24
             | u64::from(self.deliveries & 15) << 32
-            | u64::from(self.ready) << 36;
+            | u64::from(self.ready) << 36
+            | u64::from(self.stage & 7) << 37;
         word | check(word, seed, number) << 40
     }
 
@@ -217,7 +233,8 @@ impl StateWord {
         if word >> 40 != check(body, seed, number) || word & 0xFF_FFFF != u64::from(seed.generation & 0xFF_FFFF) {
             return None;
         }
-        Some(StateWord { mark, deliveries: (word >> 32 & 15) as u8, ready: word >> 36 & 1 == 1 })
+        let (deliveries, stage) = ((word >> 32 & 15) as u8, (word >> 37 & 7) as u8);
+        Some(StateWord { mark, deliveries, ready: word >> 36 & 1 == 1, stage })
     }
 }
 
@@ -383,7 +400,7 @@ mod tests {
     #[test]
     fn no_single_bit_removes() {
         let seed = RecordSeed::new(&STORE, 3, 8);
-        let live = StateWord { mark: Mark::Live, deliveries: 2, ready: true }.encode(seed, 77);
+        let live = StateWord { mark: Mark::Live, deliveries: 2, ready: true, stage: 5 }.encode(seed, 77);
         assert_eq!(StateWord::decode(live, seed, 78), None);
         for bit in 0..64 {
             let flipped = StateWord::decode(live ^ 1 << bit, seed, 77);
@@ -393,9 +410,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn state_words_round_trip(dead in any::<bool>(), deliveries in 0_u8..16, ready in any::<bool>(), generation in any::<u32>()) {
+        fn state_words_round_trip(dead in any::<bool>(), deliveries in 0_u8..16, ready in any::<bool>(), stage in 0_u8..8, generation in any::<u32>()) {
             let seed = RecordSeed::new(&STORE, 1, generation);
-            let state = StateWord { mark: if dead { Mark::Dead } else { Mark::Live }, deliveries, ready };
+            let state = StateWord { mark: if dead { Mark::Dead } else { Mark::Live }, deliveries, ready, stage };
             prop_assert_eq!(StateWord::decode(state.encode(seed, 4), seed, 4), Some(state));
         }
 

@@ -65,7 +65,7 @@ pub struct Superblock {
 }
 
 const MAGIC: [u8; 8] = *b"FOREBAY\x01";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl Superblock {
     /// Bytes of one copy that mean something; copies stand 4096 bytes apart.
@@ -163,7 +163,7 @@ mod tests {
         let mut bytes = sample().encode();
         assert_eq!(kind(&[0; 128]), Kind::Invalid);
         assert_eq!(kind(&bytes[..100]), Kind::Corrupt);
-        bytes[8] = 2;
+        bytes[8] = 1;
         assert_eq!(kind(&bytes), Kind::Invalid);
         let mut impossible = sample();
         impossible.geometry.segments = 0;
