@@ -120,11 +120,7 @@ pub(crate) fn account_json(run: u64, state: RunState, account: &Account) -> Valu
 
 /// A run's state in lower case.
 pub(crate) fn state_name(state: RunState) -> &'static str {
-    match state {
-        RunState::Open => "open",
-        RunState::Stopped => "stopped",
-        RunState::Closed => "closed",
-    }
+    state.name()
 }
 
 /// What a run that is not there means to a caller who wanted to change it.

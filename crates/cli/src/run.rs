@@ -104,7 +104,7 @@ impl Open {
             (.., true) => Completeness::Seal,
             _ => default.completeness.clone(),
         };
-        let config = RunConfig { completeness, complete_within: self.within.unwrap_or(default.complete_within) };
+        let config = RunConfig::new(completeness, self.within.unwrap_or(default.complete_within));
         config.check()?;
         store.run_open(self.run, &config)?;
         changed(self.run, RunState::Open, out)
@@ -136,7 +136,7 @@ fn list(store: &Store, out: &mut Output) -> Result<Answer> {
 
 fn close(store: &Store, run: u64, out: &mut Output) -> Result<Answer> {
     known(store, run)?;
-    let account = store.run_close(run)?;
+    let account = store.run_close(run)?.ledger;
     out.json(&account_json(run, RunState::Closed, &account))?;
     out.line(format!("run {run} · closed"))?;
     for line in ledger::table(&account) {

@@ -113,6 +113,7 @@ impl Take {
             }
         };
         Ok(GetAny {
+            stage: None,
             n: self.n,
             filter: Filter::parse(&store.keyspace().attributes, &self.filter)?,
             min_age: self.min_age,

@@ -139,9 +139,8 @@ impl Keyspace {
     /// `Invalid`, naming the stages that there are.
     pub fn stage(&self, name: &str) -> Result<u8> {
         let at = self.stages.iter().position(|stage| stage == name);
-        at.map(|at| at as u8).ok_or_else(|| {
-            Error::invalid(format!("no stage `{name}`; this keyspace has: {}", self.stages.join(", ")))
-        })
+        at.map(|at| at as u8)
+            .ok_or_else(|| Error::invalid(format!("no stage `{name}`; this keyspace has: {}", self.stages.join(", "))))
     }
 
     /// Checks a run's configuration against limits and this keyspace.
@@ -213,10 +212,7 @@ fn check_run(run: &RunConfig) -> Result<()> {
         return Err(Error::invalid("auto_mask_after: at least 1 miss"));
     }
     if run.stop_grace > Duration::from_secs(24 * 3600) || !run.stop_grace.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(Error::invalid(format!(
-            "stop_grace: whole milliseconds, at most a day, not {:?}",
-            run.stop_grace
-        )));
+        return Err(Error::invalid(format!("stop_grace: whole milliseconds, at most a day, not {:?}", run.stop_grace)));
     }
     if run.complete_within.is_zero() || run.complete_within > Duration::from_secs(30 * 24 * 3600) {
         return Err(Error::invalid(format!(

@@ -202,6 +202,23 @@ impl KeySchema {
         Ok(key)
     }
 
+    /// A primary key from packed bytes, as read from a medium or the wire.
+    ///
+    /// # Errors
+    /// `Invalid` for a wrong length or padding bits that are set.
+    pub fn primary_from_bytes(&self, bytes: &[u8]) -> Result<Primary> {
+        if bytes.len() != self.primary_bytes {
+            return Err(Error::invalid(format!(
+                "a primary key has {} bytes in this keyspace, not {}",
+                self.primary_bytes,
+                bytes.len()
+            )));
+        }
+        let mut key = [0; KEY_BYTES_MAX];
+        key[..bytes.len()].copy_from_slice(bytes);
+        self.key_from_bytes(&key[..self.key_bytes()]).map(|key| self.primary_of(&key))
+    }
+
     /// The key of one fragment of an event: primary key and the packed remaining sub-keys.
     ///
     /// # Panics

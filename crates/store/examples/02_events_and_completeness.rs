@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Run 7: every event must have sources 0, 1 and 2. The time limit always stands; here it is out of the way.
     let completeness = Completeness::first_sources(schema, 3)?;
-    store.run_open(7, &RunConfig { completeness, complete_within: Duration::from_secs(3600) })?;
+    store.run_open(7, &RunConfig::new(completeness, Duration::from_secs(3600)))?;
 
     // Two of three have arrived, the first with attributes of the event: it is open and names what is missing.
     let attributes = Attributes::parse(&keyspace.attributes, &["lumi=12", "class=physics"])?;

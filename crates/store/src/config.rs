@@ -61,6 +61,8 @@ pub struct Config {
     pub leases_max: usize,
     /// Share of the region (0 to 1) that conflicting bytes may occupy in the debug stream.
     pub conflict_share: f64,
+    /// Share of the region (0 to 1) that the debug stream may occupy before it inhibits.
+    pub debug_share: f64,
     /// Share of the region (0 to 1) that dead bytes under guards may occupy before `get` copies.
     pub pinned_share: f64,
     /// Serve although the machine restarted over a medium that does not survive that; what is left is served.
@@ -91,6 +93,7 @@ impl Default for Config {
             max_hold: Duration::from_secs(600),
             leases_max: 4 << 20,
             conflict_share: 1.0 / 64.0,
+            debug_share: 0.125,
             pinned_share: 0.125,
             accept_loss: false,
             flush: FlushPolicy::Auto,

@@ -7,17 +7,20 @@
 //!                                      └─▶ runs, streams, inhibit, waiters
 //! ```
 //!
-//! *Lock order*: `quiesce` → one cell (several only in ascending order) → log → space. Nothing waits for a deadline
-//! under a lock.
+//! *Lock order*: `quiesce` → runs → watched → one cell (several only in ascending order) → holds, outputs, recent → log →
+//! space. Nothing waits for a deadline under a lock.
 
 use crate::config::Config;
-use crate::home::{Cell, DecidedForm, Ended, Form, Plan, Recent, Shard, shard_of};
+use crate::home::{Cell, DecidedForm, Ended, Form, Mask, Plan, Recent, Shard, Until, shard_of};
 use crate::hot::{Hot, Log};
-use crate::limits::{SHARDS, VERDICT_BYTES, verdicts_kept};
+use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, incidents_kept, verdicts_kept};
+use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
 use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
-use forebay_core::{Error, Keyspace, Result, RunConfig, Superblock, Tally};
+use forebay_core::{DecisionKind, Error, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -28,6 +31,37 @@ pub(crate) struct KnownRun {
     pub(crate) run: u64,
     pub(crate) state: RunState,
     pub(crate) config: RunConfig,
+    pub(crate) masks: Vec<Mask>,
+    /// Masks as they were set and lifted, in words, bounded.
+    pub(crate) mask_notes: Vec<String>,
+    pub(crate) producers: Vec<KnownProducer>,
+}
+
+/// Most notes about masks that a run keeps.
+const MASK_NOTES_MAX: usize = 1000;
+
+impl KnownRun {
+    pub(crate) fn new(run: u64, state: RunState, config: RunConfig) -> KnownRun {
+        KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
+    }
+
+    pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
+        if self.mask_notes.len() < MASK_NOTES_MAX {
+            self.mask_notes.push(format!(
+                "source {} {} by {} from {}",
+                schema.source_text(&change.source),
+                if change.set { "masked" } else { "unmasked" },
+                if change.automatic { "policy" } else { "hand" },
+                change.from.as_ref().map_or_else(|| "now on".to_owned(), |from| schema.text(from.as_bytes()))
+            ));
+        }
+    }
+
+    /// Sources that the run's policy has masked.
+    pub(crate) fn masked_by_policy(&self) -> Vec<Vec<u8>> {
+        let masked = self.masks.iter().filter(|mask| mask.automatic && mask.until == Until::Open);
+        masked.map(|mask| mask.source.clone()).collect()
+    }
 }
 
 /// Somebody who holds guards, by name.
@@ -52,7 +86,24 @@ pub(crate) struct Engine {
     pub(crate) quiesce: RwLock<()>,
     pub(crate) runs: Mutex<Vec<KnownRun>>,
     pub(crate) streams: RwLock<Vec<String>>,
+    pub(crate) outputs: RwLock<Outputs>,
+    pub(crate) holds: RwLock<Vec<Hold>>,
+    /// Number of holds: asked for every event that is given out.
+    pub(crate) holds_set: AtomicU32,
+    pub(crate) next_hold: AtomicU32,
+    pub(crate) samplers: Samplers,
+    /// What maintenance knows of sources, by run.
+    pub(crate) watched: Mutex<BTreeMap<u64, Watched>>,
+    /// Positions of attributes that mean something to the store: the class, what orders delivery, what splits the ledger.
+    pub(crate) class_attribute: Option<usize>,
+    pub(crate) order_attribute: Option<usize>,
+    pub(crate) ledger_attribute: Option<usize>,
+    /// The store's directory; `None` on a simulated medium.
+    pub(crate) dir: Option<PathBuf>,
     pub(crate) leases: AtomicU64,
+    /// Leases that ended by time: without heartbeat, and past `max_hold`.
+    pub(crate) workers_silent: AtomicU64,
+    pub(crate) held_too_long: AtomicU64,
     pub(crate) conflict_bytes: AtomicU64,
     pub(crate) evacuated: AtomicU64,
     /// What opening found missing and the operator accepted, bounded.
@@ -72,18 +123,41 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(mut hot: Hot, keyspace: Keyspace, config: Config, superblock: Superblock) -> Engine {
+    pub(crate) fn new(
+        mut hot: Hot,
+        keyspace: Keyspace,
+        config: Config,
+        superblock: Superblock,
+        dir: Option<PathBuf>,
+    ) -> Engine {
         let schema = &keyspace.schema;
         let form = Form {
             primary: schema.primary_bytes(),
             rest: schema.rest_bytes(),
-            attributes: !keyspace.attributes.is_empty(),
+            attributes: !keyspace.attributes.is_empty() || keyspace.announced,
         };
         let decided_form = DecidedForm::new(schema);
-        hot.snapshot_floor =
-            (verdicts_kept(hot.geometry.region_bytes()) * VERDICT_BYTES).div_ceil(hot.slots.blob_bytes()) as u64;
+        let region_bytes = hot.geometry.region_bytes();
+        let bounded = verdicts_kept(region_bytes) * VERDICT_BYTES + incidents_kept(region_bytes) * INCIDENT_BYTES;
+        hot.snapshot_floor = bounded.div_ceil(hot.slots.blob_bytes()) as u64;
+        hot.stages = keyspace.stages.len() as u64;
+        let order_attribute = match &keyspace.delivery.order {
+            Order::Lowest(name) | Order::Highest(name) => keyspace.attributes.index(name),
+            Order::HotFirst | Order::OldestFirst => None,
+        };
+        let cell = || Cell::new(form, decided_form, keyspace.stages.len(), order_attribute.is_some());
         Engine {
-            cells: (0..SHARDS).map(|_| Cell::new(form, decided_form)).collect(),
+            cells: (0..SHARDS).map(|_| cell()).collect(),
+            class_attribute: class_position(&keyspace),
+            order_attribute,
+            ledger_attribute: keyspace.ledger_by.as_ref().and_then(|name| keyspace.attributes.index(name)),
+            outputs: RwLock::default(),
+            holds: RwLock::default(),
+            holds_set: AtomicU32::new(0),
+            next_hold: AtomicU32::new(1),
+            samplers: Samplers::default(),
+            watched: Mutex::default(),
+            dir,
             log: Log::default(),
             decided_form,
             boot: superblock.boot,
@@ -92,6 +166,8 @@ impl Engine {
             runs: Mutex::new(Vec::new()),
             streams: RwLock::new(Vec::new()),
             leases: AtomicU64::new(0),
+            workers_silent: AtomicU64::new(0),
+            held_too_long: AtomicU64::new(0),
             conflict_bytes: AtomicU64::new(0),
             evacuated: AtomicU64::new(0),
             losses: Mutex::new(Vec::new()),
@@ -140,12 +216,11 @@ impl Engine {
     }
 
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
-    pub(crate) fn end(&self, shard: &mut Shard, event: u32, ended: &mut Ended) -> Tally {
+    pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         let before = shard.removed_slots;
-        let tally = shard.end(event, ended);
+        shard.end(event, kind, group, ended);
         self.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
         self.hot.events.fetch_sub(1, Ordering::Relaxed);
-        tally
     }
 
     /// Marks ended records and gives their space back. Within the quiesce guard of the decision that ended them.
@@ -195,8 +270,13 @@ impl Engine {
         stats
     }
 
-    pub(crate) fn plan(config: &RunConfig) -> Arc<Plan> {
-        Arc::new(Plan::new(config))
+    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {
+        Plan::new(config, &self.keyspace.attributes)
+    }
+
+    /// Whether events have records of their own.
+    pub(crate) fn has_event_records(&self) -> bool {
+        !self.keyspace.attributes.is_empty() || self.keyspace.announced
     }
 }
 

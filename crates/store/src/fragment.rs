@@ -3,7 +3,8 @@
 //! A guard pins its segment: the bytes stay where they are, whatever happens to the event, and the mapping stays after
 //! the store is closed. What is pinned counts as fill and is listed by holder.
 
-use crate::engine::Holder;
+use crate::SourceStates;
+use crate::engine::{Engine, Holder};
 use crate::hot::checksum;
 use forebay_core::{Attributes, Entry, Error, Key, LiveState, Primary, Result};
 use std::fmt;
@@ -30,13 +31,19 @@ impl Fragment {
         let hot = &holder.engine.hot;
         let offset = hot.payload_offset(segment, entry.offset);
         if holder.engine.pressure.is_copying() {
-            let bytes = hot.region.bytes(offset, entry.length as usize).into();
+            let copy = Fragment::copied(&holder.engine, segment, entry);
             hot.unpin(segment);
-            return Fragment { data: Data::Owned(bytes), entry };
+            return copy;
         }
         holder.guards.fetch_add(1, Ordering::Relaxed);
         holder.bytes.fetch_add(u64::from(entry.length), Ordering::Relaxed);
         Fragment { data: Data::Pinned { holder: holder.clone(), segment, offset }, entry }
+    }
+
+    /// A copy of a record whose segment is pinned meanwhile.
+    pub(crate) fn copied(engine: &Engine, segment: u32, entry: Entry) -> Fragment {
+        let offset = engine.hot.payload_offset(segment, entry.offset);
+        Fragment { data: Data::Owned(engine.hot.region.bytes(offset, entry.length as usize).into()), entry }
     }
 
     /// The fragment's key.
@@ -119,12 +126,16 @@ pub struct Event {
     pub primary: Primary,
     /// Where it stands.
     pub state: LiveState,
+    /// Stage of the selection that it has reached, by name.
+    pub stage: String,
     /// Attributes set so far.
     pub attributes: Attributes,
     /// Streams that it was accepted into.
     pub streams: Vec<String>,
     /// Fragments in key order, those that were asked for.
     pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there (for completeness by source list).
+    /// Expected sources that are not there (for completeness by source list), masked ones not among them.
     pub missing: Vec<Key>,
+    /// How each of its sources stands.
+    pub sources: SourceStates,
 }

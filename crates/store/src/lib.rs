@@ -24,6 +24,7 @@ mod options;
 mod pressure;
 mod recover;
 pub mod sim;
+mod states;
 mod stats;
 mod store;
 mod sync;
@@ -32,7 +33,11 @@ pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, FlushPolicy};
 pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
-pub use ops::{Lease, Range, Reservation, Watch};
-pub use options::{GetAny, PutOptions, PutOutcome, Sources};
-pub use stats::{EventInfo, HolderStats, Inhibit, MemoryStats, RunState, RunStatus, SegmentInfo, Stats};
+pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
+pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use states::SourceStates;
+pub use stats::{
+    ConflictInfo, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, LedgerBy, LedgerRow, MemoryStats,
+    ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+};
 pub use store::Store;

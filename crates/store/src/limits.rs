@@ -27,6 +27,12 @@ pub(crate) const RESERVE_EXISTING: u32 = 2;
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
 /// Losses that an opening lists by name; further ones are only counted in the ledger.
 pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
+/// Bytes of one incident in a snapshot, the longest key included.
+pub(crate) const INCIDENT_BYTES: usize = 48;
+/// Incidents that survive a restart: fewest, most, and one per so many bytes of the region.
+const INCIDENTS_KEPT_MIN: usize = 64;
+const INCIDENTS_KEPT_MAX: usize = 4096;
+const REGION_BYTES_PER_INCIDENT: u64 = 64 << 10;
 /// Bytes of one verdict in a snapshot.
 pub(crate) const VERDICT_BYTES: usize = 16;
 /// Verdicts that survive a restart: fewest, most, and one per so many bytes of the region.
@@ -45,6 +51,11 @@ pub(crate) const RUNS_MAX: usize = 60_000;
 /// Verdicts that survive a restart in a region of this size.
 pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_VERDICT) as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
+}
+
+/// Incidents that survive a restart in a region of this size.
+pub(crate) fn incidents_kept(region_bytes: u64) -> usize {
+    ((region_bytes / REGION_BYTES_PER_INCIDENT) as usize).clamp(INCIDENTS_KEPT_MIN, INCIDENTS_KEPT_MAX)
 }
 
 // Each class leaves the next one its reserve, and a region has room beyond all reserves.

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/keyspace.toml   the keyspace, for people and for opening
 //! DIR/hot.fb          the region (docs/format-hot.md)
+//! DIR/runs/           summaries of closed runs, for people
 //! ```
 //!
 //! *On failure*: opening fails closed: what cannot be accounted for is named, and nothing is served. Over a medium that
@@ -58,7 +59,7 @@ impl Store {
             }
         };
         std::fs::write(dir.join(KEYSPACE_FILE), &text).map_err(|error| invalid("cannot write keyspace.toml", error))?;
-        start_new(region, geometry, keyspace, &text, config, id)
+        start_new(region, geometry, keyspace, &text, config, id, Some(dir))
     }
 
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
@@ -70,7 +71,7 @@ impl Store {
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
         let region = Region::open(&dir.join(REGION_FILE), config.flush)?;
-        start_old(region, &keyspace, &text, config)
+        start_old(region, &keyspace, &text, config, Some(dir))
     }
 
     /// [`Store::create`] on a simulated medium.
@@ -81,7 +82,7 @@ impl Store {
         keyspace.check()?;
         let region = Region::simulated(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
-        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id())
+        start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)
     }
 
     /// [`Store::open`] on a simulated medium.
@@ -89,7 +90,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
-        start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config)
+        start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config, None)
     }
 
     /// Flushes the store and marks it clean; calls on any handle answer `Closed`. Guards and reservations stay valid:
@@ -175,6 +176,7 @@ fn start_new(
     text: &str,
     config: Config,
     store: [u8; 16],
+    dir: Option<&Path>,
 ) -> Result<Store> {
     let mut superblock = Superblock {
         store,
@@ -187,7 +189,7 @@ fn start_new(
     };
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone());
+    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log()?;
     write_superblock(&engine.hot.region, &mut superblock);
@@ -195,7 +197,7 @@ fn start_new(
     Store::start(engine)
 }
 
-fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config) -> Result<Store> {
+fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
     let mut superblock = read_superblock(&region)?;
     if superblock.keyspace_crc != crc32c(text.as_bytes()) {
         return Err(Error::invalid("keyspace.toml is not the one that this region was made with"));
@@ -219,7 +221,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config) ->
         superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
     superblock.clean = false;
     superblock.machine_boot = here;
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone());
+    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     let replaced = recover::recover(&engine, power_lost)?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;

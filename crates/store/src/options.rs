@@ -1,6 +1,6 @@
 //! What calls take and answer.
 
-use forebay_core::{Attributes, Error, Filter, KeySchema, Result};
+use forebay_core::{Attributes, Error, Filter, KeySchema, Keyspace, Result};
 use std::time::Duration;
 
 /// How a fragment is put.
@@ -55,6 +55,14 @@ impl Sources {
         Ok(Sources::Only(list))
     }
 
+    /// The sources of a group of the keyspace.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown group.
+    pub fn group(keyspace: &Keyspace, name: &str) -> Result<Sources> {
+        Ok(Sources::Only(keyspace.group(name)?.sources.clone()))
+    }
+
     pub(crate) fn takes(&self, rest: &[u8]) -> bool {
         match self {
             Sources::None => false,
@@ -67,6 +75,8 @@ impl Sources {
 /// What `get_any` leases.
 #[derive(Clone, Debug)]
 pub struct GetAny {
+    /// Stage of the selection whose events are wanted; `None` is the first stage.
+    pub stage: Option<String>,
     /// Most events to lease in this call.
     pub n: usize,
     /// Conditions on attributes.
@@ -84,12 +94,67 @@ pub struct GetAny {
 impl Default for GetAny {
     fn default() -> Self {
         GetAny {
+            stage: None,
             n: 1,
             filter: Filter::default(),
             min_age: Duration::ZERO,
             sources: Sources::All,
             wait: Duration::ZERO,
             lease: None,
+        }
+    }
+}
+
+/// How an event is announced.
+#[derive(Clone, Debug, Default)]
+pub struct OpenEvent<'a> {
+    /// Sources that it must have (packed sub-keys after the primary key), before its class and its run are asked.
+    pub sources: Option<&'a [Vec<u8>]>,
+    /// Attributes of the event, its class among them.
+    pub attributes: Option<&'a Attributes>,
+}
+
+/// A fragment that a worker adds to an event with its verdict: packed source and bytes.
+pub type ResultFragment<'a> = (&'a [u8], &'a [u8]);
+
+/// Where an accepted event goes.
+#[derive(Clone, Debug, Default)]
+pub struct Accept<'a> {
+    /// Streams by name, with the sources that each keeps. A stream also keeps all results.
+    pub streams: &'a [(&'a str, Sources)],
+    /// Fragments that the worker adds.
+    pub results: &'a [ResultFragment<'a>],
+}
+
+/// What a sampler shows.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// Conditions on attributes.
+    pub filter: Filter,
+    /// Only events of this stage; `None` takes all.
+    pub stage: Option<String>,
+    /// Only events of this run; `None` takes all.
+    pub run: Option<u64>,
+    /// Show events as they are decided, rejected ones too, instead of those that are in the store.
+    pub decided: bool,
+    /// Sources whose bytes are copied.
+    pub sources: Sources,
+    /// Most events a second; waits for nobody.
+    pub rate_hz: f64,
+    /// Most payload bytes copied of one event: further fragments are left out, and counted.
+    pub bytes_max: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            filter: Filter::default(),
+            stage: None,
+            run: None,
+            decided: false,
+            sources: Sources::All,
+            rate_hz: 1.0,
+            bytes_max: 16 << 20,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::Inhibit;
 use crate::engine::Engine;
-use forebay_core::{LIVE_STATES, Tally};
+use forebay_core::{LIVE_STATES, LiveState, Tally};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,17 +40,22 @@ impl Engine {
         let fill = self.hot.fill();
         // Where reserves bind before the mark (small stores, many small events), their end is the mark.
         let refused = !self.hot.admits(crate::hot::Class::NewEvent);
+        // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
+        let debug = self.live()[LiveState::Debug as usize].bytes;
+        let (quota, inhibited) = (self.debug_quota(), self.pressure.state.lock().inhibit.is_some());
+        let crowded = debug > if inhibited { quota / 10 * 9 } else { quota };
+        let refused = refused || crowded;
         let mut state = self.pressure.state.lock();
         match state.inhibit {
             None if fill >= self.config.hot_high || refused => {
                 state.since_ns = now;
-                state.inhibit = Some(self.inhibit(fill, pinned));
+                state.inhibit = Some(self.inhibit(fill, pinned, crowded));
             }
             Some(_) if fill <= self.config.hot_low && !refused => {
                 state.total_ns += now.saturating_sub(state.since_ns);
                 state.inhibit = None;
             }
-            Some(_) => state.inhibit = Some(self.inhibit(fill, pinned)),
+            Some(_) => state.inhibit = Some(self.inhibit(fill, pinned, crowded)),
             None => {}
         }
         let running = if state.inhibit.is_some() { now.saturating_sub(state.since_ns) } else { 0 };
@@ -76,8 +81,21 @@ impl Engine {
         live
     }
 
-    fn inhibit(&self, fill: f64, pinned: u32) -> Inhibit {
+    fn inhibit(&self, fill: f64, pinned: u32, crowded: bool) -> Inhibit {
         let live = self.live();
+        if crowded {
+            let debug = live[LiveState::Debug as usize];
+            return Inhibit {
+                cause: format!(
+                    "debug stream: {} events with {} bytes, quota {}",
+                    debug.events,
+                    debug.bytes,
+                    self.debug_quota()
+                ),
+                owner: "debug stream".to_owned(),
+                ends: "somebody replays, releases or removes debug events".to_owned(),
+            };
+        }
         let region = self.hot.geometry.region_bytes() as f64;
         let weight = |tally: &Tally| tally.bytes + tally.fragments * self.hot.layout.entry_bytes() as u64;
         let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state as usize]));

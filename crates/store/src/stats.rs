@@ -1,7 +1,8 @@
 //! State for people and monitors.
 
-use forebay_core::{Ledger, LiveState, Tally};
+use forebay_core::{Key, Ledger, LiveState, Primary, Tally};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Where a run stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -13,6 +14,20 @@ pub enum RunState {
     Stopped,
     /// Every put answers `Closed`.
     Closed,
+    /// Takes what still comes, while the time that open events wait stands still.
+    Paused,
+}
+
+impl RunState {
+    /// Name in lower case.
+    pub fn name(self) -> &'static str {
+        ["open", "stopped", "closed", "paused"][self as usize]
+    }
+
+    /// Whether new events are taken.
+    pub fn takes_events(self) -> bool {
+        matches!(self, RunState::Open | RunState::Paused)
+    }
 }
 
 /// One run as `watch` and `runs` show it.
@@ -24,6 +39,202 @@ pub struct RunStatus {
     pub state: RunState,
     /// Its account.
     pub ledger: Ledger,
+    /// Who put into it, by its own reports.
+    pub producers: Vec<ProducerStatus>,
+    /// Sources masked now.
+    pub masked: Vec<String>,
+}
+
+/// What one producer says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProducerStatus {
+    /// Its name.
+    pub name: String,
+    /// It ended with a report: its figures are final. Otherwise it is at work, or `unknown` says that it died.
+    pub finished: bool,
+    /// It went without its last report: what it offered after the figures here is not known.
+    pub unknown: bool,
+    /// Events that it announced.
+    pub announced: u64,
+    /// Fragments that it offered.
+    pub fragments: u64,
+    /// Payload bytes that it offered.
+    pub bytes: u64,
+}
+
+/// What remains of a run once it is closed: kept as `runs/run-N.json` in the store's directory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// Run number.
+    pub run: u64,
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The run's configuration, as TOML.
+    pub config: String,
+    /// Its final account.
+    pub ledger: Ledger,
+    /// Events that it knew, by announcement or by a fragment.
+    pub announced: u64,
+    /// Events that producers say they announced; `None` where none says so.
+    pub announced_by_producers: Option<u64>,
+    /// By accepted stream.
+    pub streams: Vec<LedgerRow>,
+    /// By value of the keyspace's `ledger_by` attribute.
+    pub groups: Vec<LedgerRow>,
+    /// By source.
+    pub sources: Vec<SourceStatus>,
+    /// Its producers.
+    pub producers: Vec<ProducerStatus>,
+    /// Masks as they were set and lifted, in words.
+    pub masks: Vec<String>,
+}
+
+/// By what a ledger is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerBy {
+    /// By accepted stream; an event may stand in several.
+    Stream,
+    /// By source.
+    Source,
+    /// By the attribute that the keyspace names (`ledger_by`), such as a lumi section.
+    Attribute,
+}
+
+/// One row of a split ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LedgerRow {
+    /// Stream, source or attribute value; `unknown` for what cannot be attributed after a crash.
+    pub name: String,
+    /// Live data.
+    pub live: Tally,
+    /// Rejected.
+    pub rejected: Tally,
+    /// Released by the archive. By stream only its events are known.
+    pub released: Tally,
+    /// Removed.
+    pub removed: Tally,
+    /// By source: all that is not live any more, however it ended.
+    pub ended: Tally,
+    /// Events that became ready with all their sources.
+    pub complete: u64,
+    /// Events that became ready without some.
+    pub incomplete: u64,
+}
+
+/// How one source of an event stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceState {
+    /// Its fragment is there.
+    Present = 0,
+    /// Its fragment is there and has no bytes.
+    Empty = 1,
+    /// It is waited for, or has not come in time.
+    Missing = 2,
+    /// It is not waited for, by decision of a person or of the run's policy.
+    Masked = 3,
+    /// Its fragment came after the event was ready.
+    Late = 4,
+    /// The event does not wait for it.
+    NotExpected = 5,
+    /// Its fragment was removed.
+    Removed = 6,
+}
+
+impl SourceState {
+    /// Name in lower case.
+    pub fn name(self) -> &'static str {
+        ["present", "empty", "missing", "masked", "late", "not expected", "removed"][self as usize]
+    }
+}
+
+/// One source of a run: figures since the store was opened, over what the last snapshot had.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceStatus {
+    /// The source, as text.
+    pub source: String,
+    /// Fragments stored.
+    pub fragments: u64,
+    /// Payload bytes stored.
+    pub bytes: u64,
+    /// Fragments a second over the last second or so.
+    pub rate_hz: f64,
+    /// Event of its highest key, as text; `None` where nothing came since the opening.
+    pub last_key: Option<String>,
+    /// Time since its last fragment; `None` where nothing came since the opening.
+    pub age: Option<Duration>,
+    /// Events that became ready without it.
+    pub missing: u64,
+    /// Fragments that came after their event was ready, attached or refused.
+    pub late: u64,
+    /// Whether it is masked, and by whom.
+    pub masked: Option<String>,
+    /// Other bytes under a taken key.
+    pub conflicts: u64,
+}
+
+/// Why a fragment is, or is not, in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// One word: `present`, `in-flight`, `missing`, `masked`, `removed`, `not-expected`, `never-announced`, `rejected`,
+    /// `moved`, `removed-event`, `never-seen`, `run-closed`, `run-unknown`, `lost`.
+    pub answer: &'static str,
+    /// The same in a sentence, with figures.
+    pub because: String,
+    /// What is remembered of puts of this key that were not stored: refused, late, conflict; newest last.
+    pub incidents: Vec<String>,
+}
+
+/// One event of the debug stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugInfo {
+    /// The event's name.
+    pub primary: Primary,
+    /// Why it is there: `worker silent`, `held too long`, `process died`.
+    pub reason: &'static str,
+    /// Stage in which it failed, by name.
+    pub stage: String,
+    /// Failed deliveries.
+    pub deliveries: u8,
+    /// What it weighs.
+    pub tally: Tally,
+}
+
+/// The debug stream at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DebugStats {
+    /// Events, fragments and bytes in it.
+    pub tally: Tally,
+    /// Conflicting copies kept.
+    pub conflicts: u64,
+    /// Bytes that it may take before it inhibits.
+    pub quota_bytes: u64,
+    /// Set while there is something for a person to look at.
+    pub alarm: Option<String>,
+}
+
+/// Events that are held back from delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HoldInfo {
+    /// Number of the hold, for releasing it.
+    pub id: u32,
+    /// Run; `None` for every run.
+    pub run: Option<u64>,
+    /// Conditions on attributes, as text; none hold everything.
+    pub conditions: Vec<String>,
+    /// Events that it, alone or with others, holds back now, as far as delivery has met them.
+    pub events: u64,
+}
+
+/// A kept conflicting copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictInfo {
+    /// The key.
+    pub key: Key,
+    /// Payload bytes of the copy.
+    pub bytes: u32,
+    /// CRC-32C of the copy.
+    pub checksum: u32,
 }
 
 /// Why the trigger must pause: always with what fills the store, who can change that, and what ends it.
@@ -80,6 +291,10 @@ pub struct Stats {
     pub events: [Tally; 5],
     /// Leases out.
     pub leases: u64,
+    /// Leases since opening that ended because their holders went silent.
+    pub workers_silent: u64,
+    /// Leases since opening that ended because they were held past `max_hold`, heartbeats or not.
+    pub held_too_long: u64,
     /// Events in the memory of the decided.
     pub decided_events: u64,
     /// Segments without live records that guards keep from being used again.
@@ -88,6 +303,12 @@ pub struct Stats {
     pub holders: Vec<HolderStats>,
     /// Conflicting copies kept for a person.
     pub conflicts_kept: u64,
+    /// The debug stream.
+    pub debug: DebugStats,
+    /// Ready events by stage, without those held back.
+    pub ready: Vec<u64>,
+    /// Events held back from delivery, as far as delivery has met them.
+    pub held: u64,
     /// Segments that evacuation has emptied since opening.
     pub evacuated: u64,
     /// Set while the trigger should pause.
@@ -123,9 +344,11 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventInfo {
     /// The event's name.
-    pub primary: forebay_core::Primary,
+    pub primary: Primary,
     /// Where it stands.
     pub state: LiveState,
+    /// Stage that it has reached.
+    pub stage: u8,
     /// Fragments present.
     pub fragments: u32,
     /// Payload bytes.

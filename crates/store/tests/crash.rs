@@ -260,7 +260,7 @@ fn finish(path: &Path) {
             lease.reject().unwrap();
         }
     }
-    let ledger = store.run_close(RUN).unwrap();
+    let ledger = store.run_close(RUN).unwrap().ledger;
     assert_eq!(ledger.imbalance(), None);
     assert_eq!(ledger.live.map(|tally| tally.fragments), [0; 5], "{ledger:?}");
     assert!(store.runs().iter().any(|status| status.run == RUN && status.state == RunState::Closed));

@@ -85,7 +85,7 @@ fn take_run(
     let outcome = work(&shared, stop, progress)?;
     let mut problems: Vec<String> = outcome.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
     let ledger = match store.run_close(RUN) {
-        Ok(ledger) => ledger,
+        Ok(summary) => summary.ledger,
         Err(error) => {
             problems.push(format!("the run does not close: {error}"));
             store.ledger(RUN)?

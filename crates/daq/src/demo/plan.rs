@@ -92,10 +92,8 @@ impl Plan {
 
     /// Events are complete when each source has arrived.
     pub(crate) fn run_config(&self) -> Result<RunConfig> {
-        Ok(RunConfig {
-            completeness: Completeness::first_sources(&self.schema, u64::from(self.config.sources))?,
-            complete_within: COMPLETE_WITHIN,
-        })
+        let completeness = Completeness::first_sources(&self.schema, u64::from(self.config.sources))?;
+        Ok(RunConfig::new(completeness, COMPLETE_WITHIN))
     }
 
     /// How the store is opened.

@@ -3,7 +3,7 @@
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key
 //! slot:         remaining sub-keys | word 8
-//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | busy 61 | removed 62 | pending 63
+//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | empty 59 | late 60 | busy 61 | removed 62 | pending 63
 //! ```
 //!
 //! *Invariants*: slots are sorted; a pending slot has a record in flight, a busy one a version in flight; a removed slot
@@ -11,7 +11,7 @@
 
 use crate::hot::Location;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
-use forebay_core::LiveState;
+use forebay_core::{LiveState, Mark, StateWord};
 
 /// No event, no lease.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -45,12 +45,57 @@ pub(crate) struct Event {
     /// Records and versions in flight.
     pub(crate) pending: u16,
     pub(crate) state: State,
-    /// Grants that have not ended well, with the one under way.
+    /// Grants of this stage that have not ended well, with the one under way.
     pub(crate) deliveries: u8,
-    /// Ready by time, seal or grant: stays so after recovery.
-    pub(crate) ready_marked: bool,
+    /// Stage of the selection that it has reached.
+    pub(crate) stage: u8,
+    /// What completes it: 0 the run's rule, [`RULE_OWN`] its own, else that of its class.
+    pub(crate) rule: u8,
+    pub(crate) flags: u8,
+}
+
+/// The event was announced with its sources.
+pub(crate) const RULE_OWN: u8 = u8::MAX;
+
+/// Yes-or-no facts of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Flag {
+    /// Ready by time, seal, mask or grant: stays so after recovery.
+    ReadyMarked = 1,
     /// The ledger counts it as an event.
-    pub(crate) counted: bool,
+    Counted = 2,
+    /// It has every source that it waits for.
+    Complete = 4,
+    /// It was announced: it exists without fragments.
+    Announced = 8,
+    /// It stands in the list of those held back from delivery.
+    Held = 16,
+    /// The ledger counts it as complete or incomplete.
+    Booked = 32,
+}
+
+impl Event {
+    #[inline]
+    pub(crate) fn is(&self, flag: Flag) -> bool {
+        self.flags & flag as u8 != 0
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, flag: Flag) {
+        self.flags |= flag as u8;
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self, flag: Flag) {
+        self.flags &= !(flag as u8);
+    }
+
+    /// The marks that stand beside its first fragment.
+    pub(crate) fn marks(&self) -> StateWord {
+        let (deliveries, stage) = (self.deliveries, self.stage);
+        StateWord { mark: Mark::Live, deliveries, ready: self.is(Flag::ReadyMarked), stage }
+    }
 }
 
 const _: () = assert!(size_of::<Event>() <= 48);
@@ -63,6 +108,8 @@ impl Word {
     const PENDING: u64 = 1 << 63;
     const REMOVED: u64 = 1 << 62;
     const BUSY: u64 = 1 << 61;
+    const LATE: u64 = 1 << 60;
+    const EMPTY: u64 = 1 << 59;
     pub(crate) const REMOVED_KEY: Word = Word(Self::REMOVED);
 
     pub(crate) fn at(location: Location) -> Word {
@@ -75,6 +122,25 @@ impl Word {
 
     pub(crate) fn busy(self) -> Word {
         Word(self.0 | Self::BUSY)
+    }
+
+    /// The same facts about a record that stands elsewhere now.
+    pub(crate) fn moved_to(self, location: Location) -> Word {
+        Word(self.0 & (Self::LATE | Self::EMPTY) | Word::at(location).0)
+    }
+
+    /// With what is known of the fragment: whether it came late, whether it has no bytes.
+    pub(crate) fn of_fragment(self, late: bool, length: u32) -> Word {
+        let empty = if length == 0 { Self::EMPTY } else { 0 };
+        Word(self.0 & !Self::EMPTY | empty | if late { Self::LATE } else { 0 })
+    }
+
+    pub(crate) fn is_late(self) -> bool {
+        self.0 & Self::LATE != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 & Self::EMPTY != 0
     }
 
     pub(crate) fn settled(self) -> Word {

@@ -4,13 +4,21 @@
 //! *Not here*: bytes on the medium (`hot`), the calls that people make (`ops`).
 
 mod event;
+mod incidents;
+mod life;
 mod list;
+mod ready;
+mod rule;
 mod run;
 mod shard;
+mod sources;
 mod verdicts;
 
-pub(crate) use event::{Form, NIL, State, Word};
+pub(crate) use event::{Flag, Form, NIL, State, Word};
+pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
-pub(crate) use run::{DecidedForm, Plan};
+pub(crate) use rule::{Mask, Plan, Until};
+pub(crate) use run::{Decided, DecidedForm, Ending, GroupAccount, Run};
 pub(crate) use shard::{Cell, Ended, Kept, LeaseState, Shard, shard_of, shard_of_parts};
+pub(crate) use sources::SourceCount;
 pub(crate) use verdicts::{Code, Given, Recent, Verdict};

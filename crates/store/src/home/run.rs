@@ -1,57 +1,12 @@
 //! A run as one shard sees it: what completes its events, which are open, its account, and the memory of the decided.
 
 use super::list::List;
+use super::rule::{Mask, Plan};
+use super::sources::SourceCounts;
 use crate::RunState;
-use forebay_core::{Completeness, IntervalSet, KeySchema, Ledger, RunConfig};
+use forebay_core::{Decision, DecisionKind, IntervalSet, KeySchema, Ledger, Tally};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a run's events wait for, ready to be asked on every arrival.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) config: RunConfig,
-    pub(crate) within_ns: u64,
-    /// First code and number of sources where their codes are consecutive: membership is one subtraction.
-    dense: Option<(u64, u64)>,
-}
-
-impl Plan {
-    pub(crate) fn new(config: &RunConfig) -> Plan {
-        let mut dense = None;
-        if let Completeness::Sources(sources) = &config.completeness
-            && let (Some(first), Some(last)) = (sources.first().and_then(code), sources.last().and_then(code))
-            && last - first == sources.len() as u64 - 1
-        {
-            dense = Some((first, sources.len() as u64));
-        }
-        let within_ns = u64::try_from(config.complete_within.as_nanos()).unwrap_or(u64::MAX);
-        Plan { config: config.clone(), within_ns, dense }
-    }
-
-    /// Whether completeness counts a fragment of this source.
-    #[inline]
-    pub(crate) fn counts(&self, rest: &[u8]) -> bool {
-        let Completeness::Sources(sources) = &self.config.completeness else { return true };
-        if let Some((first, len)) = self.dense {
-            return code(rest).is_some_and(|code| code.wrapping_sub(first) < len);
-        }
-        sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
-    }
-
-    /// How many counted fragments complete an event; `None` where only a seal does.
-    #[inline]
-    pub(crate) fn wanted(&self) -> Option<usize> {
-        match &self.config.completeness {
-            Completeness::Sources(sources) => Some(sources.len()),
-            Completeness::Count(count) => Some(*count as usize),
-            Completeness::Seal => None,
-        }
-    }
-}
-
-fn code(rest: impl AsRef<[u8]>) -> Option<u64> {
-    let rest = rest.as_ref();
-    (rest.len() <= 8).then(|| rest.iter().fold(0, |code, &byte| code << 8 | u64::from(byte)))
-}
 
 /// Splits a packed primary key into what groups decided events and what is counted in intervals.
 #[derive(Clone, Copy, Debug)]
@@ -116,35 +71,198 @@ impl Decided {
     }
 }
 
+/// How a decided event ended, where it was not simply rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Released = 0,
+    Removed = 1,
+    NeverSeen = 2,
+}
+
+impl Ending {
+    pub(crate) fn of(kind: DecisionKind) -> Option<Ending> {
+        match kind {
+            DecisionKind::Release => Some(Ending::Released),
+            DecisionKind::RemoveEvent => Some(Ending::Removed),
+            DecisionKind::NeverSeen => Some(Ending::NeverSeen),
+            _ => None,
+        }
+    }
+}
+
+/// What has ended of one value of the ledger's attribute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupAccount {
+    pub(crate) rejected: Tally,
+    pub(crate) released: Tally,
+    pub(crate) removed: Tally,
+    pub(crate) complete: u64,
+    pub(crate) incomplete: u64,
+}
+
+impl GroupAccount {
+    /// Counts an ended event; answers the terms to book it in: rejected, released, removed.
+    fn end(&mut self, complete: bool, counted: bool) -> (&mut Tally, &mut Tally, &mut Tally) {
+        if counted {
+            *(if complete { &mut self.complete } else { &mut self.incomplete }) += 1;
+        }
+        (&mut self.rejected, &mut self.released, &mut self.removed)
+    }
+
+    pub(crate) fn add(&mut self, other: &GroupAccount) {
+        self.rejected += other.rejected;
+        self.released += other.released;
+        self.removed += other.removed;
+        self.complete += other.complete;
+        self.incomplete += other.incomplete;
+    }
+}
+
 /// One run in one shard.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) run: u64,
     pub(crate) state: RunState,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) masks: Arc<Vec<Mask>>,
+    /// Pauses, the last of which may have no end yet, in nanoseconds of this life.
+    pub(crate) pauses: Vec<(u64, u64)>,
+    /// It is being closed: it takes nothing any more.
+    pub(crate) closing: bool,
+    /// When it was stopped; of no meaning before.
+    pub(crate) stopped_ns: u64,
     /// Events that still wait, oldest first.
     pub(crate) open: List,
     pub(crate) ledger: Ledger,
+    /// Ended events that were complete, and incomplete.
+    pub(crate) ended: (u64, u64),
     pub(crate) decided: Decided,
+    /// Those of the decided that were not rejected.
+    pub(crate) endings: [Decided; 3],
+    pub(crate) sources: SourceCounts,
+    pub(crate) groups: BTreeMap<u64, GroupAccount>,
+    /// Released events by stream.
+    pub(crate) released: BTreeMap<u8, u64>,
+    /// Misses by source since maintenance looked last.
+    pub(crate) missed: BTreeMap<Vec<u8>, u32>,
+}
+
+impl Run {
+    pub(crate) fn new(run: u64, plan: Arc<Plan>, state: RunState, now_ns: u64) -> Run {
+        let mut fresh = Run {
+            run,
+            state: RunState::Open,
+            plan,
+            masks: Arc::default(),
+            pauses: Vec::new(),
+            closing: false,
+            stopped_ns: now_ns,
+            open: List::new(),
+            ledger: Ledger::default(),
+            ended: (0, 0),
+            decided: Decided::default(),
+            endings: Default::default(),
+            sources: SourceCounts::default(),
+            groups: BTreeMap::new(),
+            released: BTreeMap::new(),
+            missed: BTreeMap::new(),
+        };
+        fresh.enter(state, now_ns);
+        fresh
+    }
+
+    /// Changes its state, and its clock with it.
+    pub(crate) fn enter(&mut self, state: RunState, now_ns: u64) {
+        if state != RunState::Paused
+            && let Some(last) = self.pauses.last_mut()
+        {
+            last.1 = last.1.min(now_ns);
+        }
+        match state {
+            RunState::Paused if self.state != RunState::Paused => self.pauses.push((now_ns, u64::MAX)),
+            RunState::Stopped => self.stopped_ns = now_ns,
+            RunState::Closed => self.forget_decided(),
+            _ => {}
+        }
+        self.state = state;
+    }
+
+    /// It takes nothing any more, and answers for all its events.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closing || self.state == RunState::Closed
+    }
+
+    /// A closed run answers for all its events.
+    fn forget_decided(&mut self) {
+        self.decided = Decided::default();
+        self.endings = Default::default();
+    }
+
+    /// How long an event that arrived then has waited, pauses left out.
+    pub(crate) fn waited_ns(&self, arrival_ns: u64, now_ns: u64) -> u64 {
+        let paused = self.pauses.iter().rev().take_while(|pause| pause.1 > arrival_ns);
+        let paused: u64 = paused.map(|&(from, to)| to.min(now_ns).saturating_sub(from.max(arrival_ns))).sum();
+        now_ns.saturating_sub(arrival_ns).saturating_sub(paused)
+    }
+
+    /// Drops pauses that were over before the oldest open event came.
+    pub(crate) fn forget_pauses(&mut self, oldest_ns: u64) {
+        self.pauses.retain(|pause| pause.1 > oldest_ns);
+    }
+
+    /// Books an ended event in its term, and under the ledger's attribute.
+    pub(crate) fn book_end(&mut self, kind: DecisionKind, tally: Tally, group: u64, complete: bool, counted: bool) {
+        let account = (group != Decision::NO_GROUP).then(|| self.groups.entry(group).or_default());
+        let ledger = &mut self.ledger;
+        let (term, of_group): (&mut Tally, Option<&mut Tally>) = match kind {
+            DecisionKind::Reject => (&mut ledger.rejected, account.map(|account| account.end(complete, counted).0)),
+            DecisionKind::Release => (&mut ledger.released, account.map(|account| account.end(complete, counted).1)),
+            _ => (&mut ledger.removed, account.map(|account| account.end(complete, counted).2)),
+        };
+        *term += tally;
+        if let Some(of_group) = of_group {
+            *of_group += tally;
+        }
+    }
+
+    /// Counts an event that the log says has ended, as its own end would have.
+    pub(crate) fn count_ended(&mut self, counted: bool, complete: bool) {
+        let ledger = &mut self.ledger;
+        match (counted, complete) {
+            (false, _) => ledger.never_seen += 1,
+            (true, true) => (ledger.complete, self.ended.0) = (ledger.complete + 1, self.ended.0 + 1),
+            (true, false) => (ledger.incomplete, self.ended.1) = (ledger.incomplete + 1, self.ended.1 + 1),
+        }
+    }
+
+    pub(crate) fn decided_bytes(&self) -> usize {
+        self.decided.heap_bytes() + self.endings.iter().map(Decided::heap_bytes).sum::<usize>()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
-    fn source_lists_count_members_only() {
-        let schema = KeySchema::run_event_source();
-        for sources in [vec![3, 4, 5, 6], vec![3, 5, 9, 4_000_000_000]] {
-            let list: Vec<Vec<u64>> = sources.iter().map(|&source| vec![source]).collect();
-            let completeness = Completeness::sources(&schema, &list).unwrap();
-            let plan = Plan::new(&RunConfig { completeness, complete_within: Duration::from_secs(1) });
-            for source in [0_u32, 2, 3, 4, 5, 6, 7, 9, 4_000_000_000, u32::MAX] {
-                assert_eq!(plan.counts(&source.to_be_bytes()), sources.contains(&u64::from(source)), "{source}");
-            }
-            assert_eq!(plan.wanted(), Some(4));
+    fn a_pause_does_not_count_as_waiting() {
+        let plan = Plan::new(
+            &forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_secs(1)),
+            &Default::default(),
+        );
+        let mut run = Run::new(1, plan, RunState::Open, 0);
+        run.enter(RunState::Paused, 100);
+        run.enter(RunState::Paused, 120);
+        assert_eq!(run.waited_ns(50, 180), 50);
+        run.enter(RunState::Open, 200);
+        run.enter(RunState::Paused, 300);
+        run.enter(RunState::Stopped, 350);
+        for (arrival, now, waited) in [(50, 400, 200), (150, 400, 150), (250, 400, 100), (320, 400, 50), (360, 400, 40)]
+        {
+            assert_eq!(run.waited_ns(arrival, now), waited, "{arrival} to {now}");
         }
+        run.forget_pauses(250);
+        assert_eq!(run.pauses, [(300, 350)]);
     }
 
     #[test]

@@ -14,16 +14,19 @@
 //! is in the radix tree exactly while it is live; `oldest_ready` is what the head of `ready` says.
 
 use super::event::{Event, Form, NIL, State, Word};
+use super::incidents::Incidents;
 use super::list::List;
-use super::run::{DecidedForm, Plan, Run};
+use super::ready::Ready;
+use super::rule::{Plan, Rule};
+use super::run::{DecidedForm, Run};
 use super::verdicts::Verdicts;
 use crate::hot::Location;
 use crate::index::{Arena, Art, Leaves, Slab};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
-use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
-use forebay_core::{Completeness, Key, LiveState, Primary, Tally};
+use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
+use forebay_core::{Key, LiveState, Primary};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,17 +55,29 @@ pub(crate) type Ended = Vec<Location>;
 pub(crate) struct Shard {
     pub(crate) form: Form,
     pub(crate) decided_form: DecidedForm,
-    art: Art,
+    pub(super) art: Art,
     pub(crate) events: Slab<Event>,
     pub(crate) tables: Arena,
     pub(crate) runs: Vec<Run>,
-    pub(crate) ready: List,
+    /// By stage.
+    pub(crate) ready: Vec<Ready>,
+    /// Ready events that a hold keeps from delivery.
+    pub(crate) held: List,
     pub(crate) debug: List,
     pub(crate) accepted: List,
     pub(crate) leases: Slab<LeaseState>,
     pub(crate) timers: BTreeSet<(u64, u32)>,
     pub(crate) verdicts: Verdicts,
     pub(crate) kept: Vec<Kept>,
+    /// Rules of events that were announced with their sources.
+    pub(crate) own_rules: HashMap<u32, Arc<Rule>>,
+    /// Ranks of events, where an attribute orders delivery and the event has it.
+    pub(crate) ranks: HashMap<u32, u128>,
+    /// Why the last events went to the debug stream.
+    pub(crate) reasons: HashMap<u32, u8>,
+    pub(crate) incidents: Incidents,
+    /// Records are still being found: nothing becomes ready yet.
+    pub(crate) recovering: bool,
     /// Removed slots of live events.
     pub(crate) removed_slots: u64,
     /// Grants of this shard in this life.
@@ -74,14 +89,14 @@ pub(crate) struct Shard {
 #[repr(align(128))]
 pub(crate) struct Cell {
     shard: Mutex<Shard>,
-    /// Arrival of the first ready event; `u64::MAX` without one.
-    pub(crate) oldest_ready_ns: AtomicU64,
+    /// Arrival of the first ready event of each stage; `u64::MAX` without one.
+    oldest_ready_ns: [AtomicU64; STAGES_MAX],
 }
 
-struct Keys<'a> {
-    form: Form,
-    events: &'a Slab<Event>,
-    tables: &'a Arena,
+pub(super) struct Keys<'a> {
+    pub(super) form: Form,
+    pub(super) events: &'a Slab<Event>,
+    pub(super) tables: &'a Arena,
 }
 
 impl Leaves for Keys<'_> {
@@ -110,7 +125,7 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 }
 
 impl Cell {
-    pub(crate) fn new(form: Form, decided_form: DecidedForm) -> Cell {
+    pub(crate) fn new(form: Form, decided_form: DecidedForm, stages: usize, ranked: bool) -> Cell {
         let shard = Shard {
             form,
             decided_form,
@@ -118,18 +133,30 @@ impl Cell {
             events: Slab::new(),
             tables: Arena::new(),
             runs: Vec::new(),
-            ready: List::new(),
+            ready: (0..stages).map(|_| Ready::new(ranked)).collect(),
+            held: List::new(),
             debug: List::new(),
             accepted: List::new(),
             leases: Slab::new(),
             timers: BTreeSet::new(),
             verdicts: Verdicts::default(),
             kept: Vec::new(),
+            own_rules: HashMap::new(),
+            ranks: HashMap::new(),
+            reasons: HashMap::new(),
+            incidents: Incidents::default(),
+            recovering: false,
             removed_slots: 0,
             grants: 0,
             closed: false,
         };
-        Cell { shard: Mutex::new(shard), oldest_ready_ns: AtomicU64::new(u64::MAX) }
+        Cell { shard: Mutex::new(shard), oldest_ready_ns: [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }
+    }
+
+    /// Arrival of the first ready event of a stage; `u64::MAX` without one.
+    #[inline]
+    pub(crate) fn oldest_ready_ns(&self, stage: u8) -> u64 {
+        self.oldest_ready_ns[stage as usize % STAGES_MAX].load(Ordering::Acquire)
     }
 
     #[inline]
@@ -137,10 +164,12 @@ impl Cell {
         self.shard.lock()
     }
 
-    /// Publishes what the head of the ready list says. Called before the lock is let go where the list changed.
+    /// Publishes what the heads of the ready lists say. Called before the lock is let go where a list changed.
     pub(crate) fn publish_ready(&self, shard: &Shard) {
-        let oldest = shard.ready.first().map_or(u64::MAX, |event| shard.events[event].arrival_ns);
-        self.oldest_ready_ns.store(oldest, Ordering::Release);
+        for (ready, published) in shard.ready.iter().zip(&self.oldest_ready_ns) {
+            let oldest = ready.list.first().map_or(u64::MAX, |event| shard.events[event].arrival_ns);
+            published.store(oldest, Ordering::Release);
+        }
     }
 }
 
@@ -164,9 +193,8 @@ impl Shard {
         self.runs.iter().rposition(|known| known.run == run).map(|at| at as u16)
     }
 
-    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState) {
-        let open = List::new();
-        self.runs.push(Run { run, state, plan, open, ledger: Default::default(), decided: Default::default() });
+    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64) {
+        self.runs.push(Run::new(run, plan, state, now_ns));
     }
 
     pub(crate) fn primary(&self, event: u32) -> Primary {
@@ -201,7 +229,7 @@ impl Shard {
 
     /// A new open event. It stands in its run's open list.
     pub(crate) fn create(&mut self, primary: &[u8], run: u16, now_ns: u64) -> u32 {
-        let wanted = self.runs[run as usize].plan.wanted().unwrap_or(1);
+        let wanted = self.runs[run as usize].plan.rules[0].wanted().unwrap_or(1);
         let block = self.tables.allocate(self.form.bytes(if wanted <= 64 { wanted } else { 16 }));
         self.tables.bytes_mut(block)[..primary.len()].copy_from_slice(primary);
         let state = State::Live(LiveState::Open);
@@ -219,7 +247,7 @@ impl Shard {
     }
 
     pub(crate) fn insert_slot(&mut self, event: u32, slot: usize, rest: &[u8], word: Word) {
-        let expected = self.runs[self.events[event].run as usize].plan.wanted().unwrap_or(0);
+        let expected = self.rule(event).wanted().unwrap_or(0);
         let form = self.form;
         form.insert(&mut self.tables, &mut self.events[event], slot, rest, word, expected);
     }
@@ -230,126 +258,6 @@ impl Shard {
             let form = self.form;
             form.remove(&mut self.tables, &mut self.events[event], slot);
         }
-    }
-
-    /// What the event weighs in the ledger.
-    pub(crate) fn tally(&self, event: u32) -> Tally {
-        let event = &self.events[event];
-        Tally { events: u64::from(event.counted), fragments: u64::from(event.present), bytes: event.bytes }
-    }
-
-    /// A fragment became readable: it is booked, and may complete the event.
-    pub(crate) fn arrived(&mut self, event: u32, rest: &[u8], length: u32) {
-        let State::Live(state) = self.events[event].state else { return };
-        let run = &mut self.runs[self.events[event].run as usize];
-        let fragment = Tally::fragment(u64::from(length));
-        run.ledger.stored += fragment;
-        let leaf = &mut self.events[event];
-        let first = !std::mem::replace(&mut leaf.counted, true);
-        *run.ledger.live(state) += Tally { events: u64::from(first), ..fragment };
-        leaf.present += 1;
-        leaf.bytes += u64::from(length);
-        if run.plan.counts(rest) {
-            leaf.arrived += 1;
-        }
-        let complete = run.plan.wanted().is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
-        if complete && state == LiveState::Open {
-            self.move_to(event, LiveState::Ready);
-        }
-    }
-
-    /// Moves a live event to another state, with its list and its booking.
-    pub(crate) fn move_to(&mut self, event: u32, to: LiveState) {
-        let State::Live(from) = self.events[event].state else { return };
-        self.unlink(event, from);
-        let tally = self.tally(event);
-        let ledger = &mut self.runs[self.events[event].run as usize].ledger;
-        *ledger.live(from) -= tally;
-        *ledger.live(to) += tally;
-        self.events[event].state = State::Live(to);
-        let given_back = from == LiveState::Leased;
-        match to {
-            LiveState::Open => self.runs[self.events[event].run as usize].open.push_back(&mut self.events, event),
-            LiveState::Ready if given_back => self.ready.push_front(&mut self.events, event),
-            LiveState::Ready => self.ready.push_back(&mut self.events, event),
-            LiveState::Leased => {}
-            LiveState::Debug => self.debug.push_back(&mut self.events, event),
-            LiveState::Accepted => self.accepted.push_back(&mut self.events, event),
-        }
-    }
-
-    fn unlink(&mut self, event: u32, state: LiveState) {
-        match state {
-            LiveState::Open => self.runs[self.events[event].run as usize].open.unlink(&mut self.events, event),
-            LiveState::Ready => self.ready.unlink(&mut self.events, event),
-            LiveState::Leased => self.end_lease(event),
-            LiveState::Debug => self.debug.unlink(&mut self.events, event),
-            LiveState::Accepted => self.accepted.unlink(&mut self.events, event),
-        }
-    }
-
-    fn end_lease(&mut self, event: u32) {
-        let lease = std::mem::replace(&mut self.events[event].lease, NIL);
-        if lease != NIL {
-            let ended = self.leases.remove(lease);
-            self.timers.remove(&(ended.deadline_ns, lease));
-        }
-    }
-
-    /// Takes a live event out for good and remembers it as decided. Its records' locations go to `ended`; what is
-    /// booked elsewhere is the caller's to say. Records in flight keep the leaf until they report.
-    pub(crate) fn end(&mut self, event: u32, ended: &mut Ended) -> Tally {
-        let State::Live(state) = self.events[event].state else { return Tally::default() };
-        self.unlink(event, state);
-        let tally = self.tally(event);
-        let primary = self.primary(event);
-        let run = &mut self.runs[self.events[event].run as usize];
-        *run.ledger.live(state) -= tally;
-        // A closed run needs no memory: it answers for all its events.
-        if run.state != crate::RunState::Closed {
-            run.decided.insert(self.decided_form, primary.as_bytes());
-        }
-        let keys = Keys { form: self.form, events: &self.events, tables: &self.tables };
-        self.art.remove(&keys, primary.as_bytes());
-        let table = self.table(event);
-        let mut removed = 0;
-        for slot in 0..self.events[event].slots as usize {
-            let word = self.form.word_of(table, slot);
-            if word.is_present() {
-                ended.push(word.location());
-            }
-            removed += u64::from(word.is_removed());
-        }
-        self.removed_slots -= removed;
-        ended.extend(self.attribute_word(event).map(Word::location));
-        if self.events[event].pending == 0 {
-            self.forget(event);
-        } else {
-            self.events[event].state = State::Gone;
-        }
-        tally
-    }
-
-    /// A record in flight has reported; the last one of an event that is gone frees its place.
-    pub(crate) fn settle(&mut self, event: u32) {
-        self.events[event].pending -= 1;
-        if self.events[event].pending == 0 && self.events[event].state == State::Gone {
-            self.forget(event);
-        }
-    }
-
-    /// Takes out an open event of which nothing was ever acknowledged.
-    pub(crate) fn withdraw(&mut self, event: u32) {
-        self.unlink(event, LiveState::Open);
-        let primary = self.primary(event);
-        let keys = Keys { form: self.form, events: &self.events, tables: &self.tables };
-        self.art.remove(&keys, primary.as_bytes());
-        self.forget(event);
-    }
-
-    fn forget(&mut self, event: u32) {
-        let leaf = self.events.remove(event);
-        self.tables.free(leaf.block);
     }
 
     /// The record that carries the event's durable marks: its first readable fragment.
@@ -373,26 +281,12 @@ impl Shard {
         })
     }
 
-    /// Expected sources that are not there: neither readable nor removed.
-    pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
-        let Completeness::Sources(sources) = &self.runs[self.events[event].run as usize].plan.config.completeness
-        else {
-            return Vec::new();
-        };
-        if usize::from(self.events[event].arrived) >= sources.len() {
-            return Vec::new();
-        }
-        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
-        sources.iter().filter(|source| !there(source)).cloned().collect()
-    }
-
-    /// The events of a list, in its order.
+    /// The accepted or debug events, in order.
     pub(crate) fn listed(&self, state: LiveState) -> impl Iterator<Item = u32> + '_ {
         let first = match state {
             LiveState::Accepted => self.accepted.first(),
             LiveState::Debug => self.debug.first(),
-            LiveState::Ready => self.ready.first(),
-            LiveState::Open | LiveState::Leased => None,
+            LiveState::Open | LiveState::Ready | LiveState::Leased => None,
         };
         std::iter::successors(first, |&event| List::after(&self.events, event))
     }
@@ -428,9 +322,12 @@ impl Shard {
             self.art.heap_bytes(),
             self.events.heap_bytes(),
             self.tables.heap_bytes(),
-            self.leases.heap_bytes() + self.timers.len() * 24,
-            self.runs.iter().map(|run| run.decided.heap_bytes()).sum(),
-            self.verdicts.heap_bytes() + self.kept.capacity() * size_of::<Kept>(),
+            self.leases.heap_bytes() + self.timers.len() * 24 + self.ready.iter().map(Ready::heap_bytes).sum::<usize>(),
+            self.runs.iter().map(Run::decided_bytes).sum(),
+            self.verdicts.heap_bytes()
+                + self.kept.capacity() * size_of::<Kept>()
+                + self.runs.iter().map(|run| run.sources.heap_bytes()).sum::<usize>()
+                + (self.own_rules.capacity() + self.ranks.capacity()) * 32,
         ]
     }
 }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) enum Verdict {
     Accepted = 1,
     Rejected = 2,
+    Passed = 3,
 }
 
 impl Verdict {
@@ -18,18 +19,19 @@ impl Verdict {
         match kind {
             DecisionKind::Accept => Some(Verdict::Accepted),
             DecisionKind::Reject => Some(Verdict::Rejected),
+            DecisionKind::Pass => Some(Verdict::Passed),
             _ => None,
         }
     }
 }
 
-/// A verdict and 14 bits that tie it to its event and streams; 0 is none.
+/// A verdict and 14 bits that tie it to its event and its output or next stage; 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u16);
 
 impl Code {
-    pub(crate) fn new(verdict: Verdict, primary: &[u8], streams: u32) -> Code {
-        Code((crc32c_append(crc32c(primary), &streams.to_le_bytes()) as u16) << 2 | verdict as u16)
+    pub(crate) fn new(verdict: Verdict, primary: &[u8], detail: u32) -> Code {
+        Code((crc32c_append(crc32c(primary), &detail.to_le_bytes()) as u16) << 2 | verdict as u16)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CLOSED, FREE, LOG, OPEN, Region, Segment};
 use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{
-    Entry, EntryLayout, Geometry, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
+    Entry, EntryLayout, Geometry, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -63,6 +63,10 @@ pub(crate) struct Hot {
     pub(crate) events: AtomicU64,
     /// Removed keys of live events: each stands in every snapshot.
     pub(crate) removed: AtomicU64,
+    /// Bytes of outputs with chosen sources: they stand in every snapshot.
+    pub(crate) output_bytes: AtomicU64,
+    /// Stages of the selection: each may cost an event one decision more.
+    pub(crate) stages: u64,
     /// Slots that the last snapshot took.
     pub(crate) snapshot_slots: AtomicU64,
     /// Slots that a snapshot takes once its bounded parts are full: reserved from the start, so that the capacity stays.
@@ -86,6 +90,8 @@ impl Hot {
             next_order: AtomicU64::new(1),
             events: AtomicU64::new(0),
             removed: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            stages: 1,
             snapshot_slots: AtomicU64::new(0),
             snapshot_floor: 0,
             waiters: AtomicU32::new(0),
@@ -133,10 +139,11 @@ impl Hot {
         if class == Class::Decision {
             return 0;
         }
-        // Per live event: its verdict and, once that is folded, its release; per removed key its share of a snapshot.
-        let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2;
+        // Per live event: its verdicts and, once they are folded, its release; per removed key its share of a snapshot.
+        let outputs = self.output_bytes.load(Ordering::Relaxed) / self.slots.blob_bytes() as u64;
+        let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2 + outputs;
         let snapshot = self.snapshot_slots.load(Ordering::Relaxed).max(growing);
-        let slots = self.events.load(Ordering::Relaxed) * 3 / 2 + 2 * snapshot;
+        let slots = self.events.load(Ordering::Relaxed) * (2 * self.stages + 1) / 2 + 2 * snapshot;
         let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
         decisions
             + match class {
@@ -341,7 +348,7 @@ impl Hot {
     /// Ends a record: its state word says so, its space counts as dead. Flushed, not fenced.
     #[inline]
     pub(crate) fn end_record(&self, location: Location, length: u32) {
-        self.mark(location, StateWord { mark: Mark::Dead, deliveries: 0, ready: false });
+        self.mark(location, StateWord::ENDED);
         if self.segment(location.segment).ended(self.record_bytes(length)) {
             self.free_if_idle(location.segment);
         }

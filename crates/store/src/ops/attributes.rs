@@ -1,35 +1,85 @@
-//! The attributes of an event: a record of its own in the hot level, versioned like a fragment, located by the event.
+//! The event's own record: attributes and, where it was announced with them, its sources; versioned like a fragment,
+//! located by the event.
+//!
+//! ```text
+//! packed attributes (of the schema's length) | packed sources, one after the other        status: 1 own sources, 2 announced
+//! ```
 
 use crate::engine::Engine;
-use crate::home::{Shard, Word};
+use crate::home::{Flag, Shard, State, Word};
 use crate::hot::{Class, checksum};
-use forebay_core::{Attributes, Entry, EntryFlags, Error, Result, StateWord};
+use forebay_core::{AttributeKind, Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
+
+/// Status bits of an event's record.
+const OWN_SOURCES: u32 = 1;
+const ANNOUNCED: u32 = 2;
+
+/// What an event's record says.
+pub(crate) struct EventRecord {
+    pub(crate) attributes: Attributes,
+    pub(crate) own: Option<Vec<Vec<u8>>>,
+    pub(crate) announced: bool,
+}
 
 impl Engine {
-    /// Writes the attributes of an event as a record of its own, under the event's lock.
+    /// Adds attributes to an event, under its lock: new ones only, or over what they were.
     pub(crate) fn attach(&self, shard: &mut Shard, event: u32, attributes: &Attributes, only_new: bool) -> Result<()> {
         if attributes.is_empty() {
             return Ok(());
         }
-        let schema = &self.keyspace.attributes;
-        if schema.is_empty() {
+        if self.keyspace.attributes.is_empty() {
             return Err(Error::invalid("this keyspace has no attributes"));
         }
-        let standing = shard.attribute_word(event).map(Word::location);
         let earlier = self.attributes(shard, event)?;
-        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
-        let Some(merged) = attributes.merged(&earlier, only_new) else {
-            return Err(Error::conflict(format!("{}: an attribute is already set to another value", name())));
-        };
+        let merged = self.merged(shard, event, attributes, &earlier, only_new)?;
         if merged == earlier {
             return Ok(());
         }
-        let mut packed = vec![0; schema.packed_bytes()];
-        merged.pack(schema, &mut packed);
+        self.write_event_record(shard, event, &merged)?;
+        self.follow_attributes(shard, event, &merged);
+        Ok(())
+    }
+
+    pub(crate) fn merged(
+        &self,
+        shard: &Shard,
+        event: u32,
+        attributes: &Attributes,
+        earlier: &Attributes,
+        only_new: bool,
+    ) -> Result<Attributes> {
+        attributes.merged(earlier, only_new).ok_or_else(|| {
+            let name = self.keyspace.schema.text(shard.primary(event).as_bytes());
+            Error::conflict(format!("{name}: an attribute is already set to another value"))
+        })
+    }
+
+    /// Writes the event's record anew: these attributes, and what the shard knows of its sources.
+    pub(crate) fn write_event_record(&self, shard: &mut Shard, event: u32, attributes: &Attributes) -> Result<()> {
+        let schema = &self.keyspace.attributes;
+        let standing = shard.attribute_word(event).map(Word::location);
+        let mut packed = vec![0; if schema.is_empty() { 0 } else { schema.packed_bytes() }];
+        if !schema.is_empty() {
+            attributes.pack(schema, &mut packed);
+        }
+        let mut status = if shard.events[event].is(Flag::Announced) { ANNOUNCED } else { 0 };
+        if let Some(own) = shard.own_rules.get(&event) {
+            own.sources().iter().for_each(|source| packed.extend_from_slice(source));
+            status |= OWN_SOURCES;
+        }
         let version = match standing.and_then(|location| self.hot.read_entry(location)) {
             None => 0,
             Some(entry) => entry.version.checked_add(1).ok_or_else(|| Error::invalid("no more versions"))?,
         };
+        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
+        if packed.len() as u64 > self.hot.payload_bytes_max() {
+            return Err(Error::invalid(format!(
+                "{}: its record takes {} bytes, a segment holds {}",
+                name(),
+                packed.len(),
+                self.hot.payload_bytes_max()
+            )));
+        }
         let place = self.hot.reserve_place(Class::Existing, packed.len() as u32).ok_or_else(|| {
             Error::full(format!("{}: no space for its attributes, fill {:.0} %", name(), self.hot.fill() * 100.0))
         })?;
@@ -38,29 +88,106 @@ impl Engine {
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
-        let entry = Entry { key, offset: place.offset, length, payload_crc, status: 0, version, flags };
+        let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
         self.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         shard.set_attribute_word(event, Word::at(place.location));
         if let Some(location) = standing {
-            self.hot.end_record(location, length);
+            self.hot.end_record(location, self.hot.length_of(location));
             self.hot.region.fence();
         }
         Ok(())
     }
 
+    /// What follows from an event's attributes: the rule of its class, its rank in delivery, whether a hold covers it.
+    pub(crate) fn follow_attributes(&self, shard: &mut Shard, event: u32, attributes: &Attributes) {
+        let class = self.class_attribute.and_then(|at| attributes.get(at));
+        let leaf = &shard.events[event];
+        let plan = &shard.runs[leaf.run as usize].plan;
+        if plan.has_classes() && !shard.own_rules.contains_key(&event) {
+            let rule = plan.rule_of_class(class);
+            if rule != leaf.rule {
+                shard.events[event].rule = rule;
+                if !shard.events[event].is(Flag::Booked) {
+                    shard.events[event].clear(Flag::Complete);
+                }
+                self.reconsider(shard, event);
+            }
+        }
+        if let Some(rank) = self.rank_of(attributes) {
+            let before = shard.rank(event);
+            if rank != u128::MAX {
+                shard.ranks.insert(event, rank);
+            }
+            let leaf = &shard.events[event];
+            if leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && rank != before {
+                let stage = usize::from(leaf.stage).min(shard.ready.len() - 1);
+                let Shard { ready, events, .. } = shard;
+                ready[stage].rerank(events, event, before, rank);
+            }
+        }
+        if shard.events[event].is(Flag::Held) {
+            // Delivery looks again whether a hold covers it.
+            shard.let_go(event);
+            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+        }
+    }
+
+    /// Counts again what an event has; where that makes it ready, this is durable and published. While records are
+    /// still being found nothing becomes ready.
+    pub(crate) fn reconsider(&self, shard: &mut Shard, event: u32) {
+        if shard.recovering {
+            return;
+        }
+        let before = shard.events[event].state;
+        shard.reconsider(event);
+        if shard.events[event].state != before {
+            self.keep_ready(shard, event);
+            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.notify_ready();
+        }
+    }
+
+    /// Place in the order of delivery by attribute: lower goes first. `None` where no attribute gives the order.
+    pub(crate) fn rank_of(&self, attributes: &Attributes) -> Option<u128> {
+        let at = self.order_attribute?;
+        let value = attributes.get(at);
+        Some(match self.keyspace.delivery.order {
+            Order::Highest(_) => value.map_or(u128::MAX, |value| !value),
+            _ => value.unwrap_or(u128::MAX),
+        })
+    }
+
     /// The attributes of an event, under its lock.
     pub(crate) fn attributes(&self, shard: &Shard, event: u32) -> Result<Attributes> {
-        let Some(word) = shard.attribute_word(event) else { return Ok(Attributes::new()) };
+        Ok(match shard.attribute_word(event) {
+            Some(word) if !self.keyspace.attributes.is_empty() => self.event_record(word)?.attributes,
+            _ => Attributes::new(),
+        })
+    }
+
+    /// Reads an event's record.
+    pub(crate) fn event_record(&self, word: Word) -> Result<EventRecord> {
         let location = word.location();
-        let entry =
-            self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an attribute record does not verify"))?;
+        let entry = self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an event's record does not verify"))?;
         let bytes =
             self.hot.region.bytes(self.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
         if checksum(bytes) != entry.payload_crc {
-            return Err(Error::corrupt("an attribute block does not match its checksum"));
+            return Err(Error::corrupt("an event's record does not match its checksum"));
         }
-        Attributes::unpack(&self.keyspace.attributes, bytes)
+        let schema = &self.keyspace.attributes;
+        let length = if schema.is_empty() { 0 } else { schema.packed_bytes() };
+        let (packed, sources) =
+            bytes.split_at_checked(length).ok_or_else(|| Error::corrupt("an event's record is too short"))?;
+        let attributes = if schema.is_empty() { Attributes::new() } else { Attributes::unpack(schema, packed)? };
+        let width = self.keyspace.schema.rest_bytes();
+        let own = (entry.status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(<[u8]>::to_vec).collect());
+        Ok(EventRecord { attributes, own, announced: entry.status & ANNOUNCED != 0 })
     }
+}
+
+/// Position of the attribute that holds the class.
+pub(crate) fn class_position(keyspace: &forebay_core::Keyspace) -> Option<usize> {
+    keyspace.attributes.fields().iter().position(|(_, kind)| *kind == AttributeKind::Class)
 }

@@ -2,7 +2,7 @@
 //! quota for a person to look at.
 
 use crate::engine::{Engine, closed};
-use crate::home::Kept;
+use crate::home::{IncidentKind, Kept};
 use crate::hot::{Class, Location, checksum};
 use crate::{PutOutcome, RunState};
 use forebay_core::{Entry, EntryFlags, Error, Key, Result, StateWord, Tally};
@@ -38,6 +38,8 @@ impl Engine {
             return Ok(PutOutcome::Duplicate);
         }
         ledger.conflict += offered;
+        shard.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
+        self.note_incident(&mut shard, key, IncidentKind::Conflict, value.len() as u32);
         let known = shard.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
         drop(shard);
         let kept = known || self.keep_conflict(key, value);

@@ -4,9 +4,9 @@
 //! (hot/segment.rs, loom models).
 
 use crate::engine::Engine;
-use crate::home::{Shard, State};
+use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
-use crate::{Event, Fragment, Sources, Store};
+use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
 
 impl Store {
@@ -50,21 +50,29 @@ impl Store {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let (state, attributes, mask, missing, locations) = {
+        let (state, stage, attributes, output, missing, states, locations) = {
             let shard = engine.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }
             let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
             let State::Live(state) = shard.events[event].state else { return Ok(None) };
-            let mask = if state == LiveState::Accepted { shard.events[event].lease } else { 0 };
+            // A reservation under way is no event yet.
+            let leaf = &shard.events[event];
+            if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
+                return Ok(None);
+            }
+            let output = if state == LiveState::Accepted { leaf.lease } else { 0 };
+            let stage = leaf.stage;
             let missing = engine.missing_keys(&shard, event);
             let attributes = engine.attributes(&shard, event)?;
-            (state, attributes, mask, missing, engine.pin_fragments(&shard, event, sources))
+            let states = engine.source_states(&shard, event);
+            (state, stage, attributes, output, missing, states, engine.pin_fragments(&shard, event, sources))
         };
         let fragments = self.guards(locations)?;
-        let streams = engine.stream_names(mask);
-        Ok(Some(Event { primary: *primary, state, attributes, streams, fragments, missing }))
+        let streams = engine.stream_names(output);
+        let stage = engine.stage_name(stage);
+        Ok(Some(Event { primary: *primary, state, stage, attributes, streams, fragments, missing, sources: states }))
     }
 
     /// Turns a pinned location into a guard.
@@ -120,9 +128,12 @@ impl Engine {
         shard.missing(event).iter().map(|rest| self.keyspace.schema.join(&primary, rest)).collect()
     }
 
-    pub(crate) fn stream_names(&self, mask: u32) -> Vec<String> {
-        let streams = self.streams.read();
-        streams.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, name)| name.clone()).collect()
+    pub(crate) fn source_states(&self, shard: &Shard, event: u32) -> SourceStates {
+        SourceStates::new(shard.source_states(event), self.keyspace.schema.rest_bytes())
+    }
+
+    pub(crate) fn stage_name(&self, stage: u8) -> String {
+        self.keyspace.stages.get(usize::from(stage)).cloned().unwrap_or_default()
     }
 
     /// Attributes for a reader outside of the home's own decisions.

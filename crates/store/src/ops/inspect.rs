@@ -2,6 +2,7 @@
 
 use crate::hot::{CLOSED, FREE, LOG, OPEN};
 use crate::{MemoryStats, SegmentInfo, Stats, Store};
+use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,8 @@ impl Store {
         let engine = self.engine();
         let (inhibit, inhibited_ns) = engine.update_pressure();
         let mut memory = MemoryStats::default();
-        let (mut decided_events, mut conflicts_kept) = (0, 0);
+        let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
+        let mut ready = vec![0; engine.keyspace.stages.len()];
         for cell in &engine.cells {
             let shard = cell.lock();
             let [nodes, leaves, tables, leases, decided, fixed] = shard.heap_bytes().map(|bytes| bytes as u64);
@@ -23,6 +25,10 @@ impl Store {
             memory.fixed += fixed;
             decided_events += shard.runs.iter().map(|run| run.decided.len()).sum::<u64>();
             conflicts_kept += shard.kept.len() as u64;
+            held += shard.held.len();
+            for (sum, stage) in ready.iter_mut().zip(&shard.ready) {
+                *sum += stage.list.len();
+            }
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
         memory.fixed += (engine.cells.len() * size_of::<crate::home::Cell>()) as u64;
@@ -35,10 +41,15 @@ impl Store {
             fill: engine.hot.fill(),
             events: live,
             leases: engine.leases.load(Ordering::Relaxed),
+            workers_silent: engine.workers_silent.load(Ordering::Relaxed),
+            held_too_long: engine.held_too_long.load(Ordering::Relaxed),
             decided_events,
             segments_pinned: engine.segments_pinned(),
             holders: engine.holder_stats(),
             conflicts_kept,
+            debug: engine.debug_stats(live[LiveState::Debug as usize], conflicts_kept),
+            ready,
+            held,
             evacuated: engine.evacuated.load(Ordering::Relaxed),
             inhibit,
             inhibited_ns,

@@ -3,12 +3,14 @@
 //! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
-use crate::Store;
 use crate::engine::{Engine, Holder};
-use crate::home::{State, Word};
+use crate::home::{LeaseState, State, Word};
 use crate::hot::{Class, Location, SEALED, checksum};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
-use forebay_core::{Decision, DecisionKind, Entry, EntryFlags, LiveState, Mark, StateWord, Token};
+use crate::ops::debug::Reason;
+use crate::ops::select::nanoseconds;
+use crate::{RunState, Store};
+use forebay_core::{Decision, DecisionKind, Entry, EntryFlags, LiveState, Mark, StateWord};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -43,7 +45,9 @@ impl Engine {
         }
         self.hot.region.prefault();
         self.time_out_open_events();
+        self.seal_stopped_runs();
         self.time_out_leases();
+        self.watch_sources();
         self.hot.seal_closed();
         self.evacuate();
         self.relieve_log();
@@ -63,8 +67,13 @@ impl Engine {
             for run in 0..shard.runs.len() {
                 let within = shard.runs[run].plan.within_ns;
                 for _ in 0..BATCH_EVENTS {
-                    let Some(event) = shard.runs[run].open.first() else { break };
-                    if now.saturating_sub(shard.events[event].arrival_ns) < within {
+                    let Some(event) = shard.runs[run].open.first() else {
+                        shard.runs[run].forget_pauses(now);
+                        break;
+                    };
+                    let arrival = shard.events[event].arrival_ns;
+                    if shard.runs[run].waited_ns(arrival, now) < within {
+                        shard.runs[run].forget_pauses(arrival);
                         break;
                     }
                     if self.make_ready(&mut shard, event).is_err() {
@@ -84,6 +93,18 @@ impl Engine {
         }
     }
 
+    fn seal_stopped_runs(&self) {
+        let stopped: Vec<u64> = {
+            let runs = self.runs.lock();
+            let stopped = runs.iter().filter(|known| known.state == RunState::Stopped);
+            stopped.map(|known| known.run).collect()
+        };
+        for run in stopped {
+            // Without space for a record, or while the store closes, the next round or opening does it.
+            let _ = self.seal_stopped_run(run);
+        }
+    }
+
     fn time_out_leases(&self) {
         let now = self.now_ns();
         let mut any = false;
@@ -98,23 +119,24 @@ impl Engine {
                 if deadline > now || shard.closed {
                     break;
                 }
-                let event = shard.leases[lease].event;
+                let LeaseState { event, granted_ns, .. } = shard.leases[lease];
+                let most = nanoseconds(self.config.max_hold);
+                let too_long = deadline.saturating_sub(granted_ns) >= most;
+                let reason = if too_long { Reason::HeldTooLong } else { Reason::WorkerSilent };
                 let to_debug = shard.events[event].deliveries >= self.keyspace.deliveries_max;
                 if to_debug {
-                    let tally = shard.tally(event);
-                    let record = Decision {
-                        kind: DecisionKind::Debug,
-                        token: Token::NONE,
-                        fragments: tally.fragments as u32,
-                        bytes: tally.bytes,
-                        detail: 0,
-                        key: shard.primary(event).as_bytes().to_vec(),
-                    };
+                    let group = self.group_of(&shard, event);
+                    let record =
+                        Decision { detail: reason as u32, ..shard.decision(event, DecisionKind::Debug, group) };
                     if self.log.append(&self.hot, &record).is_err() {
                         break;
                     }
                 }
                 shard.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
+                if to_debug {
+                    shard.reasons.insert(event, reason as u8);
+                }
+                (if too_long { &self.held_too_long } else { &self.workers_silent }).fetch_add(1, Ordering::Relaxed);
                 self.leases.fetch_sub(1, Ordering::Relaxed);
                 cell.publish_ready(&shard);
                 any = true;
@@ -197,7 +219,8 @@ impl Engine {
             _ => {
                 let event = shard.find(primary)?;
                 let (slot, word) = shard.slot(event, rest).ok()?;
-                (word == Word::at(location)).then_some(Current::Fragment(event, slot))
+                let stands = word.is_present() && !word.is_busy() && word.location() == location;
+                stands.then_some(Current::Fragment(event, slot))
             }
         }
     }
@@ -225,7 +248,9 @@ impl Engine {
             return false;
         };
         self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), source);
-        self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, StateWord::FRESH);
+        // A result that the index knows is one whose verdict is recorded.
+        let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
+        self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         let mut shard = cell.lock();
@@ -233,12 +258,13 @@ impl Engine {
         let ended = match current {
             None => place.location,
             Some(current) => {
-                let word = Word::at(place.location);
                 match current {
                     Current::Kept(at) => shard.kept[at].location = place.location,
-                    Current::Attributes(event) => shard.set_attribute_word(event, word),
+                    Current::Attributes(event) => shard.set_attribute_word(event, Word::at(place.location)),
                     Current::Fragment(event, slot) => {
-                        shard.set_word(event, slot, word);
+                        if let Ok((_, word)) = shard.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
+                            shard.set_word(event, slot, word.moved_to(place.location));
+                        }
                         // Marks travel with the event's first fragment, durable before the old copy ends.
                         if matches!(shard.events[event].state, State::Live(_)) {
                             self.mark_event(&shard, event);

@@ -1,22 +1,43 @@
 //! What people and programs do with a store; one file per operation, named as the call.
 
+mod account;
+mod announce;
 mod attributes;
 mod conflict;
+mod debug;
 mod get;
+mod hold;
 mod inspect;
+mod journal;
 mod maintain;
+mod mask;
+mod producers;
 mod put;
 mod range;
 mod remove;
 mod runs;
+mod sample;
 mod seal;
 mod select;
 mod snapshot;
+mod streams;
 mod update;
+mod verdict;
+mod why;
 
+pub use account::Watch;
+pub(crate) use attributes::class_position;
+pub(crate) use debug::Reason;
+pub(crate) use hold::Hold;
+pub(crate) use journal::{MaskChange, apply_mask, decode_hold, decode_mask, decode_producer, decode_run};
 pub(crate) use maintain::spawn;
+pub(crate) use mask::Watched;
+pub(crate) use producers::KnownProducer;
+pub use producers::Producer;
 pub use put::Reservation;
 pub use range::Range;
-pub use runs::Watch;
+pub(crate) use sample::Samplers;
+pub use sample::{Sample, Sampler};
 pub use select::Lease;
-pub(crate) use snapshot::{Folded, FoldedRun, decode_run};
+pub(crate) use snapshot::{Folded, FoldedRun};
+pub(crate) use streams::{Outputs, output_number};

@@ -13,10 +13,10 @@
 
 use crate::config::Arrival;
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{Shard, State, Word};
+use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum, will_copy};
-use crate::{PutOptions, PutOutcome, RunState, Store};
-use forebay_core::{Entry, EntryFlags, Error, Key, Kind, LiveState, Mark, Result, StateWord, Tally};
+use crate::{PutOptions, PutOutcome, Store};
+use forebay_core::{Entry, EntryFlags, Error, Key, Kind, LiveState, Result, StateWord, Tally};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,12 +28,14 @@ pub(crate) struct Claimed {
     pub(crate) place: Place,
     pub(crate) length: u32,
     status: u32,
+    /// The event was ready before it.
+    late: bool,
 }
 
 impl Claimed {
-    /// A new version of a fragment that keeps its producer's status.
-    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32) -> Claimed {
-        Claimed { key, event, place, length, status }
+    /// A new version of a fragment that keeps its producer's status, and whether it came late.
+    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, late: bool) -> Claimed {
+        Claimed { key, event, place, length, status, late }
     }
 }
 
@@ -260,6 +262,7 @@ impl Engine {
             let ledger = &mut shard.runs[run as usize].ledger;
             ledger.offered += Tally::fragment(u64::from(length));
             ledger.refused += Tally::fragment(u64::from(length));
+            self.note_incident(&mut shard, key, IncidentKind::RefusedFull, length);
         }
         drop(shard);
         let why = self.update_pressure().0.map_or_else(String::new, |inhibit| format!("; {}", inhibit.cause));
@@ -283,9 +286,10 @@ impl Engine {
         let offered = Tally::fragment(u64::from(length));
         if let Some(event) = shard.find(primary) {
             let run = shard.events[event].run as usize;
-            if shard.runs[run].state == RunState::Closed {
+            if shard.runs[run].is_over() {
                 shard.runs[run].ledger.offered += offered;
                 shard.runs[run].ledger.refused += offered;
+                self.note_incident(&mut shard, key, IncidentKind::RefusedClosed, length);
                 return Err(Error::closed(format!("run {} is closed", shard.runs[run].run)));
             }
             let slot = match shard.slot(event, rest) {
@@ -297,13 +301,11 @@ impl Engine {
                 Ok(_) => None,
                 Err(slot) => Some(slot),
             };
-            let waiting = matches!(shard.events[event].state, State::Live(LiveState::Open | LiveState::Ready));
-            let (Some(slot), true) = (slot, waiting) else {
-                let ledger = &mut shard.runs[run].ledger;
-                ledger.offered += offered;
-                ledger.late += offered;
+            let (Some(slot), true) = (slot, shard.events[event].waits()) else {
+                self.book_late(&mut shard, run, key, length, IncidentKind::LateLeased);
                 return Ok(Ok(Claim::Late));
             };
+            let late = shard.events[event].state == State::Live(LiveState::Ready);
             if !shard.has_room(event) {
                 return Err(Error::invalid(format!(
                     "{}: an event has at most {} fragments",
@@ -321,9 +323,9 @@ impl Engine {
                 self.void(&place, key, length);
                 return full_or(error, Class::Existing);
             }
-            shard.insert_slot(event, slot, rest, Word::at(place.location).pending());
+            shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
             shard.events[event].pending += 1;
-            return Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status })));
+            return Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late })));
         }
 
         let number = schema.run_of(primary);
@@ -333,15 +335,19 @@ impl Engine {
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
         let known = &mut shard.runs[run as usize];
-        if known.state != RunState::Closed && known.decided.contains(self.decided_form, primary) {
-            known.ledger.offered += offered;
-            known.ledger.late += offered;
+        if !known.is_over() && known.decided.contains(self.decided_form, primary) {
+            self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
             return Ok(Ok(Claim::Late));
         }
-        if known.state != RunState::Open {
+        if known.is_over() || !known.state.takes_events() {
             known.ledger.offered += offered;
             known.ledger.refused += offered;
-            let state = if known.state == RunState::Closed { "closed" } else { "stopped: it takes no new events" };
+            let (state, kind) = if known.is_over() {
+                ("closed", IncidentKind::RefusedClosed)
+            } else {
+                ("stopped: it takes no new events", IncidentKind::RefusedStopped)
+            };
+            self.note_incident(&mut shard, key, kind, length);
             return Err(Error::closed(format!("run {number} is {state}")));
         }
         if !self.hot.admits(Class::NewEvent) {
@@ -360,9 +366,24 @@ impl Engine {
             self.void(&place, key, length);
             return full_or(error, Class::NewEvent);
         }
-        shard.insert_slot(event, 0, rest, Word::at(place.location).pending());
+        shard.insert_slot(event, 0, rest, Word::at(place.location).of_fragment(false, length).pending());
         shard.events[event].pending += 1;
-        Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status })))
+        Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late: false })))
+    }
+
+    /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
+    #[cold]
+    fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
+        let run = &mut shard.runs[run];
+        run.ledger.offered += Tally::fragment(u64::from(length));
+        run.ledger.late += Tally::fragment(u64::from(length));
+        run.sources.of(self.keyspace.schema.rest_of(key)).late += 1;
+        self.note_incident(shard, key, kind, length);
+    }
+
+    #[cold]
+    pub(crate) fn note_incident(&self, shard: &mut Shard, key: &Key, kind: IncidentKind, length: u32) {
+        shard.incidents.note(Incident { key: *key, kind, at_ns: self.now_ns(), length });
     }
 
     /// Writes the entry of a filled place, fences, and makes the fragment visible.
@@ -380,11 +401,10 @@ impl Engine {
         let run = shard.events[event].run as usize;
         let offered = Tally::fragment(u64::from(claimed.length));
         let state = shard.events[event].state;
-        if shard.closed || !matches!(state, State::Live(LiveState::Open | LiveState::Ready)) {
+        if shard.closed || !shard.events[event].waits() {
             let is_closed = shard.closed;
             if !is_closed {
-                shard.runs[run].ledger.offered += offered;
-                shard.runs[run].ledger.late += offered;
+                self.book_late(&mut shard, run, &claimed.key, claimed.length, IncidentKind::LateLeased);
             }
             shard.remove_slot(event, rest);
             shard.settle(event);
@@ -403,8 +423,12 @@ impl Engine {
         }
         shard.arrived(event, rest, claimed.length);
         shard.events[event].pending -= 1;
+        if claimed.late {
+            shard.runs[run].sources.of(rest).late += 1;
+        }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {
+            self.keep_ready(&mut shard, event);
             cell.publish_ready(&shard);
         }
         drop(shard);
@@ -418,6 +442,17 @@ impl Engine {
         Ok(PutOutcome::Stored)
     }
 
+    /// An event that is ready by a rule which may change (its class, masks) stays ready also after recovery.
+    #[inline]
+    pub(crate) fn keep_ready(&self, shard: &mut Shard, event: u32) {
+        let leaf = &shard.events[event];
+        if leaf.rule != 0 || !shard.runs[leaf.run as usize].masks.is_empty() {
+            shard.events[event].set(Flag::ReadyMarked);
+            self.mark_event(shard, event);
+            self.hot.region.fence();
+        }
+    }
+
     pub(crate) fn fragment_entry(&self, claimed: &Claimed, crc: u32, version: u16) -> Entry {
         Entry {
             key: claimed.key,
@@ -426,7 +461,7 @@ impl Engine {
             payload_crc: crc,
             status: claimed.status,
             version,
-            flags: EntryFlags::FRAGMENT,
+            flags: if claimed.late { EntryFlags::LATE } else { EntryFlags::FRAGMENT },
         }
     }
 
@@ -452,7 +487,7 @@ impl Engine {
     pub(crate) fn withdraw_unborn(&self, shard: &mut Shard, event: u32) -> Option<Location> {
         let leaf = &shard.events[event];
         let open = leaf.state == State::Live(LiveState::Open);
-        if !open || leaf.slots != 0 || leaf.pending != 0 || leaf.counted {
+        if !open || leaf.slots != 0 || leaf.pending != 0 || leaf.is(Flag::Counted) || leaf.is(Flag::Announced) {
             return None;
         }
         let attributes = shard.attribute_word(event).map(Word::location);
@@ -472,7 +507,7 @@ impl Engine {
             version: 0,
             flags: EntryFlags::VOID,
         };
-        self.hot.write_entry(place, &entry, StateWord { mark: Mark::Dead, ..StateWord::FRESH });
+        self.hot.write_entry(place, &entry, StateWord::ENDED);
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         self.hot.end_record(place.location, length);

@@ -118,7 +118,7 @@ impl Store {
             let leaf = &shard.events[event];
             if let State::Live(state) = leaf.state {
                 let (fragments, bytes, deliveries) = (u32::from(leaf.present), leaf.bytes, leaf.deliveries);
-                events.push(EventInfo { primary, state, fragments, bytes, deliveries });
+                events.push(EventInfo { primary, state, stage: leaf.stage, fragments, bytes, deliveries });
             }
         }
         Ok(events)

@@ -3,9 +3,9 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, Shard, State};
+use crate::home::{Ended, Flag, Shard, State};
 use crate::ops::range::Walk;
-use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Mark, Primary, Result, StateWord, Tally, Token};
+use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Primary, Result, StateWord, Tally};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -81,9 +81,11 @@ impl Engine {
         let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
         let State::Live(state) = shard.events[event].state else { return Ok(None) };
         // An event that is only a reservation under way has nothing to end.
-        if !allowed(state) || !shard.events[event].counted {
+        let leaf = &shard.events[event];
+        if !allowed(state) || !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
             return Ok(None);
         }
+        let kind = if leaf.is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
         self.end_locked(shard, event, kind).map(Some)
     }
 
@@ -91,30 +93,22 @@ impl Engine {
     fn end_locked(&self, mut shard: MutexGuard<'_, Shard>, event: u32, kind: DecisionKind) -> Result<Tally> {
         let primary = shard.primary(event);
         let cell = self.cell_of(primary.as_bytes());
-        let leased = shard.events[event].state == State::Live(LiveState::Leased);
+        let leaf = &shard.events[event];
+        let leased = leaf.state == State::Live(LiveState::Leased);
+        let output = if leaf.state == State::Live(LiveState::Accepted) { leaf.lease } else { 0 };
+        let run = leaf.run as usize;
+        let group = self.group_of(&shard, event);
         let tally = shard.tally(event);
-        self.log.append(
-            &self.hot,
-            &Decision {
-                kind,
-                token: Token::NONE,
-                fragments: tally.fragments as u32,
-                bytes: tally.bytes,
-                detail: 0,
-                key: primary.as_bytes().to_vec(),
-            },
-        )?;
-        let run = shard.events[event].run as usize;
+        let record = Decision { detail: output, ..shard.decision(event, kind, group) };
+        self.log.append(&self.hot, &record)?;
         if leased {
             self.leases.fetch_sub(1, Ordering::Relaxed);
         }
-        let mut ended = Ended::new();
-        let tally = self.end(&mut shard, event, &mut ended);
-        let ledger = &mut shard.runs[run].ledger;
-        match kind {
-            DecisionKind::Release => ledger.released += tally,
-            _ => ledger.removed += tally,
+        if kind == DecisionKind::Release {
+            self.book_released(&mut shard.runs[run], output);
         }
+        let mut ended = Ended::new();
+        self.end(&mut shard, event, kind, group, &mut ended);
         cell.publish_ready(&shard);
         drop(shard);
         self.finish(&ended);
@@ -143,7 +137,7 @@ impl Engine {
         let length = self.hot.length_of(location);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
-        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked || decided };
+        let marks = StateWord { ready: leaf.is(Flag::ReadyMarked) || decided, ..leaf.marks() };
         let mut others = shard.fragments(event, |other| other != rest).map(|(_, location)| location);
         if let (Some(anchor), true) = (others.next(), marks != StateWord::FRESH) {
             self.hot.mark(anchor, marks);
@@ -153,12 +147,9 @@ impl Engine {
         self.log.append(
             &self.hot,
             &Decision {
-                kind: DecisionKind::RemoveKey,
-                token: Token::NONE,
                 fragments: 1,
                 bytes: u64::from(length),
-                detail: 0,
-                key: key.as_bytes().to_vec(),
+                ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
             },
         )?;
         shard.remove_slot_for_good(event, slot);
@@ -167,7 +158,9 @@ impl Engine {
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
-        leaf.ready_marked |= decided;
+        if decided {
+            leaf.set(Flag::ReadyMarked);
+        }
         let ledger = &mut shard.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;

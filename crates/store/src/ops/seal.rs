@@ -2,8 +2,8 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, Shard, State};
-use forebay_core::{Decision, DecisionKind, LiveState, Primary, Result, Token};
+use crate::home::{Ended, Flag, Shard, State};
+use forebay_core::{DecisionKind, LiveState, Primary, Result};
 
 impl Store {
     /// The event is ready now, with what it has. `false` where there is no such event; sealing a ready one is a success.
@@ -20,7 +20,8 @@ impl Store {
         if shard.closed {
             return Err(closed());
         }
-        let Some(event) = shard.find(primary.as_bytes()).filter(|&event| shard.events[event].counted) else {
+        let exists = |event: &u32| shard.events[*event].is(Flag::Counted) || shard.events[*event].is(Flag::Announced);
+        let Some(event) = shard.find(primary.as_bytes()).filter(exists) else {
             return Ok(false);
         };
         if shard.events[event].state == State::Live(LiveState::Open) {
@@ -38,36 +39,36 @@ impl Store {
 
 impl Engine {
     /// Moves an open event to ready and marks that (flushed, not fenced). One without a readable fragment has nothing
-    /// to process: it waits on for what is in flight, or, all of it removed, it ends. Within a quiesce guard.
+    /// to process: it waits on for what is in flight, or, all of it removed or nothing seen, it ends. Within a quiesce
+    /// guard.
     pub(crate) fn make_ready(&self, shard: &mut Shard, event: u32) -> Result<()> {
-        if shard.events[event].present > 0 {
-            shard.events[event].ready_marked = true;
+        let leaf = &shard.events[event];
+        let (present, pending) = (leaf.present, leaf.pending);
+        if present > 0 {
+            shard.events[event].set(Flag::ReadyMarked);
             self.mark_event(shard, event);
+            if !shard.events[event].is(Flag::Complete) {
+                shard.note_misses(event);
+            }
             shard.move_to(event, LiveState::Ready);
-        } else if shard.events[event].pending > 0 {
+        } else if pending > 0 {
             // Its turn comes again at the end of the list.
             shard.events[event].arrival_ns = self.now_ns();
             shard.move_to(event, LiveState::Open);
-        } else if !shard.events[event].counted {
+        } else if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
             if let Some(attributes) = self.withdraw_unborn(shard, event) {
                 self.hot.end_record(attributes, self.hot.length_of(attributes));
             }
         } else {
-            self.log.append(
-                &self.hot,
-                &Decision {
-                    kind: DecisionKind::RemoveEvent,
-                    token: Token::NONE,
-                    fragments: 0,
-                    bytes: 0,
-                    detail: 0,
-                    key: shard.primary(event).as_bytes().to_vec(),
-                },
-            )?;
-            let run = shard.events[event].run as usize;
+            let seen = leaf.is(Flag::Counted);
+            let kind = if seen { DecisionKind::RemoveEvent } else { DecisionKind::NeverSeen };
+            if !seen {
+                shard.note_misses(event);
+            }
+            let group = self.group_of(shard, event);
+            self.log.append(&self.hot, &shard.decision(event, kind, group))?;
             let mut ended = Ended::new();
-            let tally = self.end(shard, event, &mut ended);
-            shard.runs[run].ledger.removed += tally;
+            self.end(shard, event, kind, group, &mut ended);
             self.finish(&ended);
         }
         Ok(())

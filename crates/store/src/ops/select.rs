@@ -1,21 +1,21 @@
-//! Leasing events to workers, and what they decide.
+//! Leasing events to workers.
 //!
 //! ```text
-//! get_any ─▶ ready events, oldest first ─▶ grant: delivery durable, token, timer ─▶ chosen fragments in the same call
-//! verdict ─▶ token checked ─▶ decision record durable ─▶ effects ─▶ answer
+//! get_any ─▶ ready events of a stage, in the order that the policy says ─▶ grant: delivery durable, token, timer
+//!         ─▶ chosen fragments in the same call
 //! ```
 //!
-//! *Invariants*: one verdict per grant: the token decides, not the clock (tests/semantics/); a delivery is durable
-//! before its grant, so that an event on which processes die reaches the debug stream (tests/crash.rs).
+//! *Invariants*: a delivery is durable before its grant, so that an event on which processes die reaches the debug stream
+//! (tests/crash.rs); an event that a hold covers is never granted (tests/semantics/delivery.rs).
+//!
+//! *Not here*: what the holder decides (`verdict.rs`).
 
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{Code, Ended, Given, LeaseState, List, Shard, State, Verdict};
+use crate::home::{Flag, LeaseState, List, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::{Fragment, GetAny, Sources, Store};
-use forebay_core::{
-    Attributes, Decision, DecisionKind, Error, Filter, Key, LiveState, Mark, Primary, Result, StateWord, Token,
-};
+use crate::{Accept, Fragment, GetAny, ResultFragment, SourceStates, Sources, Store};
+use forebay_core::{Attributes, Error, Filter, Key, LiveState, Order, Primary, Result, StateWord, Token};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,12 @@ pub struct Lease {
     pub attributes: Attributes,
     /// Fragments of the sources that were asked for, in key order.
     pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there.
+    /// Expected sources that are not there, masked ones not among them.
     pub missing: Vec<Key>,
+    /// How each of its sources stands.
+    pub sources: SourceStates,
+    /// Stage of the selection that it is in.
+    pub stage: u8,
     /// 1 for the first worker; counts failures of earlier ones.
     pub delivery: u8,
     /// Fragments of the whole event.
@@ -76,6 +80,22 @@ impl Lease {
         self.store.accept(&self.primary, &self.token, streams)
     }
 
+    /// Keeps the event in streams with chosen sources, and adds results to it.
+    ///
+    /// # Errors
+    /// As [`Store::accept_into`].
+    pub fn accept_into(&self, accept: &Accept<'_>) -> Result<()> {
+        self.store.accept_into(&self.primary, &self.token, accept)
+    }
+
+    /// Hands the event to a later stage, with results for it.
+    ///
+    /// # Errors
+    /// As [`Store::pass`].
+    pub fn pass(&self, next_stage: &str, results: &[ResultFragment<'_>]) -> Result<()> {
+        self.store.pass(&self.primary, &self.token, next_stage, results)
+    }
+
     /// Drops the event.
     ///
     /// # Errors
@@ -104,23 +124,26 @@ struct Grant {
     attributes: Attributes,
     locations: Vec<Location>,
     missing: Vec<Key>,
+    sources: SourceStates,
+    stage: u8,
     delivery: u8,
     event_fragments: u32,
     event_bytes: u64,
 }
 
 impl Store {
-    /// Leases up to `n` ready events, about oldest first, and reads the chosen sources in the same call. Waits for a
-    /// first one as long as asked; an empty answer says that there was none.
+    /// Leases up to `n` ready events of a stage, in the keyspace's order of delivery, and reads the chosen sources in the
+    /// same call. Waits for a first one as long as asked; an empty answer says that there was none.
     ///
     /// # Errors
-    /// `Full` past `leases_max`, `Corrupt`, `Closed`.
+    /// `Invalid` for an unknown stage, `Full` past `leases_max`, `Corrupt`, `Closed`.
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
         let engine = self.engine();
+        let stage = engine.stage_of(request.stage.as_deref())?;
         let mut deadline = None;
         loop {
             engine.check_open()?;
-            let grants = engine.grant_any(request)?;
+            let grants = engine.grant_any(request, stage)?;
             if !grants.is_empty() {
                 return self.leases(grants);
             }
@@ -133,12 +156,12 @@ impl Store {
                 return Ok(Vec::new());
             }
             // Ready events that do not match, or are too young, send no notice: look again now and then.
-            let there = || request.filter.is_empty() && request.min_age.is_zero() && engine.has_ready();
+            let there = || request.filter.is_empty() && request.min_age.is_zero() && engine.has_ready(stage);
             engine.wait_ready(left.min(Duration::from_millis(20)), there);
         }
     }
 
-    /// Leases a named event; `None` where it is not there, not ready, or leased.
+    /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Full`, `Corrupt`, `Closed`.
@@ -154,6 +177,9 @@ impl Store {
             engine.check_leases()?;
             let ready = |event: &u32| shard.events[*event].state == State::Live(LiveState::Ready);
             let Some(event) = shard.find(primary.as_bytes()).filter(ready) else { return Ok(None) };
+            if shard.events[event].is(Flag::Held) || engine.keep_back(&mut shard, event) {
+                return Ok(None);
+            }
             let grant = engine.grant(&mut shard, index, event, &Sources::All, duration);
             engine.cells[index].publish_ready(&shard);
             grant
@@ -175,6 +201,8 @@ impl Store {
                     attributes: grant.attributes,
                     fragments,
                     missing: grant.missing,
+                    sources: grant.sources,
+                    stage: grant.stage,
                     delivery: grant.delivery,
                     event_fragments: grant.event_fragments,
                     event_bytes: grant.event_bytes,
@@ -215,31 +243,6 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a leased event, in these streams. Repeating it with the same token gives the same answer.
-    ///
-    /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
-    /// streams, `Closed`.
-    pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
-        let engine = self.engine();
-        engine.check_primary(primary)?;
-        // Only a lease in force brings new streams into being.
-        let mask = engine.stream_mask(streams, || {
-            let shard = engine.cell_of(primary.as_bytes()).lock();
-            let held = shard.find(primary.as_bytes()).is_some_and(|event| engine.holds(&shard, event, token));
-            if held { Ok(()) } else { Err(engine.fenced(primary, token)) }
-        })?;
-        engine.decide(primary, token, Verdict::Accepted, mask)
-    }
-
-    /// Drops a leased event. Repeating it with the same token gives the same answer.
-    ///
-    /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`.
-    pub fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
-        self.engine().decide(primary, token, Verdict::Rejected, 0)
-    }
-
     /// Gives a leased event back unharmed: another worker gets it, and it does not count as a failure. Nothing is
     /// decided, so a repeat is fenced.
     ///
@@ -255,7 +258,7 @@ impl Store {
         }
         let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
-        shard.events[event].deliveries -= 1;
+        shard.events[event].deliveries = shard.events[event].deliveries.saturating_sub(1);
         engine.lower_marks(&shard, event);
         engine.hot.region.fence();
         shard.move_to(event, LiveState::Ready);
@@ -265,27 +268,20 @@ impl Store {
         engine.notify_ready();
         Ok(())
     }
-
-    /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
-    ///
-    /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
-    pub fn release(&self, primary: &Primary) -> Result<bool> {
-        let engine = self.engine();
-        engine.check_primary(primary)?;
-        engine.relieve_log();
-        let held = |state| matches!(state, LiveState::Accepted | LiveState::Debug);
-        Ok(engine.end_event(primary, DecisionKind::Release, held)?.is_some())
-    }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Engine {
-    fn has_ready(&self) -> bool {
-        self.cells.iter().any(|cell| cell.oldest_ready_ns.load(Ordering::Acquire) != u64::MAX)
+    fn has_ready(&self, stage: u8) -> bool {
+        self.cells.iter().any(|cell| cell.oldest_ready_ns(stage) != u64::MAX)
+    }
+
+    /// The position of a stage by name; the first without one.
+    pub(crate) fn stage_of(&self, name: Option<&str>) -> Result<u8> {
+        name.map_or(Ok(0), |name| self.keyspace.stage(name))
     }
 
     fn check_leases(&self) -> Result<()> {
@@ -295,17 +291,22 @@ impl Engine {
         Err(Error::full(format!("{} leases are out, the limit (leases_max)", self.config.leases_max)))
     }
 
-    fn grant_any(&self, request: &GetAny) -> Result<Vec<Grant>> {
-        let latest = self.now_ns().checked_sub(nanoseconds(request.min_age));
-        let mut grants = Vec::new();
+    fn grant_any(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
+        match self.keyspace.delivery.order {
+            Order::HotFirst => self.grant_by_age(request, stage, TURN_NS),
+            Order::OldestFirst => self.grant_by_age(request, stage, 0),
+            Order::Lowest(_) | Order::Highest(_) => self.grant_by_rank(request, stage),
+        }
+    }
+
+    fn grant_by_age(&self, request: &GetAny, stage: u8, turn_ns: u64) -> Result<Vec<Grant>> {
+        let mut round = Round::new(self, request);
         let mut done = [false; SHARDS];
-        let mut room = true;
-        while grants.len() < request.n && room {
+        while round.goes_on() {
             // The shard with the oldest head gives what is not much younger than the next shard's head.
-            let age = |at: usize| self.cells[at].oldest_ready_ns.load(Ordering::Acquire);
             let (mut oldest, mut second) = ((u64::MAX, 0), u64::MAX);
             for at in (0..SHARDS).filter(|&at| !done[at]) {
-                let age = age(at);
+                let age = self.cells[at].oldest_ready_ns(stage);
                 if age < oldest.0 {
                     (oldest, second) = ((age, at), oldest.0);
                 } else {
@@ -316,43 +317,90 @@ impl Engine {
             if age == u64::MAX {
                 break;
             }
-            let turn_ends = second.saturating_add(TURN_NS);
+            let turn_ends = second.saturating_add(turn_ns);
             let mut shard = self.cells[at].lock();
             if shard.closed {
                 return Err(closed());
             }
-            let mut next = shard.ready.first();
+            let mut next = shard.ready[stage as usize].list.first();
             // Done with a shard whose list is used up, or held nothing that was asked for up to the turn's end.
             done[at] = true;
-            while let (Some(event), true) = (next, grants.len() < request.n) {
+            while let (Some(event), true) = (next, round.goes_on()) {
                 next = List::after(&shard.events, event);
-                let arrival = shard.events[event].arrival_ns;
-                if arrival > turn_ends && !done[at] {
+                if shard.events[event].arrival_ns > turn_ends && !done[at] {
                     break;
                 }
-                let old_enough = latest.is_some_and(|latest| arrival <= latest);
-                if !old_enough || !self.matches(&shard, event, &request.filter) {
-                    continue;
+                if round.offer(&mut shard, at, event)? {
+                    done[at] = false;
                 }
-                if let Err(full) = self.check_leases() {
-                    if grants.is_empty() {
-                        return Err(full);
-                    }
-                    room = false;
-                    break;
-                }
-                grants.push(self.grant(&mut shard, at, event, &request.sources, request.lease));
-                done[at] = false;
             }
             self.cells[at].publish_ready(&shard);
         }
-        if !grants.is_empty() {
-            self.hot.region.fence();
-        }
-        Ok(grants)
+        Ok(round.end())
     }
 
-    fn matches(&self, shard: &Shard, event: u32, filter: &Filter) -> bool {
+    /// By attribute: whoever waits for too long first, then the lowest rank of all shards. Each event is looked for anew
+    /// in all shards: this order costs more than the others.
+    fn grant_by_rank(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
+        let mut round = Round::new(self, request);
+        let too_old = self.now_ns().checked_sub(nanoseconds(self.keyspace.delivery.max_wait));
+        // Where each shard was left: what did not match is not looked at again in this round.
+        let mut places = [None; SHARDS];
+        let mut starved = [None; SHARDS];
+        while round.goes_on() {
+            let mut best: Option<((u8, u128, u64), usize, u32)> = None;
+            for at in 0..SHARDS {
+                if self.cells[at].oldest_ready_ns(stage) == u64::MAX {
+                    continue;
+                }
+                let shard = self.cells[at].lock();
+                if shard.closed {
+                    return Err(closed());
+                }
+                let ready = &shard.ready[stage as usize];
+                let oldest = match starved[at] {
+                    None => ready.list.first(),
+                    Some(last) => {
+                        let leaf = &shard.events[last];
+                        let there = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
+                        if there { List::after(&shard.events, last) } else { None }
+                    }
+                };
+                let waits = |event: &u32| too_old.is_some_and(|limit| shard.events[*event].arrival_ns <= limit);
+                if let Some(event) = oldest.filter(waits) {
+                    let key = (0, 0, shard.events[event].arrival_ns);
+                    if best.is_none_or(|best| key < best.0) {
+                        best = Some((key, at, event));
+                    }
+                } else if let Some((rank, arrival, event)) = ready.ranked_after(places[at]) {
+                    let key = (1, rank, arrival);
+                    if best.is_none_or(|best| key < best.0) {
+                        best = Some((key, at, event));
+                    }
+                }
+            }
+            let Some(((late, rank, arrival), at, event)) = best else { break };
+            let mut shard = self.cells[at].lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            // Another worker may have been faster: then this one looks again.
+            let leaf = &shard.events[event];
+            let still = leaf.state == State::Live(LiveState::Ready)
+                && !leaf.is(Flag::Held)
+                && (leaf.stage, leaf.arrival_ns) == (stage, arrival);
+            let given = still && round.offer(&mut shard, at, event)?;
+            if late == 0 {
+                starved[at] = if given || !still { None } else { Some(event) };
+            } else if !given {
+                places[at] = Some((rank, arrival, event));
+            }
+            self.cells[at].publish_ready(&shard);
+        }
+        Ok(round.end())
+    }
+
+    pub(crate) fn matches(&self, shard: &Shard, event: u32, filter: &Filter) -> bool {
         filter.is_empty() || filter.matches(&self.attributes_or_none(shard, event))
     }
 
@@ -376,8 +424,8 @@ impl Engine {
         self.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
         leaf.lease = lease;
-        leaf.deliveries += 1;
-        leaf.ready_marked = true;
+        leaf.deliveries = leaf.deliveries.saturating_add(1);
+        leaf.set(Flag::ReadyMarked);
         self.mark_event(shard, event);
         Grant {
             primary: shard.primary(event),
@@ -385,6 +433,8 @@ impl Engine {
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
             missing: self.missing_keys(shard, event),
+            sources: self.source_states(shard, event),
+            stage: shard.events[event].stage,
             delivery: shard.events[event].deliveries,
             event_fragments: u32::from(shard.events[event].present),
             event_bytes: shard.events[event].bytes,
@@ -393,18 +443,15 @@ impl Engine {
 
     /// Writes readiness and deliveries beside the event's first fragment. Flushed, not fenced.
     pub(crate) fn mark_event(&self, shard: &Shard, event: u32) {
-        let leaf = &shard.events[event];
         if let Some(anchor) = shard.anchor(event) {
-            self.hot
-                .mark(anchor, StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked });
+            self.hot.mark(anchor, shard.events[event].marks());
         }
     }
 
     /// Writes a lower count of deliveries beside every fragment that shows a higher one: the first fragment may be
     /// another than it was at the grant, and recovery believes the highest. Flushed, not fenced.
-    fn lower_marks(&self, shard: &Shard, event: u32) {
-        let leaf = &shard.events[event];
-        let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
+    pub(crate) fn lower_marks(&self, shard: &Shard, event: u32) {
+        let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
             let word = self.hot.region.load_word(self.hot.state_word_offset(location));
             let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
@@ -415,83 +462,54 @@ impl Engine {
     }
 
     #[cold]
-    fn fenced(&self, primary: &Primary, token: &Token) -> Error {
+    pub(crate) fn fenced(&self, primary: &Primary, token: &Token) -> Error {
         let name = self.keyspace.schema.text(primary.as_bytes());
         Error::fenced(format!("{name}: token {token} is not the lease in force"))
     }
+}
 
-    /// A token that is not in force: its recorded verdict again, or the fence.
-    #[cold]
-    fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, verdict: Verdict, streams: u32) -> Result<()> {
-        let index = self.shard_of(primary.as_bytes());
-        let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
-        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.boot);
-        let recorded = if here { this_life().or_else(|| self.recent.lock().get(*token)) } else { None };
-        let again = Code::new(verdict, primary.as_bytes(), streams);
-        if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
+/// One call of `get_any` under way.
+struct Round<'a> {
+    engine: &'a Engine,
+    request: &'a GetAny,
+    /// Events that arrived later are too young.
+    latest_ns: Option<u64>,
+    grants: Vec<Grant>,
+    room: bool,
+}
+
+impl<'a> Round<'a> {
+    fn new(engine: &'a Engine, request: &'a GetAny) -> Round<'a> {
+        let latest_ns = engine.now_ns().checked_sub(nanoseconds(request.min_age));
+        Round { engine, request, latest_ns, grants: Vec::new(), room: true }
     }
 
-    /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
-    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever.
-    fn await_records_in_flight(&self, primary: &Primary) {
-        let in_flight = || {
-            let shard = self.cell_of(primary.as_bytes()).lock();
-            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
-        };
-        let mut deadline = None;
-        while in_flight() {
-            let deadline = *deadline.get_or_insert_with(|| deadline_after(self.config.put_deadline));
-            if Instant::now() >= deadline {
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
+    fn goes_on(&self) -> bool {
+        self.room && self.grants.len() < self.request.n
     }
 
-    /// A verdict: checked, recorded, then carried out.
-    fn decide(&self, primary: &Primary, token: &Token, verdict: Verdict, streams: u32) -> Result<()> {
-        self.check_primary(primary)?;
-        self.relieve_log();
-        self.await_records_in_flight(primary);
-        let _effects = self.quiesce.read();
-        let index = self.shard_of(primary.as_bytes());
-        let cell = &self.cells[index];
-        let mut shard = cell.lock();
-        if shard.closed {
-            return Err(closed());
+    /// Grants an event, if it is what was asked for and nothing holds it back.
+    fn offer(&mut self, shard: &mut Shard, index: usize, event: u32) -> Result<bool> {
+        let old_enough = self.latest_ns.is_some_and(|latest| shard.events[event].arrival_ns <= latest);
+        if !old_enough || !self.engine.matches(shard, event, &self.request.filter) {
+            return Ok(false);
         }
-        let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
-        let Some(event) = event else { return self.repeat(&shard, primary, token, verdict, streams) };
-        let tally = shard.tally(event);
-        let record = |kind, detail| Decision {
-            kind,
-            token: *token,
-            fragments: tally.fragments as u32,
-            bytes: tally.bytes,
-            detail,
-            key: primary.as_bytes().to_vec(),
-        };
-        let mut ended = Ended::new();
-        match verdict {
-            Verdict::Accepted => {
-                self.log.append(&self.hot, &record(DecisionKind::Accept, streams))?;
-                shard.move_to(event, LiveState::Accepted);
-                shard.events[event].lease = streams;
-            }
-            Verdict::Rejected => {
-                self.log.append(&self.hot, &record(DecisionKind::Reject, 0))?;
-                let run = shard.events[event].run as usize;
-                let tally = self.end(&mut shard, event, &mut ended);
-                shard.runs[run].ledger.rejected += tally;
-            }
+        if self.engine.keep_back(shard, event) {
+            return Ok(false);
         }
-        let code = Code::new(verdict, primary.as_bytes(), streams);
-        let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
-        let given = Given { boot: self.boot, code, counter: token.counter };
-        self.recent.lock().keep(given, !by_number, self.verdicts_kept());
-        self.leases.fetch_sub(1, Ordering::Relaxed);
-        drop(shard);
-        self.finish(&ended);
-        Ok(())
+        if let Err(full) = self.engine.check_leases() {
+            self.room = false;
+            return if self.grants.is_empty() { Err(full) } else { Ok(false) };
+        }
+        let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease);
+        self.grants.push(grant);
+        Ok(true)
+    }
+
+    fn end(self) -> Vec<Grant> {
+        if !self.grants.is_empty() {
+            self.engine.hot.region.fence();
+        }
+        self.grants
     }
 }

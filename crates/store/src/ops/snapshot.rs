@@ -5,32 +5,54 @@
 //! (`Engine::quiesce`), so that every record that a folded decision ended is marked dead already; the log before it is
 //! freed only after it is complete.
 
-use crate::RunState;
+use super::hold::Hold;
+use super::journal::{
+    Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
+};
+use super::producers::KnownProducer;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Code, Given, Shard};
-use crate::limits::{SHARDS, verdicts_kept};
+use crate::home::{Code, Decided, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Until};
+use crate::limits::{SHARDS, incidents_kept, verdicts_kept};
+use crate::{RunState, ops};
 use forebay_core::limits::STREAMS_MAX;
-use forebay_core::{Error, Interval, IntervalSet, KeySchema, Ledger, LiveState, Result, RunConfig, Tally};
-use std::collections::BTreeMap;
+use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Result, Tally};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Most sources of a run whose figures a snapshot keeps.
+const SOURCES_KEPT_MAX: usize = 4096;
 
 /// Everything that a log says, as recovery collects it.
 #[derive(Default)]
 pub(crate) struct Folded {
     pub(crate) streams: Vec<String>,
+    pub(crate) outputs: Vec<(u32, Vec<u8>)>,
     pub(crate) runs: Vec<FoldedRun>,
     pub(crate) accepted: Vec<(Vec<u8>, u32)>,
-    pub(crate) debug: Vec<Vec<u8>>,
+    pub(crate) debug: Vec<(Vec<u8>, u8)>,
     pub(crate) removed: Vec<Vec<u8>>,
     pub(crate) verdicts: Vec<Given>,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) next_hold: u32,
+    pub(crate) incidents: Vec<Incident>,
 }
+
+/// Leading bytes of primary keys, and members.
+pub(crate) type DecidedGroups = Vec<(Vec<u8>, Vec<Interval>)>;
 
 pub(crate) struct FoldedRun {
     pub(crate) known: KnownRun,
     pub(crate) ledger: Ledger,
-    /// Leading bytes, members.
-    pub(crate) decided: Vec<(Vec<u8>, Vec<Interval>)>,
+    /// Ended events that were complete, and incomplete.
+    pub(crate) ended: (u64, u64),
+    /// All decided events, then those that were released, removed, never seen.
+    pub(crate) decided: [DecidedGroups; 4],
+    pub(crate) groups: BTreeMap<u64, GroupAccount>,
+    pub(crate) released: BTreeMap<u8, u64>,
+    /// Figures of fragments that have ended; those of live ones are counted again.
+    pub(crate) sources: Vec<(Vec<u8>, SourceCount)>,
 }
 
 fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
@@ -46,88 +68,6 @@ fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
         &mut ledger.expired,
         &mut ledger.lost,
     ]
-}
-
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.u32(bytes.len() as u32);
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| Error::corrupt("a snapshot ends early"))?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8]> {
-        let length = self.u32()?;
-        self.take(length as usize)
-    }
-
-    /// A key of this length.
-    fn exactly(&mut self, length: usize) -> Result<Vec<u8>> {
-        let bytes = self.bytes()?;
-        if bytes.len() != length {
-            return Err(Error::corrupt(format!("a snapshot has a key of {} bytes, not {length}", bytes.len())));
-        }
-        Ok(bytes.to_vec())
-    }
-
-    fn text(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?.to_vec())
-            .map_err(|error| Error::corrupt("a name is not UTF-8").with_source(error))
-    }
-}
-
-/// A run's state and configuration, as the log has it.
-pub(crate) fn encode_run(known: &KnownRun, schema: &KeySchema) -> Result<Vec<u8>> {
-    let mut out = Writer(Vec::new());
-    out.u64(known.run);
-    out.u32(known.state as u32);
-    out.bytes(known.config.to_toml(schema)?.as_bytes());
-    Ok(out.0)
-}
-
-pub(crate) fn decode_run(bytes: &[u8], schema: &KeySchema) -> Result<KnownRun> {
-    read_run(&mut Reader(bytes), schema)
-}
-
-fn read_run(reader: &mut Reader<'_>, schema: &KeySchema) -> Result<KnownRun> {
-    let run = reader.u64()?;
-    let state = match reader.u32()? {
-        0 => RunState::Open,
-        1 => RunState::Stopped,
-        2 => RunState::Closed,
-        other => return Err(Error::corrupt(format!("run {run} in state {other}"))),
-    };
-    let text = reader.text()?;
-    let config = RunConfig::from_toml(&text, schema)
-        .map_err(|error| Error::corrupt(format!("run {run}: its configuration cannot be read")).with_source(error))?;
-    Ok(KnownRun { run, state, config })
 }
 
 impl Engine {
@@ -161,72 +101,90 @@ impl Engine {
 
     fn snapshot(&self) -> Result<Vec<u8>> {
         let schema = &self.keyspace.schema;
+        // Decisions rest; puts go on, which changes nothing that a snapshot holds. One shard at a time is enough.
+        let runs = self.runs.lock().clone();
+        let mut sums: Vec<Sum> = runs.iter().map(|_| Sum::default()).collect();
+        let (mut accepted, mut debug, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut incidents = Vec::new();
+        let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
+        for cell in &self.cells {
+            let shard = cell.lock();
+            for (known, sum) in runs.iter().zip(&mut sums) {
+                if let Some(index) = shard.run_index(known.run) {
+                    sum.add(&shard, index, self);
+                }
+            }
+            for event in shard.listed(LiveState::Accepted) {
+                accepted.push((shard.primary(event).as_bytes().to_vec(), shard.events[event].lease));
+            }
+            for event in shard.listed(LiveState::Debug) {
+                let reason = shard.reasons.get(&event).copied().unwrap_or_default();
+                debug.push((shard.primary(event).as_bytes().to_vec(), reason));
+            }
+            for (event, rest) in shard.removed_keys() {
+                removed.push(schema.join(&shard.primary(event), &rest).as_bytes().to_vec());
+            }
+            incidents.extend(shard.incidents.last(kept).copied());
+        }
         let mut out = Writer(Vec::new());
         out.u32(VERSION);
         out.u32(SHARDS as u32);
         let streams = self.streams.read().clone();
         out.u32(streams.len() as u32);
         streams.iter().for_each(|stream| out.bytes(stream.as_bytes()));
-
-        // Decisions rest; puts go on, which changes nothing that a snapshot holds. One shard at a time is enough.
-        let runs = self.runs.lock().clone();
-        let mut ledgers = vec![Ledger::default(); runs.len()];
-        // Shards hold interleaved blocks of keys: together they are as dense as the events were.
-        let mut decided: Vec<BTreeMap<Vec<u8>, Vec<Interval>>> = vec![BTreeMap::new(); runs.len()];
-        let (mut accepted, mut debug, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-        let verdicts: Vec<Given> = self.recent.lock().last().collect();
-        for cell in &self.cells {
-            let shard = cell.lock();
-            for (place, known) in runs.iter().enumerate() {
-                let Some(index) = shard.run_index(known.run) else { continue };
-                let run = &shard.runs[index as usize];
-                ledgers[place].add(&run.ledger);
-                for (high, set) in run.decided.groups() {
-                    decided[place].entry(high.to_vec()).or_default().extend(set.intervals());
-                }
-            }
-            collect(&shard, &mut accepted, &mut debug, &mut removed, schema);
+        let used: HashSet<u32> = accepted.iter().filter_map(|(_, detail)| ops::output_number(*detail)).collect();
+        let outputs = {
+            let mut outputs = self.outputs.write();
+            let left = outputs.retain(&used);
+            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
+            left
+        };
+        out.u32(outputs.len() as u32);
+        for (number, content) in outputs {
+            out.u32(number);
+            out.bytes(&content);
         }
         out.u32(runs.len() as u32);
-        for (place, known) in runs.iter().enumerate() {
+        for (known, sum) in runs.iter().zip(&mut sums) {
             out.0.extend(encode_run(known, schema)?);
-            for term in terms(&mut ledgers[place]) {
-                out.u64(term.events);
-                out.u64(term.fragments);
-                out.u64(term.bytes);
-            }
-            out.u32(decided[place].len() as u32);
-            for (high, intervals) in &mut decided[place] {
-                intervals.sort_unstable_by_key(|interval| interval.start);
-                let merged = merge(intervals);
-                out.bytes(high);
-                out.u32(merged.len() as u32);
-                for interval in merged {
-                    out.u64(interval.start);
-                    out.u32(interval.length);
-                }
-            }
+            sum.write(&mut out);
+            write_marks_of(known, &mut out);
         }
         out.u32(accepted.len() as u32);
-        for (primary, streams) in &accepted {
+        for (primary, detail) in &accepted {
             out.bytes(primary);
-            out.u32(*streams);
+            out.u32(*detail);
         }
-        for list in [&debug, &removed] {
-            out.u32(list.len() as u32);
-            list.iter().for_each(|key| out.bytes(key));
+        out.u32(debug.len() as u32);
+        for (primary, reason) in &debug {
+            out.bytes(primary);
+            out.u32(u32::from(*reason));
         }
+        out.u32(removed.len() as u32);
+        removed.iter().for_each(|key| out.bytes(key));
+        let verdicts: Vec<Given> = self.recent.lock().last().collect();
         out.u32(verdicts.len() as u32);
         for given in verdicts {
             out.u32(u32::from(given.code.0));
             out.u32(given.boot);
             out.u64(given.counter);
         }
+        let holds = self.holds.read();
+        out.u32(self.next_hold.load(Ordering::Relaxed));
+        out.u32(holds.len() as u32);
+        holds.iter().for_each(|hold| out.bytes(&encode_hold(hold, true)));
+        out.u32(incidents.len() as u32);
+        for incident in incidents {
+            out.bytes(incident.key.as_bytes());
+            out.u32(incident.kind as u32);
+            out.u32(incident.length);
+        }
         Ok(out.0)
     }
 
     /// Reads what [`Engine::fold_log`] wrote.
-    pub(crate) fn read_snapshot(schema: &KeySchema, bytes: &[u8]) -> Result<Folded> {
+    pub(crate) fn read_snapshot(keyspace: &Keyspace, bytes: &[u8]) -> Result<Folded> {
+        let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
         if (version, shards) != (VERSION, SHARDS as u32) {
@@ -243,33 +201,17 @@ impl Engine {
             folded.streams.push(reader.text()?);
         }
         for _ in 0..reader.u32()? {
-            let known = read_run(&mut reader, schema)?;
-            let mut ledger = Ledger::default();
-            for term in terms(&mut ledger) {
-                *term = Tally { events: reader.u64()?, fragments: reader.u64()?, bytes: reader.u64()? };
-            }
-            let mut decided = Vec::new();
-            for _ in 0..reader.u32()? {
-                let high = reader.bytes()?.to_vec();
-                let count = reader.u32()? as usize;
-                let mut packed =
-                    Reader(reader.take(count.checked_mul(12).ok_or_else(|| Error::corrupt("a snapshot ends early"))?)?);
-                let mut intervals = Vec::with_capacity(count);
-                for _ in 0..count {
-                    intervals.push(Interval { start: packed.u64()?, length: packed.u32()? });
-                }
-                // Sorted and within 64 bits, or refused.
-                IntervalSet::from_intervals(intervals.iter().copied())?;
-                decided.push((high, intervals));
-            }
-            folded.runs.push(FoldedRun { known, ledger, decided });
+            folded.outputs.push((reader.u32()?, reader.bytes()?.to_vec()));
+        }
+        for _ in 0..reader.u32()? {
+            folded.runs.push(read_folded_run(&mut reader, keyspace)?);
         }
         let (primary, key) = (schema.primary_bytes(), schema.key_bytes());
         for _ in 0..reader.u32()? {
             folded.accepted.push((reader.exactly(primary)?, reader.u32()?));
         }
         for _ in 0..reader.u32()? {
-            folded.debug.push(reader.exactly(primary)?);
+            folded.debug.push((reader.exactly(primary)?, reader.u32()? as u8));
         }
         for _ in 0..reader.u32()? {
             folded.removed.push(reader.exactly(key)?);
@@ -278,8 +220,208 @@ impl Engine {
             let code = Code(reader.u32()? as u16);
             folded.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
         }
+        folded.next_hold = reader.u32()?;
+        for _ in 0..reader.u32()? {
+            folded.holds.push(decode_hold(reader.bytes()?, &keyspace.attributes)?.0);
+        }
+        for _ in 0..reader.u32()? {
+            let key = schema.key_from_bytes(&reader.exactly(key)?)?;
+            let (kind, length) = (reader.u32()? as u8, reader.u32()?);
+            let kind = IncidentKind::from_byte(kind).ok_or_else(|| Error::corrupt("an incident of no kind"))?;
+            folded.incidents.push(Incident { key, kind, at_ns: 0, length });
+        }
         Ok(folded)
     }
+}
+
+/// One run over all shards.
+#[derive(Default)]
+struct Sum {
+    ledger: Ledger,
+    ended: (u64, u64),
+    /// Shards hold interleaved blocks of keys: together they are as dense as the events were.
+    decided: [BTreeMap<Vec<u8>, Vec<Interval>>; 4],
+    groups: BTreeMap<u64, GroupAccount>,
+    released: BTreeMap<u8, u64>,
+    sources: BTreeMap<Vec<u8>, SourceCount>,
+}
+
+impl Sum {
+    fn add(&mut self, shard: &Shard, index: u16, engine: &Engine) {
+        let run = &shard.runs[index as usize];
+        self.ledger.add(&run.ledger);
+        self.ended.0 += run.ended.0;
+        self.ended.1 += run.ended.1;
+        let sets: [&Decided; 4] = [&run.decided, &run.endings[0], &run.endings[1], &run.endings[2]];
+        for (sum, decided) in self.decided.iter_mut().zip(sets) {
+            for (high, set) in decided.groups() {
+                sum.entry(high.to_vec()).or_default().extend(set.intervals());
+            }
+        }
+        for (&group, account) in &run.groups {
+            self.groups.entry(group).or_default().add(account);
+        }
+        for (&stream, &events) in &run.released {
+            *self.released.entry(stream).or_default() += events;
+        }
+        // Figures by source cost a walk over all that is live: they survive a close, not a crash.
+        if run.state == RunState::Closed || !engine.is_closed() {
+            return;
+        }
+        for (source, count) in run.sources.known(engine.keyspace.schema.rest_bytes()) {
+            let sum = self.sources.entry(source).or_default();
+            sum.fragments += count.fragments;
+            sum.bytes += count.bytes;
+            sum.missing = sum.missing.saturating_add(count.missing);
+            sum.late = sum.late.saturating_add(count.late);
+            sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
+        }
+        // Live fragments are counted again at recovery.
+        for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
+            for (rest, location) in shard.fragments(event, |_| true) {
+                let sum = self.sources.entry(rest.to_vec()).or_default();
+                sum.fragments = sum.fragments.saturating_sub(1);
+                sum.bytes = sum.bytes.saturating_sub(u64::from(engine.hot.length_of(location)));
+            }
+        }
+    }
+
+    fn write(&mut self, out: &mut Writer) {
+        for term in terms(&mut self.ledger) {
+            tally(out, term);
+        }
+        out.u64(self.ended.0);
+        out.u64(self.ended.1);
+        out.u64(self.ledger.never_seen);
+        for decided in &mut self.decided {
+            out.u32(decided.len() as u32);
+            for (high, intervals) in decided {
+                intervals.sort_unstable_by_key(|interval| interval.start);
+                let merged = merge(intervals);
+                out.bytes(high);
+                out.u32(merged.len() as u32);
+                for interval in merged {
+                    out.u64(interval.start);
+                    out.u32(interval.length);
+                }
+            }
+        }
+        out.u32(self.groups.len() as u32);
+        for (group, account) in &self.groups {
+            out.u64(*group);
+            for term in [&account.rejected, &account.released, &account.removed] {
+                tally(out, term);
+            }
+            out.u64(account.complete);
+            out.u64(account.incomplete);
+        }
+        out.u32(self.released.len() as u32);
+        for (stream, events) in &self.released {
+            out.u32(u32::from(*stream));
+            out.u64(*events);
+        }
+        let kept = self.sources.len().min(SOURCES_KEPT_MAX);
+        out.u32(kept as u32);
+        for (source, count) in self.sources.iter().take(kept) {
+            out.bytes(source);
+            out.u64(count.fragments);
+            out.u64(count.bytes);
+            out.u32(count.missing);
+            out.u32(count.late);
+            out.u32(count.conflicts);
+        }
+    }
+}
+
+fn tally(out: &mut Writer, tally: &Tally) {
+    out.u64(tally.events);
+    out.u64(tally.fragments);
+    out.u64(tally.bytes);
+}
+
+fn read_tally(reader: &mut Reader<'_>) -> Result<Tally> {
+    Ok(Tally { events: reader.u64()?, fragments: reader.u64()?, bytes: reader.u64()? })
+}
+
+/// Masks, notes about them, producers.
+fn write_marks_of(known: &KnownRun, out: &mut Writer) {
+    // A mask that ended by arrival covers no event of a later life.
+    let masks: Vec<&Mask> = known.masks.iter().filter(|mask| !matches!(mask.until, Until::Arrival(_))).collect();
+    out.u32(masks.len() as u32);
+    for mask in masks {
+        out.bytes(&mask.source);
+        out.bytes(mask.from.as_ref().map_or(&[], |from| from.as_bytes()));
+        out.bytes(if let Until::Event(until) = &mask.until { until.as_bytes() } else { &[] });
+        out.u32(u32::from(mask.automatic));
+    }
+    out.u32(known.mask_notes.len() as u32);
+    known.mask_notes.iter().for_each(|note| out.bytes(note.as_bytes()));
+    out.u32(known.producers.len() as u32);
+    for producer in &known.producers {
+        out.bytes(&encode_producer(known.run, &producer.now()));
+    }
+}
+
+fn read_folded_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<FoldedRun> {
+    let schema = &keyspace.schema;
+    let mut known = read_run(reader, schema)?;
+    let mut ledger = Ledger::default();
+    for term in terms(&mut ledger) {
+        *term = read_tally(reader)?;
+    }
+    let ended = (reader.u64()?, reader.u64()?);
+    ledger.never_seen = reader.u64()?;
+    let mut decided: [DecidedGroups; 4] = Default::default();
+    for groups in &mut decided {
+        for _ in 0..reader.u32()? {
+            let high = reader.bytes()?.to_vec();
+            let count = reader.u32()? as usize;
+            let bytes = count.checked_mul(12).ok_or_else(|| Error::corrupt("a snapshot ends early"))?;
+            let mut packed = Reader(reader.take(bytes)?);
+            let mut intervals = Vec::with_capacity(count);
+            for _ in 0..count {
+                intervals.push(Interval { start: packed.u64()?, length: packed.u32()? });
+            }
+            // Sorted and within 64 bits, or refused.
+            IntervalSet::from_intervals(intervals.iter().copied())?;
+            groups.push((high, intervals));
+        }
+    }
+    let mut groups = BTreeMap::new();
+    for _ in 0..reader.u32()? {
+        let group = reader.u64()?;
+        let (rejected, released, removed) = (read_tally(reader)?, read_tally(reader)?, read_tally(reader)?);
+        let (complete, incomplete) = (reader.u64()?, reader.u64()?);
+        groups.insert(group, GroupAccount { rejected, released, removed, complete, incomplete });
+    }
+    let mut released = BTreeMap::new();
+    for _ in 0..reader.u32()? {
+        released.insert(reader.u32()? as u8, reader.u64()?);
+    }
+    let mut sources = Vec::new();
+    for _ in 0..reader.u32()? {
+        let source = reader.exactly(schema.rest_bytes())?;
+        let (fragments, bytes) = (reader.u64()?, reader.u64()?);
+        let (missing, late, conflicts) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        sources.push((source, SourceCount { fragments, bytes, last: [0; 8], missing, late, conflicts }));
+    }
+    let optional = |bytes: &[u8]| {
+        let primary = || schema.primary_from_bytes(bytes);
+        if bytes.is_empty() { Ok(None) } else { primary().map(Some) }
+    };
+    for _ in 0..reader.u32()? {
+        let source = reader.exactly(schema.rest_bytes())?;
+        let (from, until) = (optional(reader.bytes()?)?, optional(reader.bytes()?)?);
+        let until = until.map_or(Until::Open, Until::Event);
+        known.masks.push(Mask { source, from, until, automatic: reader.u32()? & 1 != 0 });
+    }
+    for _ in 0..reader.u32()? {
+        known.mask_notes.push(reader.text()?);
+    }
+    for _ in 0..reader.u32()? {
+        known.producers.push(KnownProducer::recovered(decode_producer(reader.bytes()?)?.1));
+    }
+    Ok(FoldedRun { known, ledger, ended, decided, groups, released, sources })
 }
 
 /// Joins neighbours in a sorted list.
@@ -297,22 +439,4 @@ fn merge(intervals: &[Interval]) -> Vec<Interval> {
         }
     }
     merged
-}
-
-fn collect(
-    shard: &Shard,
-    accepted: &mut Vec<(Vec<u8>, u32)>,
-    debug: &mut Vec<Vec<u8>>,
-    removed: &mut Vec<Vec<u8>>,
-    schema: &KeySchema,
-) {
-    for event in shard.listed(LiveState::Accepted) {
-        accepted.push((shard.primary(event).as_bytes().to_vec(), shard.events[event].lease));
-    }
-    for event in shard.listed(LiveState::Debug) {
-        debug.push(shard.primary(event).as_bytes().to_vec());
-    }
-    for (event, rest) in shard.removed_keys() {
-        removed.push(schema.join(&shard.primary(event), &rest).as_bytes().to_vec());
-    }
 }

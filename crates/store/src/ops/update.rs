@@ -13,7 +13,7 @@ use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{NIL, Shard, State};
 use crate::hot::Class;
 use forebay_core::{
-    Attributes, Decision, DecisionKind, Error, Key, LiveState, Mark, Primary, Result, StateWord, Tally, Token,
+    Attributes, Decision, DecisionKind, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else { return Ok(Err(true)) };
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status), version)))
+        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word.is_late()), version)))
     }
 
     fn swap_version(&self, claimed: &Claimed, crc: u32, version: u16, token: Option<&Token>) -> Result<u16> {
@@ -154,7 +154,7 @@ impl Engine {
             let old_length = self.hot.length_of(old);
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let leaf = &shard.events[event];
-            let marks = StateWord { mark: Mark::Live, deliveries: leaf.deliveries, ready: leaf.ready_marked };
+            let marks = leaf.marks();
             if marks != StateWord::FRESH {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
@@ -162,15 +162,14 @@ impl Engine {
             self.log.append(
                 &self.hot,
                 &Decision {
-                    kind: DecisionKind::Supersede,
                     token: token.copied().unwrap_or(Token::NONE),
                     fragments: 1,
                     bytes: u64::from(old_length),
                     detail: u32::from(version - 1),
-                    key: claimed.key.as_bytes().to_vec(),
+                    ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
                 },
             )?;
-            shard.set_word(event, slot, crate::home::Word::at(place.location));
+            shard.set_word(event, slot, word.of_fragment(word.is_late(), claimed.length).moved_to(place.location));
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];

@@ -3,10 +3,12 @@
 use super::Decided;
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Code, Given, Plan, Shard, Verdict, shard_of_parts};
+use crate::home::{Ending, Given, Shard, Verdict, shard_of_parts};
 use crate::hot::LOG;
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
-use crate::ops::{Folded, FoldedRun, decode_run};
+use crate::ops::{
+    Folded, FoldedRun, Hold, KnownProducer, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
+};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
@@ -114,7 +116,9 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
     let mut streams: Vec<String> = Vec::new();
     let mut decided = Decided {
         accepted: HashMap::new(),
-        debug: HashSet::new(),
+        debug: HashMap::new(),
+        passed: HashMap::new(),
+        results: HashSet::new(),
         removed: HashSet::new(),
         superseded: HashMap::new(),
     };
@@ -135,9 +139,37 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
                         return Err(Error::corrupt("the log names more streams than a decision can"));
                     }
                     Blob::Stream => streams.push(String::from_utf8_lossy(&blob).into_owned()),
-                    Blob::Run => adopt_run(&mut shards, &mut runs, decode_run(&blob, schema)?, Ledger::default()),
+                    Blob::Run => {
+                        let known = decode_run(&blob, schema)?;
+                        adopt_run(engine, &mut shards, &mut runs, known, Ledger::default());
+                    }
+                    Blob::Output => {
+                        let (number, content) = blob
+                            .split_first_chunk::<4>()
+                            .ok_or_else(|| Error::corrupt("an output of a stream ends early"))?;
+                        engine.outputs.write().adopt(u32::from_le_bytes(*number), content, schema.rest_bytes())?;
+                    }
+                    Blob::Mask => {
+                        let change = decode_mask(&blob, schema)?;
+                        let known = known_run(&mut runs, change.run)?;
+                        apply_mask(&mut known.masks, &change, engine.now_ns());
+                        known.note_mask(schema, &change);
+                    }
+                    Blob::Hold => {
+                        let (hold, set) = decode_hold(&blob, &engine.keyspace.attributes)?;
+                        adopt_hold(engine, hold, set);
+                    }
+                    Blob::Producer => {
+                        let (run, status) = decode_producer(&blob)?;
+                        let producers = &mut known_run(&mut runs, run)?.producers;
+                        let standing = producers.iter().position(|known| known.status.name == status.name);
+                        match standing {
+                            Some(at) => producers[at] = KnownProducer::recovered(status),
+                            None => producers.push(KnownProducer::recovered(status)),
+                        }
+                    }
                     Blob::Snapshot => {
-                        let folded = Engine::read_snapshot(schema, &blob)?;
+                        let folded = Engine::read_snapshot(&engine.keyspace, &blob)?;
                         adopt_snapshot(engine, &mut shards, &mut runs, &mut streams, &mut decided, folded)?;
                     }
                 }
@@ -146,6 +178,14 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
         };
         apply(engine, &mut shards, &mut decided, &decision)?;
     }
+    for known in &runs {
+        let masks = Arc::new(known.masks.clone());
+        for shard in shards.iter_mut() {
+            if let Some(index) = shard.run_index(known.run) {
+                shard.runs[index as usize].masks = masks.clone();
+            }
+        }
+    }
     *engine.runs.lock() = runs;
     *engine.streams.write() = streams;
     Ok(decided)
@@ -153,19 +193,31 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
 
 type Shards<'a> = Vec<parking_lot::MutexGuard<'a, Shard>>;
 
-fn adopt_run(shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun, ledger: Ledger) {
-    let plan = Arc::new(Plan::new(&known.config));
+fn known_run(runs: &mut [KnownRun], run: u64) -> Result<&mut KnownRun> {
+    let known = runs.iter_mut().find(|known| known.run == run);
+    known.ok_or_else(|| Error::corrupt(format!("the log speaks of run {run}, which was never opened")))
+}
+
+fn adopt_hold(engine: &Engine, hold: Hold, set: bool) {
+    let mut holds = engine.holds.write();
+    engine.next_hold.fetch_max(hold.id.saturating_add(1), Ordering::Relaxed);
+    holds.retain(|known| known.id != hold.id);
+    if set {
+        holds.push(hold);
+    }
+    engine.holds_set.store(holds.len() as u32, Ordering::Release);
+}
+
+fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun, ledger: Ledger) {
+    let plan = engine.plan(&known.config);
+    let now = engine.now_ns();
     for (at, shard) in shards.iter_mut().enumerate() {
         match shard.run_index(known.run) {
             Some(index) => {
-                let run = &mut shard.runs[index as usize];
-                run.state = known.state;
-                if known.state == RunState::Closed {
-                    run.decided = Default::default();
-                }
+                shard.runs[index as usize].enter(known.state, now);
             }
             None => {
-                shard.add_run(known.run, plan.clone(), known.state);
+                shard.add_run(known.run, plan.clone(), known.state, now);
                 if at == 0 {
                     let index = shard.runs.len() - 1;
                     shard.runs[index].ledger = with_stored(ledger);
@@ -174,7 +226,8 @@ fn adopt_run(shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun,
         }
     }
     match runs.iter_mut().find(|run| run.run == known.run) {
-        Some(before) => *before = known,
+        // A change of state: what is known beside it stays.
+        Some(before) => (before.state, before.config) = (known.state, known.config),
         None => runs.push(known),
     }
 }
@@ -199,24 +252,57 @@ fn adopt_snapshot(
     folded: Folded,
 ) -> Result<()> {
     *streams = folded.streams;
-    for FoldedRun { known, ledger, decided } in folded.runs {
-        let run = known.run;
-        adopt_run(shards, runs, known, ledger);
-        for (high, intervals) in decided {
-            for (shard, pieces) in by_shard(&high, &intervals).into_iter().enumerate() {
-                let set = IntervalSet::from_intervals(pieces.into_iter())?;
-                if let (Some(index), false) = (shards[shard].run_index(run), set.is_empty()) {
-                    shards[shard].runs[index as usize].decided.set(&high, set);
-                }
-            }
-        }
+    for (number, content) in folded.outputs {
+        engine.outputs.write().adopt(number, &content, engine.keyspace.schema.rest_bytes())?;
+    }
+    for folded in folded.runs {
+        adopt_folded_run(engine, shards, runs, folded)?;
     }
     decided.accepted = folded.accepted.into_iter().collect();
     decided.debug = folded.debug.into_iter().collect();
     decided.removed = folded.removed.into_iter().collect();
+    engine.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
+    for hold in folded.holds {
+        adopt_hold(engine, hold, true);
+    }
+    for incident in folded.incidents {
+        let primary = engine.keyspace.schema.primary_of(&incident.key);
+        shards[engine.shard_of(primary.as_bytes())].incidents.note(incident);
+    }
     let mut recent = engine.recent.lock();
     for given in folded.verdicts {
         recent.keep(given, true, engine.verdicts_kept());
+    }
+    Ok(())
+}
+
+fn adopt_folded_run(
+    engine: &Engine,
+    shards: &mut Shards<'_>,
+    runs: &mut Vec<KnownRun>,
+    folded: FoldedRun,
+) -> Result<()> {
+    let FoldedRun { known, mut ledger, ended, decided, groups, released, sources } = folded;
+    let run = known.run;
+    // Those that are live are counted again as they are found.
+    (ledger.complete, ledger.incomplete) = ended;
+    adopt_run(engine, shards, runs, known, ledger);
+    for (which, groups) in decided.into_iter().enumerate() {
+        for (high, intervals) in groups {
+            for (shard, pieces) in by_shard(&high, &intervals).into_iter().enumerate() {
+                let set = IntervalSet::from_intervals(pieces.into_iter())?;
+                let Some(index) = shards[shard].run_index(run).filter(|_| !set.is_empty()) else { continue };
+                let of_run = &mut shards[shard].runs[index as usize];
+                let into = if which == 0 { &mut of_run.decided } else { &mut of_run.endings[which - 1] };
+                into.set(&high, set);
+            }
+        }
+    }
+    let Some(index) = shards[0].run_index(run) else { return Ok(()) };
+    let of_run = &mut shards[0].runs[index as usize];
+    (of_run.ended, of_run.groups, of_run.released) = (ended, groups, released);
+    for (source, count) in sources {
+        *of_run.sources.of(&source) = count;
     }
     Ok(())
 }
@@ -261,41 +347,61 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     };
     if let Some(verdict) = Verdict::of(decision.kind) {
         let Token { boot, counter, .. } = decision.token;
-        let given = Given { boot, counter, code: Code::new(verdict, primary, decision.detail) };
+        let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
+        let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
         engine.recent.lock().keep(given, true, engine.verdicts_kept());
     }
     let event = Tally::event(u64::from(decision.fragments), decision.bytes);
-    let run = &mut shard.runs[index as usize];
-    let term = match decision.kind {
+    let of_run = &mut shard.runs[index as usize];
+    let detail = decision.detail;
+    let tally = match decision.kind {
         DecisionKind::Accept => {
-            decided.accepted.insert(primary.to_vec(), decision.detail);
+            decided.accepted.insert(primary.to_vec(), detail);
+            decided.results.insert((primary.to_vec(), decision.token.counter as u32));
+            return Ok(());
+        }
+        DecisionKind::Pass => {
+            decided.passed.insert(primary.to_vec(), decision.stage);
+            decided.results.insert((primary.to_vec(), decision.token.counter as u32));
             return Ok(());
         }
         DecisionKind::Debug => {
-            decided.debug.insert(primary.to_vec());
+            decided.debug.insert(primary.to_vec(), detail as u8);
             return Ok(());
         }
-        DecisionKind::Reject => &mut run.ledger.rejected,
-        DecisionKind::Release => &mut run.ledger.released,
-        DecisionKind::RemoveEvent | DecisionKind::RemoveKey => &mut run.ledger.removed,
-        DecisionKind::Supersede => &mut run.ledger.superseded,
+        DecisionKind::Replay => {
+            decided.debug.remove(primary);
+            return Ok(());
+        }
+        DecisionKind::NeverSeen => Tally::default(),
+        DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent => event,
+        DecisionKind::RemoveKey | DecisionKind::Supersede => Tally { events: 0, ..event },
     };
-    let tally = if decision.kind.ends_event() { event } else { Tally { events: 0, ..event } };
-    *term += tally;
     let fragments = Tally { events: 0, ..tally };
-    run.ledger.stored += fragments;
-    run.ledger.offered += fragments;
+    of_run.ledger.stored += fragments;
+    of_run.ledger.offered += fragments;
     match decision.kind {
         DecisionKind::RemoveKey => {
+            of_run.ledger.removed += tally;
             decided.removed.insert(decision.key.clone());
         }
         DecisionKind::Supersede => {
+            of_run.ledger.superseded += tally;
             let version = decided.superseded.entry(decision.key.clone()).or_default();
-            *version = (*version).max(decision.detail as u16);
+            *version = (*version).max(detail as u16);
         }
-        _ => {
-            if run.state != RunState::Closed {
-                run.decided.insert(engine.decided_form, primary);
+        kind => {
+            let counted = kind != DecisionKind::NeverSeen;
+            of_run.book_end(kind, tally, decision.group, !decision.incomplete, counted);
+            of_run.count_ended(counted, !decision.incomplete);
+            if kind == DecisionKind::Release {
+                engine.book_released(of_run, detail);
+            }
+            if of_run.state != RunState::Closed {
+                of_run.decided.insert(engine.decided_form, primary);
+                if let Some(ending) = Ending::of(kind) {
+                    of_run.endings[ending as usize].insert(engine.decided_form, primary);
+                }
             }
             decided.accepted.remove(primary);
             decided.debug.remove(primary);

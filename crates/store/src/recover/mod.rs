@@ -15,6 +15,7 @@ mod verify;
 
 use crate::engine::Engine;
 use crate::hot::{FREE, Location};
+use crate::ops::Reason;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState};
 use records::Records;
@@ -24,7 +25,12 @@ use std::sync::atomic::Ordering;
 /// What the log says, ready to be asked for each record.
 struct Decided {
     accepted: HashMap<Vec<u8>, u32>,
-    debug: HashSet<Vec<u8>>,
+    /// With the reason.
+    debug: HashMap<Vec<u8>, u8>,
+    /// Stage that an event was passed to, since the last snapshot: later ones stand in its marks.
+    passed: HashMap<Vec<u8>, u8>,
+    /// Verdicts since the last snapshot whose results count: event, low bits of the token's counter.
+    results: HashSet<(Vec<u8>, u32)>,
     removed: HashSet<Vec<u8>>,
     /// Highest version that a record says is superseded.
     superseded: HashMap<Vec<u8>, u16>,
@@ -47,12 +53,13 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
         engine.config.verify || power_lost && (open || !engine.hot.region.is_persistent())
     };
     let rotten = verify::rotten(engine, &data.iter().filter(doubted).copied().collect::<Vec<_>>());
+    shards.iter_mut().for_each(|shard| shard.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, rotten);
     for header in data {
         records.segment(header)?;
     }
-    records.settle();
+    records.settle()?;
     let replaced = Replaced(records.replaced);
     drop(shards);
     for number in 0..engine.hot.geometry.segments {
@@ -93,12 +100,11 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     let mut shards = engine.lock_all();
     for shard in &mut shards {
         // An event on which processes died too often goes where a person looks.
-        let failed: Vec<u32> = shard
-            .listed(LiveState::Ready)
-            .filter(|&event| shard.events[event].deliveries >= engine.keyspace.deliveries_max)
-            .collect();
+        let mut failed = shard.ready_events();
+        failed.retain(|&event| shard.events[event].deliveries >= engine.keyspace.deliveries_max);
         for event in failed {
             shard.move_to(event, LiveState::Debug);
+            shard.reasons.insert(event, Reason::ProcessDied as u8);
         }
     }
     drop(shards);

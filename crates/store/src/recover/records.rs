@@ -3,7 +3,7 @@
 use super::Decided;
 use crate::RunState;
 use crate::engine::Engine;
-use crate::home::{Kept, Shard, State, Word};
+use crate::home::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
 use crate::hot::{CLOSED, Location, Place, SEALED};
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -91,7 +91,7 @@ impl<'a> Records<'a> {
                 Fate::Dead => {
                     dead += bytes;
                     if word.is_none_or(|word| word.mark == Mark::Live) {
-                        hot.mark(location, StateWord { mark: Mark::Dead, ..StateWord::FRESH });
+                        hot.mark(location, StateWord::ENDED);
                     }
                 }
             }
@@ -118,7 +118,7 @@ impl<'a> Records<'a> {
         let entry = Entry { key, offset, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
         for &hole in self.incomplete.iter().filter(|&&hole| hole < end) {
             let place = Place { location: Location { segment: number, entry: hole }, offset, seed };
-            let word = StateWord { mark: Mark::Dead, ..StateWord::FRESH };
+            let word = StateWord::ENDED;
             self.engine.hot.write_entry(&place, &entry, word);
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Records<'a> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-        let kept_decision = self.decided.accepted.contains_key(primary) || self.decided.debug.contains(primary);
+        let kept_decision = self.decided.accepted.contains_key(primary) || self.decided.debug.contains_key(primary);
         let number = schema.run_of(primary);
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
@@ -155,7 +155,13 @@ impl<'a> Records<'a> {
         if over && !kept_decision {
             return Ok(Fate::Dead);
         }
-        if entry.flags == EntryFlags::FRAGMENT {
+        let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
+        let judged = || self.decided.results.contains(&(primary.to_vec(), entry.status));
+        if result && !state.ready && !judged() {
+            // Its worker died before the verdict was recorded.
+            return Ok(Fate::Dead);
+        }
+        if entry.flags.is_fragment() {
             let key = entry.key.as_bytes();
             let removed = !self.decided.removed.is_empty() && self.decided.removed.contains(key);
             let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
@@ -177,9 +183,10 @@ impl<'a> Records<'a> {
             return Ok(Fate::Dead);
         }
         let shard = &mut *self.shards[at];
-        let known_flags = [EntryFlags::FRAGMENT, EntryFlags::CONFLICT, EntryFlags::ATTRIBUTES].contains(&entry.flags);
+        let special = [EntryFlags::CONFLICT, EntryFlags::ATTRIBUTES].contains(&entry.flags);
+        let known_flags = entry.flags.is_fragment() || special;
         let crowded = known.or_else(|| shard.find(primary)).is_some_and(|event| !shard.has_room(event));
-        if !known_flags || crowded || entry.flags == EntryFlags::ATTRIBUTES && engine.keyspace.attributes.is_empty() {
+        if !known_flags || crowded || entry.flags == EntryFlags::ATTRIBUTES && !engine.has_event_records() {
             self.lost(format!("segment {} entry {}: cannot belong to this store", location.segment, location.entry))?;
             return Ok(Fate::Dead);
         }
@@ -196,17 +203,26 @@ impl<'a> Records<'a> {
             self.last = Some((primary.to_vec(), at, event));
         }
         let leaf = &mut shard.events[event];
-        leaf.deliveries = leaf.deliveries.max(state.deliveries);
-        leaf.ready_marked |= state.ready || state.deliveries > 0;
+        // The latest stage counts, and in it the most deliveries, wherever they stand.
+        (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((state.stage, state.deliveries));
+        if state.ready || state.deliveries > 0 || state.stage > 0 {
+            leaf.set(Flag::ReadyMarked);
+        }
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
         }
+        let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
+        let here = Word::at(location).of_fragment(late, entry.length);
         match shard.slot(event, rest) {
             Err(slot) => {
-                shard.insert_slot(event, slot, rest, Word::at(location));
+                shard.insert_slot(event, slot, rest, here);
                 let run = &mut shard.runs[run as usize];
                 run.ledger.offered += Tally::fragment(u64::from(entry.length));
-                shard.arrived(event, rest, entry.length);
+                if result {
+                    shard.add_fragment(event, rest, entry.length);
+                } else {
+                    shard.arrived(event, rest, entry.length);
+                }
             }
             Ok((slot, word)) => {
                 let standing = word.location();
@@ -224,7 +240,7 @@ impl<'a> Records<'a> {
                     }
                     std::cmp::Ordering::Greater => (standing, other),
                 };
-                shard.set_word(event, slot, Word::at(location));
+                shard.set_word(event, slot, here);
                 let leaf = &mut shard.events[event];
                 leaf.bytes = leaf.bytes + u64::from(entry.length) - u64::from(lower.length);
                 let live = leaf.state;
@@ -260,12 +276,14 @@ impl<'a> Records<'a> {
         let schema = &self.engine.keyspace.schema;
         let primary = schema.primary_of(&entry.key);
         let shard = &mut *self.shards[self.engine.shard_of(primary.as_bytes())];
-        if let (Some(run), EntryFlags::FRAGMENT) = (shard.run_index(schema.run_of(primary.as_bytes())), entry.flags) {
+        if let (Some(run), true) = (shard.run_index(schema.run_of(primary.as_bytes())), entry.flags.is_fragment()) {
             let tally = Tally::fragment(u64::from(entry.length));
             let ledger = &mut shard.runs[run as usize].ledger;
             ledger.offered += tally;
             ledger.stored += tally;
             ledger.lost += tally;
+            let incident = Incident { key: entry.key, kind: IncidentKind::Lost, at_ns: 0, length: entry.length };
+            shard.incidents.note(incident);
         }
     }
 
@@ -277,14 +295,14 @@ impl<'a> Records<'a> {
             if other.is_some_and(|other| other.version >= entry.version) {
                 return Ok(Fate::Dead);
             }
-            self.engine.hot.end_record(standing, entry.length);
+            self.engine.hot.end_record(standing, self.engine.hot.length_of(standing));
         }
         shard.set_attribute_word(event, Word::at(location));
         Ok(Fate::Live)
     }
 
     /// Everything is read: removed keys close their slots, lists are as they were.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) -> Result<()> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         for key in &self.decided.removed {
@@ -303,48 +321,71 @@ impl<'a> Records<'a> {
                 shard.insert_slot(event, slot, rest, Word::REMOVED_KEY);
                 shard.remove_slot_for_good(event, slot);
                 engine.hot.removed.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut shard.events[event].counted, true)
-                    && let State::Live(state) = shard.events[event].state
-                {
-                    shard.runs[run as usize].ledger.live(state).events += 1;
-                }
-                let plan = &shard.runs[run as usize].plan;
-                let (counts, wanted) = (plan.counts(rest), plan.wanted());
+                // A removed fragment has arrived: with it the event may have been complete.
+                let counts = shard.rule(event).counts(rest);
                 let leaf = &mut shard.events[event];
                 leaf.arrived += u16::from(counts);
-                // A removed fragment has arrived: with it the event may have been complete.
-                leaf.ready_marked |= wanted.is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
+                if let (false, State::Live(state)) = (leaf.is(Flag::Counted), leaf.state) {
+                    leaf.set(Flag::Counted);
+                    shard.runs[run as usize].ledger.live(state).events += 1;
+                }
             }
         }
         for at in 0..self.shards.len() {
-            self.settle_shard(at);
+            self.settle_shard(at)?;
         }
+        Ok(())
     }
 
-    fn settle_shard(&mut self, at: usize) {
+    fn settle_shard(&mut self, at: usize) -> Result<()> {
         let engine = self.engine;
-        let shard = &mut *self.shards[at];
-        for run in 0..shard.runs.len() {
-            let stopped = shard.runs[run].state != RunState::Open;
-            let mut next = shard.runs[run].open.first();
+        for run in 0..self.shards[at].runs.len() {
+            let mut next = self.shards[at].runs[run].open.first();
             while let Some(event) = next {
-                next = crate::home::List::after(&shard.events, event);
-                if shard.events[event].slots == 0 {
+                next = crate::home::List::after(&self.shards[at].events, event);
+                self.read_event_record(at, event)?;
+                let shard = &mut *self.shards[at];
+                let of_run = &shard.runs[run];
+                let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
+                let leaf = &shard.events[event];
+                if leaf.slots == 0 {
+                    if leaf.is(Flag::Announced) {
+                        shard.runs[run].ledger.awaited += 1;
+                        continue;
+                    }
                     // Only attributes: its first fragment never came.
                     if let Some(word) = shard.attribute_word(event) {
                         engine.hot.end_record(word.location(), engine.hot.length_of(word.location()));
                     }
                     shard.withdraw(event);
                     engine.hot.events.fetch_sub(1, Ordering::Relaxed);
-                } else if (shard.events[event].ready_marked || stopped) && shard.events[event].present > 0 {
-                    shard.events[event].ready_marked = true;
-                    shard.move_to(event, LiveState::Ready);
+                } else if leaf.present > 0 {
+                    let primary = shard.primary(event);
+                    let passed = self.decided.passed.get(primary.as_bytes());
+                    let leaf = &mut shard.events[event];
+                    if let Some(&stage) = passed.filter(|&&stage| stage > leaf.stage) {
+                        (leaf.stage, leaf.deliveries) = (stage, 0);
+                        leaf.set(Flag::ReadyMarked);
+                    }
+                    let marked = leaf.is(Flag::ReadyMarked) || stopped;
+                    if leaf.rule == 0 {
+                        shard.consider(event);
+                    } else {
+                        shard.reconsider(event);
+                    }
+                    if marked && shard.events[event].state == State::Live(LiveState::Open) {
+                        shard.events[event].set(Flag::ReadyMarked);
+                        shard.move_to(event, LiveState::Ready);
+                    }
                 }
             }
         }
+        let shard = &mut *self.shards[at];
+        shard.recovering = false;
         // Marks may have come from records that end here: the first fragment of each event has them from now on.
-        for event in shard.listed(LiveState::Ready) {
-            if shard.events[event].ready_marked || shard.events[event].deliveries > 0 {
+        for event in shard.ready_events() {
+            let leaf = &shard.events[event];
+            if leaf.is(Flag::ReadyMarked) || leaf.deliveries > 0 {
                 engine.mark_event(shard, event);
             }
         }
@@ -355,10 +396,33 @@ impl<'a> Records<'a> {
                 shard.events[event].lease = *streams;
             }
         }
-        for primary in &self.decided.debug {
+        for (primary, reason) in &self.decided.debug {
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Debug);
+                shard.reasons.insert(event, *reason);
             }
         }
+        Ok(())
+    }
+
+    /// What an event's own record says: its announcement, its sources, what follows from its attributes.
+    fn read_event_record(&mut self, at: usize, event: u32) -> Result<()> {
+        let Some(word) = self.shards[at].attribute_word(event) else { return Ok(()) };
+        let record = match self.engine.event_record(word) {
+            Ok(record) => record,
+            Err(error) => {
+                let name = self.engine.keyspace.schema.text(self.shards[at].primary(event).as_bytes());
+                return self.lost(format!("{name}: {error}"));
+            }
+        };
+        let shard = &mut *self.shards[at];
+        if record.announced {
+            shard.events[event].set(Flag::Announced);
+        }
+        if let Some(own) = record.own.filter(|own| !own.is_empty()) {
+            shard.set_own_rule(event, own);
+        }
+        self.engine.follow_attributes(shard, event, &record.attributes);
+        Ok(())
     }
 }

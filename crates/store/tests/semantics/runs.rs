@@ -34,7 +34,7 @@ fn an_unknown_run_is_refused_where_runs_are_opened_by_hand() {
 #[test]
 fn a_run_has_its_own_completeness() {
     let mut store = Fixture::new(&three());
-    let run = RunConfig { completeness: Completeness::Count(2), complete_within: Duration::from_secs(100) };
+    let run = RunConfig::new(Completeness::Count(2), Duration::from_secs(100));
     store.run_open(RUN, &run).unwrap();
     store.stored(1, 0, b"x");
     store.reopen();
@@ -73,7 +73,7 @@ fn a_run_closes_when_nothing_waits_and_takes_nothing_after_that() {
     refused(store.run_close(RUN), Kind::Unavailable);
     lease.reject().unwrap();
     drop(lease);
-    let ledger = store.run_close(RUN).unwrap();
+    let ledger = store.run_close(RUN).unwrap().ledger;
     assert_eq!((ledger.imbalance(), ledger.rejected), (None, Tally { events: 1, fragments: 1, bytes: 1 }));
     for _ in 0..2 {
         assert_eq!(state(&store, RUN), Some(RunState::Closed));
@@ -105,7 +105,7 @@ fn a_run_ends_although_an_open_event_lost_all_its_fragments() {
     reservation.abort();
     store.tick();
     assert!(store.any(1).is_empty(), "there is nothing to process");
-    assert_eq!(store.run_close(RUN).unwrap().removed.fragments, 1);
+    assert_eq!(store.run_close(RUN).unwrap().ledger.removed.fragments, 1);
 }
 
 #[test]

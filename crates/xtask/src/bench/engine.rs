@@ -71,7 +71,7 @@ impl Bench {
         let run = self.next_run;
         self.next_run += 1;
         let completeness = Completeness::Count(fragments as u32);
-        self.store.run_open(run, &RunConfig { completeness, complete_within: Duration::from_secs(3600) })?;
+        self.store.run_open(run, &RunConfig::new(completeness, Duration::from_secs(3600)))?;
         Ok(run)
     }
 

@@ -1,0 +1,418 @@
+//! The life of an event in its shard: arrivals, readiness, states and their booking, the end.
+//!
+//! *Invariants*: an event is counted as complete or incomplete once, when it stops waiting; a fragment that comes later
+//! and completes it moves it from one count to the other (checked by `Ledger::imbalance`); ready is monotone.
+
+use super::event::{Event, Flag, NIL, RULE_OWN, State};
+use super::list::List;
+use super::rule::{Mask, Rule};
+use super::run::Ending;
+use super::shard::{Ended, Keys, Shard};
+use crate::stats::SourceState;
+use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Tally};
+use std::sync::Arc;
+
+impl Shard {
+    /// What the event weighs in the ledger.
+    pub(crate) fn tally(&self, event: u32) -> Tally {
+        let event = &self.events[event];
+        Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
+    }
+
+    /// What completes the event.
+    #[inline]
+    pub(crate) fn rule(&self, event: u32) -> &Rule {
+        let leaf = &self.events[event];
+        if leaf.rule == RULE_OWN
+            && let Some(own) = self.own_rules.get(&event)
+        {
+            return own;
+        }
+        let rules = &self.runs[leaf.run as usize].plan.rules;
+        rules.get(leaf.rule as usize).unwrap_or(&rules[0])
+    }
+
+    /// A fragment became readable: it is booked, and may complete the event.
+    pub(crate) fn arrived(&mut self, event: u32, rest: &[u8], length: u32) {
+        let State::Live(state) = self.events[event].state else { return };
+        let counts = self.rule(event).counts(rest);
+        self.events[event].arrived += u16::from(counts);
+        self.add(event, state, rest, length);
+        if !self.recovering {
+            self.consider(event);
+        }
+    }
+
+    /// A worker's result became a fragment: booked, but nothing that completeness counts.
+    pub(crate) fn add_fragment(&mut self, event: u32, rest: &[u8], length: u32) {
+        if let State::Live(state) = self.events[event].state {
+            self.add(event, state, rest, length);
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, event: u32, state: LiveState, rest: &[u8], length: u32) {
+        let run = &mut self.runs[self.events[event].run as usize];
+        let fragment = Tally::fragment(u64::from(length));
+        run.ledger.stored += fragment;
+        let leaf = &mut self.events[event];
+        let first = !leaf.is(Flag::Counted);
+        leaf.set(Flag::Counted);
+        *run.ledger.live(state) += Tally { events: u64::from(first), ..fragment };
+        if first && leaf.is(Flag::Announced) {
+            run.ledger.awaited = run.ledger.awaited.wrapping_sub(1);
+        }
+        leaf.present += 1;
+        leaf.bytes += u64::from(length);
+        run.sources.arrived(rest, length, self.form.primary_of(&self.tables, leaf));
+    }
+
+    /// Looks whether the event has all that it waits for; an open one is ready then.
+    #[inline]
+    pub(crate) fn consider(&mut self, event: u32) {
+        if !self.events[event].is(Flag::Complete) && self.is_complete(event) {
+            let leaf = &mut self.events[event];
+            leaf.set(Flag::Complete);
+            if leaf.is(Flag::Booked) {
+                let ledger = &mut self.runs[leaf.run as usize].ledger;
+                ledger.complete += 1;
+                ledger.incomplete = ledger.incomplete.wrapping_sub(1);
+            }
+        }
+        let leaf = &self.events[event];
+        // An event of which every source is masked has nothing to process: it waits for its time.
+        let ready = leaf.is(Flag::Complete) && leaf.is(Flag::Counted);
+        if ready && leaf.state == State::Live(LiveState::Open) {
+            self.move_to(event, LiveState::Ready);
+        }
+    }
+
+    #[inline]
+    fn is_complete(&self, event: u32) -> bool {
+        let leaf = &self.events[event];
+        let Some(wanted) = self.rule(event).wanted() else { return false };
+        let arrived = usize::from(leaf.arrived);
+        let masks = &self.runs[leaf.run as usize].masks;
+        arrived >= wanted || !masks.is_empty() && arrived + masks.len() >= wanted && self.complete_with_masks(event)
+    }
+
+    fn complete_with_masks(&self, event: u32) -> bool {
+        let leaf = &self.events[event];
+        let rule = self.rule(event);
+        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+        match &rule.completeness {
+            Completeness::Sources(sources) => {
+                sources.iter().all(|source| there(source) || self.masked(event, source).is_some())
+            }
+            Completeness::Count(count) => {
+                let masks = &self.runs[leaf.run as usize].masks;
+                let mut absent: Vec<&[u8]> = self.covering(event, masks).map(|mask| mask.source.as_slice()).collect();
+                absent.retain(|source| !there(source));
+                absent.sort_unstable();
+                absent.dedup();
+                usize::from(leaf.arrived) + absent.len() >= *count as usize
+            }
+            Completeness::Seal => false,
+        }
+    }
+
+    fn covering<'a>(&'a self, event: u32, masks: &'a [Mask]) -> impl Iterator<Item = &'a Mask> + 'a {
+        let leaf = &self.events[event];
+        let primary = self.form.primary_of(&self.tables, leaf);
+        masks.iter().filter(move |mask| mask.covers(primary, leaf.arrival_ns))
+    }
+
+    /// The mask that covers a source of this event.
+    pub(crate) fn masked(&self, event: u32, source: &[u8]) -> Option<&Mask> {
+        let masks = &self.runs[self.events[event].run as usize].masks;
+        self.covering(event, masks).find(|mask| mask.source == source)
+    }
+
+    /// The event has another rule now, or its run other masks: what it has is counted again.
+    pub(crate) fn reconsider(&mut self, event: u32) {
+        let table = self.table(event);
+        let rule = self.rule(event);
+        let slots = 0..self.events[event].slots as usize;
+        let counted = slots.filter(|&slot| {
+            !self.form.word_of(table, slot).is_pending() && rule.counts(self.form.rest_of(table, slot))
+        });
+        self.events[event].arrived = counted.count() as u16;
+        self.consider(event);
+    }
+
+    /// Moves a live event to another state, with its list and its booking.
+    pub(crate) fn move_to(&mut self, event: u32, to: LiveState) {
+        let State::Live(from) = self.events[event].state else { return };
+        self.unlink(event, from);
+        let tally = self.tally(event);
+        let leaf = &mut self.events[event];
+        let ledger = &mut self.runs[leaf.run as usize].ledger;
+        *ledger.live(from) -= tally;
+        *ledger.live(to) += tally;
+        if to != LiveState::Open && !leaf.is(Flag::Booked) {
+            leaf.set(Flag::Booked);
+            let count = if leaf.is(Flag::Complete) { &mut ledger.complete } else { &mut ledger.incomplete };
+            *count += 1;
+        }
+        leaf.state = State::Live(to);
+        match to {
+            LiveState::Open => {
+                let run = self.events[event].run as usize;
+                self.runs[run].open.push_back(&mut self.events, event);
+            }
+            LiveState::Ready => self.push_ready(event, from == LiveState::Leased),
+            LiveState::Leased => {}
+            LiveState::Debug => self.debug.push_back(&mut self.events, event),
+            LiveState::Accepted => self.accepted.push_back(&mut self.events, event),
+        }
+    }
+
+    fn push_ready(&mut self, event: u32, given_back: bool) {
+        let rank = self.rank(event);
+        let last = self.ready.len() - 1;
+        let stage = usize::from(self.events[event].stage).min(last);
+        self.ready[stage].push(&mut self.events, event, rank, given_back);
+    }
+
+    /// Place in the order of delivery, where an attribute gives it: lower goes first.
+    pub(crate) fn rank(&self, event: u32) -> u128 {
+        self.ranks.get(&event).copied().unwrap_or(u128::MAX)
+    }
+
+    fn unlink(&mut self, event: u32, state: LiveState) {
+        match state {
+            LiveState::Open => self.runs[self.events[event].run as usize].open.unlink(&mut self.events, event),
+            LiveState::Ready if self.events[event].is(Flag::Held) => {
+                self.events[event].clear(Flag::Held);
+                self.held.unlink(&mut self.events, event);
+            }
+            LiveState::Ready => self.unlink_ready(event),
+            LiveState::Leased => self.end_lease(event),
+            LiveState::Debug => {
+                self.reasons.remove(&event);
+                self.debug.unlink(&mut self.events, event);
+            }
+            LiveState::Accepted => self.accepted.unlink(&mut self.events, event),
+        }
+    }
+
+    fn unlink_ready(&mut self, event: u32) {
+        let rank = self.rank(event);
+        let last = self.ready.len() - 1;
+        let stage = usize::from(self.events[event].stage).min(last);
+        self.ready[stage].unlink(&mut self.events, event, rank);
+    }
+
+    /// A ready event is kept from delivery.
+    pub(crate) fn hold_back(&mut self, event: u32) {
+        self.unlink_ready(event);
+        self.events[event].set(Flag::Held);
+        self.held.push_back(&mut self.events, event);
+    }
+
+    /// An event that was kept back may go out again.
+    pub(crate) fn let_go(&mut self, event: u32) {
+        self.events[event].clear(Flag::Held);
+        self.held.unlink(&mut self.events, event);
+        self.push_ready(event, true);
+    }
+
+    fn end_lease(&mut self, event: u32) {
+        let lease = std::mem::replace(&mut self.events[event].lease, NIL);
+        if lease != NIL {
+            let ended = self.leases.remove(lease);
+            self.timers.remove(&(ended.deadline_ns, lease));
+        }
+    }
+
+    /// Takes a live event out for good, books how it ended and remembers that. Its records' locations go to `ended`.
+    /// Records in flight keep the leaf until they report.
+    pub(crate) fn end(&mut self, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
+        let State::Live(state) = self.events[event].state else { return };
+        self.unlink(event, state);
+        let tally = self.tally(event);
+        let primary = self.primary(event);
+        let leaf = &self.events[event];
+        let complete = leaf.is(Flag::Complete);
+        let (counted, booked) = (leaf.is(Flag::Counted), leaf.is(Flag::Booked));
+        let run = &mut self.runs[leaf.run as usize];
+        *run.ledger.live(state) -= tally;
+        if counted {
+            let ledger = &mut run.ledger;
+            let (now, ever) = if complete {
+                (&mut ledger.complete, &mut run.ended.0)
+            } else {
+                (&mut ledger.incomplete, &mut run.ended.1)
+            };
+            *now += u64::from(!booked);
+            *ever += 1;
+        } else {
+            run.ledger.awaited = run.ledger.awaited.wrapping_sub(1);
+            run.ledger.never_seen += 1;
+        }
+        run.book_end(kind, tally, group, complete, counted);
+        // A closed run needs no memory: it answers for all its events.
+        if run.state != crate::RunState::Closed {
+            run.decided.insert(self.decided_form, primary.as_bytes());
+            if let Some(ending) = Ending::of(kind) {
+                run.endings[ending as usize].insert(self.decided_form, primary.as_bytes());
+            }
+        }
+        self.leave(event, primary.as_bytes());
+        let table = self.table(event);
+        let mut removed = 0;
+        for slot in 0..self.events[event].slots as usize {
+            let word = self.form.word_of(table, slot);
+            if word.is_present() {
+                ended.push(word.location());
+            }
+            removed += u64::from(word.is_removed());
+        }
+        self.removed_slots -= removed;
+        ended.extend(self.attribute_word(event).map(super::Word::location));
+        if self.events[event].pending == 0 {
+            self.forget(event);
+        } else {
+            self.events[event].state = State::Gone;
+        }
+    }
+
+    /// Takes the event out of the tree and of what is kept beside it.
+    fn leave(&mut self, event: u32, primary: &[u8]) {
+        let keys = Keys { form: self.form, events: &self.events, tables: &self.tables };
+        self.art.remove(&keys, primary);
+        if self.events[event].rule == RULE_OWN {
+            self.own_rules.remove(&event);
+        }
+        if !self.ranks.is_empty() {
+            self.ranks.remove(&event);
+        }
+    }
+
+    /// A record in flight has reported; the last one of an event that is gone frees its place.
+    pub(crate) fn settle(&mut self, event: u32) {
+        self.events[event].pending -= 1;
+        if self.events[event].pending == 0 && self.events[event].state == State::Gone {
+            self.forget(event);
+        }
+    }
+
+    /// Takes out an open event of which nothing was ever acknowledged.
+    pub(crate) fn withdraw(&mut self, event: u32) {
+        self.unlink(event, LiveState::Open);
+        let primary = self.primary(event);
+        self.leave(event, primary.as_bytes());
+        self.forget(event);
+    }
+
+    fn forget(&mut self, event: u32) {
+        let leaf = self.events.remove(event);
+        self.tables.free(leaf.block);
+    }
+
+    /// The event waits for these sources, whatever its class and run say.
+    pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
+        self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));
+        self.events[event].rule = RULE_OWN;
+    }
+
+    /// Expected sources that are not there: neither readable, nor removed, nor masked.
+    pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
+        let rule = self.rule(event);
+        if usize::from(self.events[event].arrived) >= rule.sources().len() {
+            return Vec::new();
+        }
+        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+        let missing = rule.sources().iter().filter(|source| !there(source) && self.masked(event, source).is_none());
+        missing.cloned().collect()
+    }
+
+    /// Every source of the event that is there or waited for, packed, with its state.
+    pub(crate) fn source_states(&self, event: u32) -> Vec<u8> {
+        let table = self.table(event);
+        let rule = self.rule(event);
+        let leaf = &self.events[event];
+        let width = self.form.rest;
+        let mut packed = Vec::with_capacity((width + 1) * usize::from(leaf.slots));
+        for slot in 0..leaf.slots as usize {
+            let word = self.form.word_of(table, slot);
+            let state = match () {
+                () if word.is_pending() => continue,
+                () if word.is_removed() => SourceState::Removed,
+                () if word.is_late() => SourceState::Late,
+                () if word.is_empty() => SourceState::Empty,
+                () => SourceState::Present,
+            };
+            packed.extend_from_slice(self.form.rest_of(table, slot));
+            packed.push(state as u8);
+        }
+        let masks = &self.runs[leaf.run as usize].masks;
+        if usize::from(leaf.arrived) < rule.sources().len() || !masks.is_empty() {
+            let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+            let named = rule.sources().iter().map(Vec::as_slice);
+            let by_mask = self.covering(event, masks).map(|mask| mask.source.as_slice());
+            for source in named.chain(by_mask.filter(|source| !rule.sources().iter().any(|named| named == source))) {
+                if !there(source) {
+                    packed.extend_from_slice(source);
+                    packed.push(rule.absent(source, self.masked(event, source).is_some()) as u8);
+                }
+            }
+        }
+        packed
+    }
+
+    /// A decision about the event as it stands, by nobody's lease.
+    pub(crate) fn decision(&self, event: u32, kind: DecisionKind, group: u64) -> Decision {
+        let leaf = &self.events[event];
+        let tally = self.tally(event);
+        Decision {
+            fragments: tally.fragments as u32,
+            bytes: tally.bytes,
+            incomplete: !leaf.is(Flag::Complete),
+            stage: leaf.stage,
+            group,
+            ..Decision::about(kind, self.form.primary_of(&self.tables, leaf))
+        }
+    }
+
+    /// The events that wait, of one run, oldest first.
+    pub(crate) fn open_events(&self, run: usize) -> Vec<u32> {
+        let first = self.runs[run].open.first();
+        std::iter::successors(first, |&event| List::after(&self.events, event)).collect()
+    }
+
+    /// Ready events of all stages, held ones too.
+    pub(crate) fn ready_events(&self) -> Vec<u32> {
+        let heads = self.ready.iter().map(|ready| &ready.list).chain([&self.held]);
+        let all = heads.flat_map(|list| std::iter::successors(list.first(), |&at| List::after(&self.events, at)));
+        all.collect()
+    }
+
+    /// Every live event, in no order that matters.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
+        let first = self.seek(&vec![0; self.form.primary]);
+        std::iter::successors(first, |&event| {
+            self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()))
+        })
+    }
+
+    /// An event stops waiting: the sources that it lacks are noted as missed.
+    pub(crate) fn note_misses(&mut self, event: u32) {
+        let missing = self.missing(event);
+        let run = &mut self.runs[self.events[event].run as usize];
+        for source in missing {
+            run.sources.of(&source).missing += 1;
+            if run.plan.config.auto_mask.is_some() {
+                *run.missed.entry(source).or_default() += 1;
+            }
+        }
+    }
+}
+
+impl Event {
+    /// Whether it waits in the store, for fragments or for a worker.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.state, State::Live(LiveState::Open | LiveState::Ready))
+    }
+}

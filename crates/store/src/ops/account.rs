@@ -1,0 +1,256 @@
+//! Accounts: the ledger of a run, whole or split by stream, source or attribute; its summary; watching it.
+
+use crate::engine::{Engine, KnownRun, deadline_after};
+use crate::home::{Flag, GroupAccount, Until};
+use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
+use forebay_core::{Decision, Error, Ledger, LiveState, Result, Tally};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+impl Store {
+    /// All runs that the store knows, with their accounts.
+    pub fn runs(&self) -> Vec<RunStatus> {
+        let engine = self.engine();
+        let runs: Vec<KnownRun> = engine.runs.lock().clone();
+        runs.iter().map(|known| engine.status(known)).collect()
+    }
+
+    /// The account of a run. Counts of duplicates, conflicts, late and refused fragments since the last snapshot of the
+    /// log do not survive a crash; what is stored does, exactly.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run.
+    pub fn ledger(&self, run: u64) -> Result<Ledger> {
+        let engine = self.engine();
+        engine.known(&mut engine.runs.lock(), run)?;
+        Ok(engine.sum_ledger(run))
+    }
+
+    /// The account of a run by stream, by source, or by the attribute that the keyspace names. Walks all live events of
+    /// the run: for people, not for every second. What a crash left without a name stands in a row `unknown`, so that
+    /// the rows by source and by attribute sum to the ledger.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run, or by attribute where the keyspace has no `ledger_by`.
+    pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
+        let engine = self.engine();
+        engine.known(&mut engine.runs.lock(), run)?;
+        match by {
+            LedgerBy::Stream => Ok(engine.by_stream(run)),
+            LedgerBy::Source => Ok(engine.by_source(run)),
+            LedgerBy::Attribute if engine.ledger_attribute.is_none() => Err(Error::invalid(
+                "this keyspace names no attribute to keep the ledger by: `ledger_by = \"lumi\"` in its file does",
+            )),
+            LedgerBy::Attribute => Ok(engine.by_attribute(run)),
+        }
+    }
+
+    /// Follows a run: yields its status after each change.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run.
+    pub fn watch(&self, run: u64) -> Result<Watch> {
+        let engine = self.engine();
+        engine.known(&mut engine.runs.lock(), run)?;
+        Ok(Watch { store: self.clone(), run, last: None })
+    }
+}
+
+/// Follows one run.
+#[derive(Debug)]
+pub struct Watch {
+    store: Store,
+    run: u64,
+    last: Option<RunStatus>,
+}
+
+impl Watch {
+    /// The run's status once it differs from the last one given; `None` at the end of the wait.
+    pub fn next(&mut self, wait: Duration) -> Option<RunStatus> {
+        let deadline = deadline_after(wait);
+        let engine = self.store.engine();
+        loop {
+            // A run once known stays known.
+            let known = engine.known(&mut engine.runs.lock(), self.run).ok()?.clone();
+            let status = engine.status(&known);
+            if self.last.as_ref() != Some(&status) {
+                self.last = Some(status.clone());
+                return Some(status);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(10)));
+        }
+    }
+
+    /// Where the run stands now.
+    pub fn state(&self) -> RunState {
+        let mut runs = self.store.engine().runs.lock();
+        self.store.engine().known(&mut runs, self.run).map_or(RunState::Closed, |known| known.state)
+    }
+}
+
+impl Engine {
+    fn status(&self, known: &KnownRun) -> RunStatus {
+        let schema = &self.keyspace.schema;
+        let masked = known.masks.iter().filter(|mask| mask.until == Until::Open);
+        RunStatus {
+            run: known.run,
+            state: known.state,
+            ledger: self.sum_ledger(known.run),
+            producers: known.producers.iter().map(|producer| producer.now()).collect(),
+            masked: masked.map(|mask| schema.source_text(&mask.source)).collect(),
+        }
+    }
+
+    pub(crate) fn sum_ledger(&self, run: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        for cell in &self.cells {
+            let shard = cell.lock();
+            if let Some(index) = shard.run_index(run) {
+                ledger.add(&shard.runs[index as usize].ledger);
+            }
+        }
+        ledger
+    }
+
+    /// What a run leaves behind.
+    pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
+        let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
+        let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();
+        let groups = if self.ledger_attribute.is_some() { self.by_attribute(known.run) } else { Vec::new() };
+        Ok(RunSummary {
+            run: known.run,
+            keyspace: self.keyspace.name.clone(),
+            config: known.config.to_toml(&self.keyspace.schema)?,
+            announced: ledger.announced(),
+            announced_by_producers: (announced > 0).then_some(announced),
+            streams: self.by_stream(known.run),
+            groups,
+            sources: self.source_rows(known),
+            producers,
+            masks: known.mask_notes.clone(),
+            ledger,
+        })
+    }
+
+    fn by_stream(&self, run: u64) -> Vec<LedgerRow> {
+        let names = self.streams.read().clone();
+        let mut rows: Vec<LedgerRow> =
+            names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
+        for cell in &self.cells {
+            let shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            for (&stream, &events) in &shard.runs[index as usize].released {
+                if let Some(row) = rows.get_mut(usize::from(stream)) {
+                    row.released.events += events;
+                }
+            }
+            for event in shard.listed(LiveState::Accepted).filter(|&event| shard.events[event].run == index) {
+                for (stream, sources) in self.streams_of(shard.events[event].lease) {
+                    let Some(row) = rows.get_mut(usize::from(stream)) else { continue };
+                    row.live += match sources {
+                        None => shard.tally(event),
+                        Some(sources) => {
+                            let kept = shard.fragments(event, |rest| {
+                                sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
+                            });
+                            kept.fold(Tally { events: 1, ..Tally::default() }, |mut sum, (_, location)| {
+                                sum += Tally::fragment(u64::from(self.hot.length_of(location)));
+                                sum
+                            })
+                        }
+                    };
+                }
+            }
+        }
+        rows.retain(|row| *row != LedgerRow { name: row.name.clone(), ..LedgerRow::default() });
+        rows
+    }
+
+    fn by_source(&self, run: u64) -> Vec<LedgerRow> {
+        let schema = &self.keyspace.schema;
+        let (counts, _) = self.source_counts(run);
+        let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
+        for cell in &self.cells {
+            let shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
+                for (rest, location) in shard.fragments(event, |_| true) {
+                    *live.entry(rest.to_vec()).or_default() += Tally::fragment(u64::from(self.hot.length_of(location)));
+                }
+            }
+        }
+        let stored = self.sum_ledger(run).stored;
+        let (mut fragments, mut bytes) = (0_u64, 0_u64);
+        let mut rows = Vec::new();
+        for (source, count) in counts {
+            let live = live.remove(&source).unwrap_or_default();
+            // What is not live any more has ended somehow: how is in the whole ledger.
+            let ended = Tally {
+                events: 0,
+                fragments: count.fragments.saturating_sub(live.fragments),
+                bytes: count.bytes.saturating_sub(live.bytes),
+            };
+            fragments += live.fragments + ended.fragments;
+            bytes += live.bytes + ended.bytes;
+            rows.push(LedgerRow { name: schema.source_text(&source), live, ended, ..LedgerRow::default() });
+        }
+        if stored.fragments > fragments || stored.bytes > bytes {
+            let rest = Tally {
+                events: 0,
+                fragments: stored.fragments.saturating_sub(fragments),
+                bytes: stored.bytes.saturating_sub(bytes),
+            };
+            rows.push(LedgerRow { name: "unknown".to_owned(), ended: rest, ..LedgerRow::default() });
+        }
+        rows
+    }
+
+    fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {
+        let mut groups: BTreeMap<u64, (GroupAccount, Tally)> = BTreeMap::new();
+        for cell in &self.cells {
+            let shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            for (&group, account) in &shard.runs[index as usize].groups {
+                groups.entry(group).or_default().0.add(account);
+            }
+            for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
+                let leaf = &shard.events[event];
+                let (account, live) = groups.entry(self.group_of(&shard, event)).or_default();
+                *live += shard.tally(event);
+                if leaf.is(Flag::Booked) {
+                    let complete = leaf.is(Flag::Complete);
+                    *(if complete { &mut account.complete } else { &mut account.incomplete }) += 1;
+                }
+            }
+        }
+        // Events without the attribute are what the named values leave of the whole.
+        let whole = self.sum_ledger(run);
+        let mut none = (whole.rejected, whole.released, whole.removed, whole.complete, whole.incomplete);
+        for (account, _) in groups.iter().filter(|(group, _)| **group != Decision::NO_GROUP).map(|(_, group)| group) {
+            none.0 -= account.rejected;
+            none.1 -= account.released;
+            none.2 -= account.removed;
+            none.3 = none.3.saturating_sub(account.complete);
+            none.4 = none.4.saturating_sub(account.incomplete);
+        }
+        let rest = groups.entry(Decision::NO_GROUP).or_default();
+        let (rejected, released, removed, complete, incomplete) = none;
+        rest.0 = GroupAccount { rejected, released, removed, complete, incomplete };
+        let row = |(group, (account, live)): (u64, (GroupAccount, Tally))| LedgerRow {
+            name: if group == Decision::NO_GROUP { "none".to_owned() } else { group.to_string() },
+            live,
+            rejected: account.rejected,
+            released: account.released,
+            removed: account.removed,
+            ended: Tally::default(),
+            complete: account.complete,
+            incomplete: account.incomplete,
+        };
+        let empty = |row: &LedgerRow| *row == LedgerRow { name: row.name.clone(), ..LedgerRow::default() };
+        groups.into_iter().map(row).filter(|row| !empty(row)).collect()
+    }
+}

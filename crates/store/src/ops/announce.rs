@@ -1,0 +1,175 @@
+//! Announcing events: a trigger decision names an event, and the sources that it must have, before their fragments come.
+//!
+//! *Invariants*: an announced event exists without fragments, also after a restart; if none comes in time it is counted
+//! as never seen, and stays closed (tests/semantics/announce.rs).
+
+use crate::engine::{Engine, closed, deadline_after};
+use crate::home::{Flag, Shard};
+use crate::hot::Class;
+use crate::{OpenEvent, PutOutcome, Store};
+use forebay_core::{Attributes, Error, Primary, Result};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// What stood in the way of an announcement.
+enum Again {
+    Full(Error),
+    UnknownRun(u64),
+}
+
+impl Store {
+    /// Announces an event. `Stored` says that it waits now for its sources, `Duplicate` that it was announced like that
+    /// before, `Late` that it is leased or decided already. The wait for its fragments begins here.
+    ///
+    /// # Errors
+    /// `Invalid` for sources of another schema, an empty list, or a keyspace that has neither attributes nor
+    /// `announced = true`; `Conflict` where it was announced with other sources or attributes; `Full` at the store's
+    /// `put_deadline`; `Closed` for a run that takes no new events.
+    pub fn open_event(&self, primary: &Primary, how: &OpenEvent<'_>) -> Result<PutOutcome> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let sources = engine.check_announcement(how)?;
+        let deadline = deadline_after(engine.config.put_deadline);
+        loop {
+            match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
+                Ok(outcome) => return Ok(outcome),
+                Err(Again::UnknownRun(run)) => engine.open_unknown_run(run)?,
+                Err(Again::Full(error)) => {
+                    engine.relieve_log();
+                    if !engine.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Engine {
+    fn check_announcement(&self, how: &OpenEvent<'_>) -> Result<Option<Vec<Vec<u8>>>> {
+        if !self.has_event_records() {
+            return Err(Error::invalid(
+                "events cannot be announced in this keyspace: it has no attributes and not `announced = true`",
+            ));
+        }
+        let Some(sources) = how.sources else { return Ok(None) };
+        let width = self.keyspace.schema.rest_bytes();
+        if let Some(wrong) = sources.iter().find(|source| source.len() != width) {
+            return Err(Error::invalid(format!("a source of {} bytes; this keyspace has {width}", wrong.len())));
+        }
+        let mut sorted = sources.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let most = forebay_core::limits::FRAGMENTS_PER_EVENT_MAX as usize;
+        if sorted.is_empty() || sorted.len() > most {
+            return Err(Error::invalid(format!("an event waits for 1 to {most} sources, not {}", sorted.len())));
+        }
+        Ok(Some(sorted))
+    }
+
+    fn try_announce(
+        &self,
+        primary: &Primary,
+        sources: Option<&[Vec<u8>]>,
+        attributes: Option<&Attributes>,
+    ) -> Result<std::result::Result<PutOutcome, Again>> {
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let full = |error: Error| {
+            if error.kind() == forebay_core::Kind::Full { Ok(Err(Again::Full(error))) } else { Err(error) }
+        };
+        if let Some(event) = shard.find(primary.as_bytes()) {
+            if !shard.events[event].waits() {
+                return Ok(Ok(PutOutcome::Late));
+            }
+            return match self.announce(&mut shard, event, sources, attributes) {
+                Ok(outcome) => Ok(Ok(outcome)),
+                Err(error) => full(error),
+            };
+        }
+        let number = self.keyspace.schema.run_of(primary.as_bytes());
+        let room = self.hot.admits(Class::NewEvent);
+        let no_room = || Error::full(format!("no space for an event, fill {:.0} %", self.hot.fill() * 100.0));
+        let Some(run) = shard.run_index(number) else {
+            return Ok(Err(if room { Again::UnknownRun(number) } else { Again::Full(no_room()) }));
+        };
+        let known = &shard.runs[run as usize];
+        if !known.is_over() && known.decided.contains(self.decided_form, primary.as_bytes()) {
+            return Ok(Ok(PutOutcome::Late));
+        }
+        if known.is_over() || !known.state.takes_events() {
+            return Err(Error::closed(format!("run {number} is {}: it takes no new events", known.state.name())));
+        }
+        if !room {
+            return Ok(Err(Again::Full(no_room())));
+        }
+        let event = shard.create(primary.as_bytes(), run, self.now_ns());
+        self.hot.events.fetch_add(1, Ordering::Relaxed);
+        match self.announce(&mut shard, event, sources, attributes) {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(error) => {
+                self.withdraw_unborn(&mut shard, event);
+                full(error)
+            }
+        }
+    }
+
+    /// Announces an event that waits, under its lock.
+    fn announce(
+        &self,
+        shard: &mut Shard,
+        event: u32,
+        sources: Option<&[Vec<u8>]>,
+        attributes: Option<&Attributes>,
+    ) -> Result<PutOutcome> {
+        let earlier = self.attributes(shard, event)?;
+        let merged = match attributes {
+            Some(attributes) if self.keyspace.attributes.is_empty() && !attributes.is_empty() => {
+                return Err(Error::invalid("this keyspace has no attributes"));
+            }
+            Some(attributes) => self.merged(shard, event, attributes, &earlier, true)?,
+            None => earlier.clone(),
+        };
+        let own = shard.own_rules.get(&event).map(|rule| rule.sources().to_vec());
+        if let (Some(own), Some(sources)) = (&own, sources)
+            && own != sources
+        {
+            let name = self.keyspace.schema.text(shard.primary(event).as_bytes());
+            return Err(Error::conflict(format!("{name}: it was announced with other sources")));
+        }
+        let was_announced = shard.events[event].is(Flag::Announced);
+        if was_announced && merged == earlier && (sources.is_none() || own.is_some()) {
+            return Ok(PutOutcome::Duplicate);
+        }
+        let rule_before = shard.events[event].rule;
+        if let (Some(sources), None) = (sources, &own) {
+            shard.set_own_rule(event, sources.to_vec());
+        }
+        shard.events[event].set(Flag::Announced);
+        if let Err(error) = self.write_event_record(shard, event, &merged) {
+            // Nothing is durable: the event is as it was.
+            if own.is_none() {
+                shard.own_rules.remove(&event);
+                shard.events[event].rule = rule_before;
+            }
+            if !was_announced {
+                shard.events[event].clear(Flag::Announced);
+            }
+            return Err(error);
+        }
+        let leaf = &shard.events[event];
+        if !was_announced && !leaf.is(Flag::Counted) {
+            shard.runs[leaf.run as usize].ledger.awaited += 1;
+        }
+        self.follow_attributes(shard, event, &merged);
+        if sources.is_some() && own.is_none() {
+            if !shard.events[event].is(Flag::Booked) {
+                shard.events[event].clear(Flag::Complete);
+            }
+            self.reconsider(shard, event);
+        }
+        Ok(PutOutcome::Stored)
+    }
+}

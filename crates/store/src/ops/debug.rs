@@ -1,0 +1,122 @@
+//! The debug stream: events that could not be processed, for a person to look at, give to workers again, or let go.
+//!
+//! *Invariants*: it is part of the ledger like any other state; past its quota it inhibits instead of losing
+//! (`pressure.rs`, tests/semantics/debug.rs).
+
+use crate::engine::{Engine, closed};
+use crate::home::State;
+use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
+use forebay_core::{DecisionKind, LiveState, Primary, Result, Tally};
+
+/// Why an event is in the debug stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Reason {
+    /// Its holders went silent.
+    WorkerSilent = 1,
+    /// Its holders kept their leases for longer than `max_hold`.
+    HeldTooLong = 2,
+    /// Processes died while it was out.
+    ProcessDied = 3,
+}
+
+impl Reason {
+    pub(crate) fn words(number: u8) -> &'static str {
+        match number {
+            1 => "worker silent",
+            2 => "held too long",
+            3 => "process died",
+            _ => "unknown",
+        }
+    }
+}
+
+impl Store {
+    /// The events of the debug stream; read them with [`Store::get_event`], end them with [`Store::release`] or
+    /// [`Store::remove_event`], give them to workers again with [`Store::replay`].
+    pub fn debug_events(&self) -> Vec<DebugInfo> {
+        let engine = self.engine();
+        let mut events = Vec::new();
+        for cell in &engine.cells {
+            let shard = cell.lock();
+            for event in shard.listed(LiveState::Debug) {
+                let leaf = &shard.events[event];
+                events.push(DebugInfo {
+                    primary: shard.primary(event),
+                    reason: Reason::words(shard.reasons.get(&event).copied().unwrap_or_default()),
+                    stage: engine.stage_name(leaf.stage),
+                    deliveries: leaf.deliveries,
+                    tally: shard.tally(event),
+                });
+            }
+        }
+        events.sort_unstable_by_key(|info| info.primary);
+        events
+    }
+
+    /// Conflicting copies that are kept.
+    pub fn conflicts(&self) -> Vec<ConflictInfo> {
+        let mut conflicts = Vec::new();
+        for cell in &self.engine().cells {
+            let shard = cell.lock();
+            let info = shard.kept.iter();
+            conflicts.extend(info.map(|kept| ConflictInfo {
+                key: kept.key,
+                bytes: kept.length,
+                checksum: kept.checksum,
+            }));
+        }
+        conflicts.sort_unstable_by_key(|info| info.key);
+        conflicts
+    }
+
+    /// Gives an event of the debug stream to workers again, in the stage in which it failed, with a clean record.
+    /// `false` where it is not in the debug stream.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Closed`.
+    pub fn replay(&self, primary: &Primary) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.relieve_log();
+        let _effects = engine.quiesce.read();
+        let cell = engine.cell_of(primary.as_bytes());
+        let mut shard = cell.lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
+        let Some(event) = shard.find(primary.as_bytes()).filter(debug) else { return Ok(false) };
+        // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
+        shard.events[event].deliveries = 0;
+        engine.lower_marks(&shard, event);
+        engine.hot.region.fence();
+        let group = engine.group_of(&shard, event);
+        engine.log.append(&engine.hot, &shard.decision(event, DecisionKind::Replay, group))?;
+        shard.move_to(event, LiveState::Ready);
+        cell.publish_ready(&shard);
+        drop(shard);
+        engine.notify_ready();
+        Ok(true)
+    }
+}
+
+impl Engine {
+    pub(crate) fn debug_quota(&self) -> u64 {
+        (self.config.debug_share * self.hot.geometry.region_bytes() as f64) as u64
+    }
+
+    /// The debug stream at a glance, from the live figures of all runs.
+    pub(crate) fn debug_stats(&self, tally: Tally, conflicts: u64) -> DebugStats {
+        let quota_bytes = self.debug_quota();
+        let alarm = (tally.events > 0 || conflicts > 0).then(|| {
+            let over = if tally.bytes > quota_bytes { ", past its quota: the store inhibits" } else { "" };
+            format!(
+                "debug stream: {} events with {} bytes of {quota_bytes}, {conflicts} conflicting copies{over}; look at \
+                 them, then replay, release or remove them",
+                tally.events, tally.bytes
+            )
+        });
+        DebugStats { tally, conflicts, quota_bytes, alarm }
+    }
+}

@@ -1,0 +1,118 @@
+//! Holding events back from delivery: a run, or a range of an attribute, that waits for its calibration.
+//!
+//! *Invariants*: holds are journaled before they are answered; a held event is ready, counted as such, and given to
+//! nobody. Delivery sorts held events out when it meets them, so that a hold costs nothing for events that it does not
+//! cover (tests/semantics/delivery.rs).
+
+use crate::engine::Engine;
+use crate::home::{List, Shard};
+use crate::{HoldInfo, Store};
+use forebay_core::{Blob, Error, Filter, Result};
+use std::sync::atomic::Ordering;
+
+/// Most holds at once.
+const HOLDS_MAX: usize = 1024;
+
+/// One hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Hold {
+    pub(crate) id: u32,
+    pub(crate) run: Option<u64>,
+    pub(crate) conditions: Vec<String>,
+    pub(crate) filter: Filter,
+}
+
+impl Store {
+    /// Holds back every event of a run (`None`: of all runs) whose attributes meet these conditions, such as
+    /// `lumi=5..9`; without conditions all. Events that are leased already are not taken back. Answers the hold's number.
+    ///
+    /// # Errors
+    /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`.
+    pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
+        let engine = self.engine();
+        let _effects = engine.quiesce.read();
+        engine.check_open()?;
+        let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
+        let filter = Filter::parse(&engine.keyspace.attributes, &conditions)?;
+        let mut holds = engine.holds.write();
+        if holds.len() >= HOLDS_MAX {
+            return Err(Error::full(format!("{HOLDS_MAX} holds, the limit; release some")));
+        }
+        let id = engine.next_hold.fetch_add(1, Ordering::Relaxed);
+        let hold = Hold { id, run, conditions, filter };
+        engine.log.append_blob(&engine.hot, Blob::Hold, &super::journal::encode_hold(&hold, true))?;
+        holds.push(hold);
+        engine.holds_set.store(holds.len() as u32, Ordering::Release);
+        Ok(id)
+    }
+
+    /// Ends a hold: its events go out again, unless another hold covers them. `false` where there is no such hold.
+    ///
+    /// # Errors
+    /// `Full` without space to journal it, `Closed`.
+    pub fn release_hold(&self, id: u32) -> Result<bool> {
+        let engine = self.engine();
+        {
+            let _effects = engine.quiesce.read();
+            engine.check_open()?;
+            let mut holds = engine.holds.write();
+            let Some(at) = holds.iter().position(|hold| hold.id == id) else { return Ok(false) };
+            engine.log.append_blob(&engine.hot, Blob::Hold, &super::journal::encode_hold(&holds[at], false))?;
+            holds.remove(at);
+            engine.holds_set.store(holds.len() as u32, Ordering::Release);
+        }
+        for cell in &engine.cells {
+            let mut shard = cell.lock();
+            // The youngest first: each goes back to the front.
+            let held: Vec<u32> = {
+                let first = shard.held.first();
+                std::iter::successors(first, |&event| List::after(&shard.events, event)).collect()
+            };
+            held.into_iter().rev().for_each(|event| shard.let_go(event));
+            cell.publish_ready(&shard);
+        }
+        engine.notify_ready();
+        Ok(true)
+    }
+
+    /// All holds.
+    pub fn holds(&self) -> Vec<HoldInfo> {
+        let engine = self.engine();
+        let holds = engine.holds.read().clone();
+        let mut infos: Vec<HoldInfo> = holds
+            .iter()
+            .map(|hold| HoldInfo { id: hold.id, run: hold.run, conditions: hold.conditions.clone(), events: 0 })
+            .collect();
+        for cell in &engine.cells {
+            let shard = cell.lock();
+            let mut next = shard.held.first();
+            while let Some(event) = next {
+                next = List::after(&shard.events, event);
+                for (hold, info) in holds.iter().zip(&mut infos) {
+                    info.events += u64::from(engine.covers(hold, &shard, event));
+                }
+            }
+        }
+        infos
+    }
+}
+
+impl Engine {
+    fn covers(&self, hold: &Hold, shard: &Shard, event: u32) -> bool {
+        let run = shard.runs[shard.events[event].run as usize].run;
+        hold.run.is_none_or(|held| held == run) && self.matches(shard, event, &hold.filter)
+    }
+
+    /// Keeps a ready event from delivery where a hold covers it; says whether one does.
+    #[inline]
+    pub(crate) fn keep_back(&self, shard: &mut Shard, event: u32) -> bool {
+        if self.holds_set.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let covered = self.holds.read().iter().any(|hold| self.covers(hold, shard, event));
+        if covered {
+            shard.hold_back(event);
+        }
+        covered
+    }
+}

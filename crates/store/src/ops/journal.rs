@@ -1,0 +1,257 @@
+//! The bytes of what the log says in words of its own: runs, masks, holds, producers. `docs/format-hot.md` has them.
+
+use super::hold::Hold;
+use crate::RunState;
+use crate::engine::KnownRun;
+use crate::home::{Mask, Until};
+use crate::stats::ProducerStatus;
+use forebay_core::{AttributeSchema, Error, Filter, KeySchema, Primary, Result, RunConfig};
+
+/// Ended masks that a run remembers, to show them.
+const MASKS_ENDED_MAX: usize = 256;
+
+pub(super) struct Writer(pub(super) Vec<u8>);
+
+impl Writer {
+    pub(super) fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| Error::corrupt("a log entry ends early"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    /// A key of this length.
+    pub(super) fn exactly(&mut self, length: usize) -> Result<Vec<u8>> {
+        let bytes = self.bytes()?;
+        if bytes.len() != length {
+            return Err(Error::corrupt(format!("a log entry has a key of {} bytes, not {length}", bytes.len())));
+        }
+        Ok(bytes.to_vec())
+    }
+
+    pub(super) fn text(&mut self) -> Result<String> {
+        String::from_utf8(self.bytes()?.to_vec())
+            .map_err(|error| Error::corrupt("a name is not UTF-8").with_source(error))
+    }
+}
+
+/// A run's state and configuration.
+pub(crate) fn encode_run(known: &KnownRun, schema: &KeySchema) -> Result<Vec<u8>> {
+    let mut out = Writer(Vec::new());
+    out.u64(known.run);
+    out.u32(known.state as u32);
+    out.bytes(known.config.to_toml(schema)?.as_bytes());
+    Ok(out.0)
+}
+
+pub(crate) fn decode_run(bytes: &[u8], schema: &KeySchema) -> Result<KnownRun> {
+    read_run(&mut Reader(bytes), schema)
+}
+
+pub(super) fn read_run(reader: &mut Reader<'_>, schema: &KeySchema) -> Result<KnownRun> {
+    let run = reader.u64()?;
+    let states = [RunState::Open, RunState::Stopped, RunState::Closed, RunState::Paused];
+    let number = reader.u32()?;
+    let state = states.into_iter().find(|state| *state as u32 == number);
+    let state = state.ok_or_else(|| Error::corrupt(format!("run {run} in state {number}")))?;
+    let text = reader.text()?;
+    let config = RunConfig::from_toml(&text, schema)
+        .map_err(|error| Error::corrupt(format!("run {run}: its configuration cannot be read")).with_source(error))?;
+    Ok(KnownRun::new(run, state, config))
+}
+
+/// A mask is set, or lifted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MaskChange {
+    pub(crate) run: u64,
+    pub(crate) source: Vec<u8>,
+    pub(crate) set: bool,
+    /// The first event that the change covers; `None` covers all that still wait, or all that still come.
+    pub(crate) from: Option<Primary>,
+    pub(crate) automatic: bool,
+}
+
+pub(crate) fn encode_mask(change: &MaskChange) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.u64(change.run);
+    out.u32(u32::from(change.set) | u32::from(change.automatic) << 1);
+    out.bytes(&change.source);
+    out.bytes(change.from.as_ref().map_or(&[], Primary::as_bytes));
+    out.0
+}
+
+pub(crate) fn decode_mask(bytes: &[u8], schema: &KeySchema) -> Result<MaskChange> {
+    let mut reader = Reader(bytes);
+    let (run, flags) = (reader.u64()?, reader.u32()?);
+    let source = reader.exactly(schema.rest_bytes())?;
+    let from = reader.bytes()?;
+    let from = if from.is_empty() { None } else { Some(schema.primary_from_bytes(from)?) };
+    Ok(MaskChange { run, source, set: flags & 1 != 0, from, automatic: flags & 2 != 0 })
+}
+
+/// Carries a change out on a run's masks.
+pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64) {
+    let open = |mask: &&mut Mask| mask.source == change.source && mask.until == Until::Open;
+    if let Some(standing) = masks.iter_mut().find(open) {
+        if change.set {
+            // The wider of the two, and a person's word over the policy's.
+            standing.from = standing.from.min(change.from);
+            standing.automatic &= change.automatic;
+        } else {
+            standing.until = change.from.map_or(Until::Arrival(now_ns), Until::Event);
+        }
+    } else if change.set {
+        masks.push(Mask {
+            source: change.source.clone(),
+            from: change.from,
+            until: Until::Open,
+            automatic: change.automatic,
+        });
+    }
+    let ended = masks.iter().filter(|mask| mask.until != Until::Open).count();
+    if ended > MASKS_ENDED_MAX
+        && let Some(oldest) = masks.iter().position(|mask| mask.until != Until::Open)
+    {
+        masks.remove(oldest);
+    }
+}
+
+pub(crate) fn encode_hold(hold: &Hold, set: bool) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.u32(hold.id);
+    out.u32(u32::from(set) | u32::from(hold.run.is_some()) << 1);
+    out.u64(hold.run.unwrap_or_default());
+    out.u32(hold.conditions.len() as u32);
+    hold.conditions.iter().for_each(|condition| out.bytes(condition.as_bytes()));
+    out.0
+}
+
+/// A hold, and whether it is set or ended.
+pub(crate) fn decode_hold(bytes: &[u8], attributes: &AttributeSchema) -> Result<(Hold, bool)> {
+    let mut reader = Reader(bytes);
+    let (id, flags, run) = (reader.u32()?, reader.u32()?, reader.u64()?);
+    let mut conditions = Vec::new();
+    for _ in 0..reader.u32()? {
+        conditions.push(reader.text()?);
+    }
+    let filter = Filter::parse(attributes, &conditions)
+        .map_err(|error| Error::corrupt("the conditions of a hold cannot be read").with_source(error))?;
+    Ok((Hold { id, run: (flags & 2 != 0).then_some(run), conditions, filter }, flags & 1 != 0))
+}
+
+pub(crate) fn encode_producer(run: u64, producer: &ProducerStatus) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.u64(run);
+    out.u32(u32::from(producer.finished));
+    out.bytes(producer.name.as_bytes());
+    out.u64(producer.announced);
+    out.u64(producer.fragments);
+    out.u64(producer.bytes);
+    out.0
+}
+
+/// A producer of a run as the log has it: one that has not finished is of an earlier life, and unknown.
+pub(crate) fn decode_producer(bytes: &[u8]) -> Result<(u64, ProducerStatus)> {
+    let mut reader = Reader(bytes);
+    let (run, finished) = (reader.u64()?, reader.u32()? & 1 != 0);
+    let name = reader.text()?;
+    let (announced, fragments, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    Ok((run, ProducerStatus { name, finished, unknown: !finished, announced, fragments, bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn masks_holds_and_producers_read_back() {
+        let schema = KeySchema::run_event_source();
+        let from = Some(schema.primary(&[3, 99]).unwrap());
+        for from in [None, from] {
+            let change = MaskChange { run: 3, source: vec![0, 0, 0, 7], set: true, from, automatic: from.is_none() };
+            assert_eq!(decode_mask(&encode_mask(&change), &schema).unwrap(), change);
+        }
+        let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+        let conditions = vec!["lumi=3..9".to_owned()];
+        let filter = Filter::parse(&attributes, &conditions).unwrap();
+        let hold = Hold { id: 5, run: Some(9), conditions, filter };
+        assert_eq!(decode_hold(&encode_hold(&hold, true), &attributes).unwrap(), (hold, true));
+        let producer = ProducerStatus {
+            name: "readout-3".to_owned(),
+            finished: true,
+            unknown: false,
+            announced: 1,
+            fragments: 2,
+            bytes: 3,
+        };
+        assert_eq!(decode_producer(&encode_producer(4, &producer)).unwrap(), (4, producer));
+    }
+
+    #[test]
+    fn lifting_a_mask_ends_it_for_what_comes() {
+        let schema = KeySchema::run_event_source();
+        let change = |set, event: Option<u64>| MaskChange {
+            run: 1,
+            source: vec![0, 0, 0, 7],
+            set,
+            from: event.map(|event| schema.primary(&[1, event]).unwrap()),
+            automatic: false,
+        };
+        let mut masks = Vec::new();
+        apply_mask(&mut masks, &change(true, Some(10)), 0);
+        apply_mask(&mut masks, &change(true, Some(5)), 0);
+        apply_mask(&mut masks, &change(false, Some(20)), 0);
+        apply_mask(&mut masks, &change(false, None), 3);
+        let covers =
+            |event: u64| masks.iter().any(|mask| mask.covers(schema.primary(&[1, event]).unwrap().as_bytes(), 0));
+        assert_eq!([4, 5, 19, 20].map(covers), [false, true, true, false]);
+        for _ in 0..300 {
+            apply_mask(&mut masks, &change(true, None), 0);
+            apply_mask(&mut masks, &change(false, None), 1);
+        }
+        assert_eq!(masks.len(), MASKS_ENDED_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let schema = KeySchema::run_event_source();
+            let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+            let _ = decode_run(&bytes, &schema);
+            let _ = decode_mask(&bytes, &schema);
+            let _ = decode_hold(&bytes, &attributes);
+            let _ = decode_producer(&bytes);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Sources that events do not wait for, set in mid-run by people or by the run's policy; and how each source does.
+//!
+//! *Invariants*: a mask is journaled before it acts (tests/semantics/masks.rs, tests/crash.rs); an event that a mask made
+//! ready stays ready when the mask is lifted.
+
+use super::journal::{MaskChange, apply_mask, encode_mask};
+use crate::Store;
+use crate::engine::{Engine, KnownRun};
+use crate::home::{Flag, SourceCount, State, Until};
+use crate::stats::SourceStatus;
+use forebay_core::{Blob, Error, LiveState, Primary, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause between two looks at the rates of sources, in nanoseconds.
+const LOOK_NS: u64 = 250_000_000;
+
+/// One source as maintenance sees it, over all shards.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    fragments: u64,
+    rate_hz: f64,
+    last_ns: Option<u64>,
+}
+
+/// What maintenance knows of the sources of one run.
+#[derive(Default)]
+pub(crate) struct Watched {
+    looked_ns: Option<u64>,
+    sources: BTreeMap<Vec<u8>, Seen>,
+    /// Misses in a row, with the fragments there were at the last of them.
+    misses: BTreeMap<Vec<u8>, (u32, u64)>,
+    /// Fragments that there were when a source was masked by the policy.
+    masked_at: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Store {
+    /// Events of this run no longer wait for a source (packed, see `KeySchema::source`): those from `from` on, or with
+    /// `None` every event that still waits. What it sends nevertheless is stored. Masking twice is a success.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run or a source of another schema, `Closed`, `Full` without space to journal it.
+    pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+        self.change_mask(run, source, from, true)
+    }
+
+    /// Events of this run wait for a source again: those from `from` on, or with `None` those that come from now on.
+    /// Lifting a mask that is not set is a success.
+    ///
+    /// # Errors
+    /// As [`Store::mask`].
+    pub fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+        self.change_mask(run, source, from, false)
+    }
+
+    fn change_mask(&self, run: u64, source: &[u8], from: Option<&Primary>, set: bool) -> Result<()> {
+        let engine = self.engine();
+        let schema = &engine.keyspace.schema;
+        if source.len() != schema.rest_bytes() {
+            return Err(Error::invalid(format!("a source of {} bytes, not {}", source.len(), schema.rest_bytes())));
+        }
+        if let Some(from) = from {
+            engine.check_primary(from)?;
+        }
+        engine.set_mask(&MaskChange { run, source: source.to_vec(), set, from: from.copied(), automatic: false })
+    }
+
+    /// Every source of a run that was named or seen: figures, age, masks; in order of their keys.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run.
+    pub fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
+        let engine = self.engine();
+        let known = engine.known(&mut engine.runs.lock(), run)?.clone();
+        engine.look_at_sources(run);
+        Ok(engine.source_rows(&known))
+    }
+}
+
+impl Engine {
+    pub(crate) fn source_rows(&self, known: &KnownRun) -> Vec<SourceStatus> {
+        let now = self.now_ns();
+        let (counts, lasts) = self.source_counts(known.run);
+        let watched = self.watched.lock();
+        let watched = watched.get(&known.run);
+        let schema = &self.keyspace.schema;
+        let one = |(source, count): (Vec<u8>, SourceCount)| {
+            let seen = watched.and_then(|watched| watched.sources.get(&source)).copied().unwrap_or_default();
+            let mask = known.masks.iter().find(|mask| mask.source == source && mask.until == Until::Open);
+            SourceStatus {
+                source: schema.source_text(&source),
+                fragments: count.fragments,
+                bytes: count.bytes,
+                rate_hz: seen.rate_hz,
+                last_key: seen.last_ns.and_then(|_| lasts.get(&source).cloned()),
+                age: seen.last_ns.map(|last| Duration::from_nanos(now.saturating_sub(last))),
+                missing: u64::from(count.missing),
+                late: u64::from(count.late),
+                masked: mask.map(|mask| {
+                    let by = if mask.automatic { "by policy" } else { "by hand" };
+                    let from = mask.from.as_ref().map(|from| format!(" from {}", schema.text(from.as_bytes())));
+                    format!("{by}{}", from.unwrap_or_default())
+                }),
+                conflicts: u64::from(count.conflicts),
+            }
+        };
+        counts.into_iter().map(one).collect()
+    }
+
+    pub(crate) fn set_mask(&self, change: &MaskChange) -> Result<()> {
+        let _effects = self.quiesce.read();
+        self.check_open()?;
+        let mut runs = self.runs.lock();
+        let known = self.not_closed(&mut runs, change.run)?;
+        let standing = known.masks.iter().any(|mask| {
+            let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
+            mask.source == change.source && mask.until == Until::Open && covers
+        });
+        let any = known.masks.iter().any(|mask| mask.source == change.source && mask.until == Until::Open);
+        if change.set && standing || !change.set && !any {
+            return Ok(());
+        }
+        self.log.append_blob(&self.hot, Blob::Mask, &encode_mask(change))?;
+        let now = self.now_ns();
+        apply_mask(&mut known.masks, change, now);
+        known.note_mask(&self.keyspace.schema, change);
+        let masks = Arc::new(known.masks.clone());
+        for cell in &self.cells {
+            let mut shard = cell.lock();
+            let Some(run) = shard.run_index(change.run) else { continue };
+            shard.runs[run as usize].masks = masks.clone();
+            if !change.set {
+                continue;
+            }
+            for event in shard.open_events(run as usize) {
+                shard.consider(event);
+                if shard.events[event].state != State::Live(LiveState::Open) {
+                    shard.events[event].set(Flag::ReadyMarked);
+                    self.mark_event(&shard, event);
+                }
+            }
+            self.hot.region.fence();
+            cell.publish_ready(&shard);
+        }
+        drop(runs);
+        self.notify_ready();
+        Ok(())
+    }
+
+    /// Figures of each source over all shards, and the text of its last event.
+    pub(crate) fn source_counts(&self, run: u64) -> (BTreeMap<Vec<u8>, SourceCount>, BTreeMap<Vec<u8>, String>) {
+        let schema = &self.keyspace.schema;
+        let mut counts: BTreeMap<Vec<u8>, SourceCount> = BTreeMap::new();
+        for cell in &self.cells {
+            let shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            let of_run = &shard.runs[index as usize];
+            for source in of_run.plan.rules.iter().flat_map(|rule| rule.sources()) {
+                counts.entry(source.clone()).or_default();
+            }
+            for (source, count) in of_run.sources.known(schema.rest_bytes()) {
+                let sum = counts.entry(source).or_default();
+                sum.fragments += count.fragments;
+                sum.bytes += count.bytes;
+                sum.missing = sum.missing.saturating_add(count.missing);
+                sum.late = sum.late.saturating_add(count.late);
+                sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
+                sum.last = sum.last.max(count.last);
+            }
+        }
+        let lasts = counts.iter().map(|(source, count)| (source.clone(), self.last_text(run, count.last))).collect();
+        (counts, lasts)
+    }
+
+    /// The event of which the last 8 bytes are known.
+    fn last_text(&self, run: u64, last: [u8; 8]) -> String {
+        let schema = &self.keyspace.schema;
+        let mut values = vec![0; schema.primary_len()];
+        values[0] = run;
+        let Ok(primary) = schema.primary(&values) else { return String::new() };
+        let mut bytes = primary.as_bytes().to_vec();
+        let n = bytes.len().min(8);
+        let from = bytes.len() - n;
+        bytes[from..].copy_from_slice(&last[8 - n..]);
+        schema.text(&bytes)
+    }
+
+    /// Looks at the sources of all runs now and then: rates, ages, masks by policy.
+    pub(crate) fn watch_sources(&self) {
+        let runs: Vec<(u64, Option<u32>, Vec<Vec<u8>>)> = {
+            let runs = self.runs.lock();
+            let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
+            alive.map(|known| (known.run, known.config.auto_mask, known.masked_by_policy())).collect()
+        };
+        self.watched.lock().retain(|run, _| runs.iter().any(|known| known.0 == *run));
+        for (run, auto_mask, masked) in runs {
+            let due = {
+                let watched = self.watched.lock();
+                let looked = watched.get(&run).and_then(|watched| watched.looked_ns);
+                looked.is_none_or(|looked| self.now_ns().saturating_sub(looked) >= LOOK_NS)
+            };
+            if due {
+                self.look_at_sources(run);
+            }
+            if let Some(most) = auto_mask {
+                self.mask_by_policy(run, most, &masked);
+            }
+        }
+    }
+
+    pub(crate) fn look_at_sources(&self, run: u64) {
+        let (counts, _) = self.source_counts(run);
+        let now = self.now_ns();
+        let mut all = self.watched.lock();
+        let watched = all.entry(run).or_default();
+        let passed_ns = watched.looked_ns.map_or(0, |looked| now.saturating_sub(looked));
+        if watched.looked_ns.is_some() && passed_ns == 0 {
+            return;
+        }
+        let first = watched.looked_ns.is_none();
+        for (source, count) in counts {
+            let seen = watched.sources.entry(source).or_default();
+            let new = count.fragments.saturating_sub(seen.fragments);
+            if new > 0 && !(first && count.last == [0; 8] && count.fragments == 0) {
+                seen.last_ns = Some(now);
+            }
+            if passed_ns > 0 {
+                // Smoothed over about a second.
+                let weight = (passed_ns as f64 / 1e9).min(1.0);
+                let rate = new as f64 / (passed_ns as f64 / 1e9);
+                seen.rate_hz += (rate - seen.rate_hz) * weight;
+            }
+            seen.fragments = count.fragments;
+        }
+        watched.looked_ns = Some(now);
+    }
+
+    /// Masks sources that too many events in a row lacked, unmasks those that have come back.
+    fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
+        let mut missed: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        for cell in &self.cells {
+            let mut shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            for (source, misses) in std::mem::take(&mut shard.runs[index as usize].missed) {
+                *missed.entry(source).or_default() += misses;
+            }
+        }
+        let mut changes = Vec::new();
+        {
+            let mut all = self.watched.lock();
+            let watched = all.entry(run).or_default();
+            if missed.is_empty() && masked.is_empty() && watched.masked_at.is_empty() {
+                return;
+            }
+            let mut come = BTreeMap::new();
+            for cell in &self.cells {
+                let mut shard = cell.lock();
+                let Some(index) = shard.run_index(run) else { continue };
+                for source in missed.keys().chain(masked) {
+                    *come.entry(source.clone()).or_insert(0_u64) +=
+                        shard.runs[index as usize].sources.of(source).fragments;
+                }
+            }
+            watched.masked_at.retain(|source, _| masked.contains(source));
+            for source in masked {
+                // Also one that was masked in an earlier life.
+                let fragments = come.get(source).copied().unwrap_or_default();
+                watched.masked_at.entry(source.clone()).or_insert(fragments);
+            }
+            for (source, misses) in missed {
+                let fragments = come.get(&source).copied().unwrap_or_default();
+                let (row, before) = watched.misses.entry(source.clone()).or_default();
+                *row = if *before == fragments { row.saturating_add(misses) } else { misses };
+                *before = fragments;
+                if *row >= most && !watched.masked_at.contains_key(&source) {
+                    changes.push((source, true));
+                }
+            }
+            watched.masked_at.retain(|source, at| {
+                let back =
+                    come.get(source).is_some_and(|fragments| fragments - (*at).min(*fragments) >= u64::from(most));
+                if back {
+                    changes.push((source.clone(), false));
+                    watched.misses.remove(source);
+                }
+                !back
+            });
+        }
+        for (source, set) in changes {
+            // Without space for it the next round finds the same again.
+            let _ = self.set_mask(&MaskChange { run, source, set, from: None, automatic: true });
+        }
+    }
+}

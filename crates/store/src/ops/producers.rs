@@ -1,0 +1,166 @@
+//! Producers: who puts into a run, and what each says it has offered and announced; a check that does not come from the
+//! store's own counting.
+//!
+//! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
+
+use super::journal::encode_producer;
+use crate::Store;
+use crate::engine::Engine;
+use crate::stats::ProducerStatus;
+use forebay_core::limits::NAME_BYTES_MAX;
+use forebay_core::{Blob, Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Most producers of one run.
+const PRODUCERS_MAX: usize = 20_000;
+
+/// Figures of a producer at work.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    announced: AtomicU64,
+    fragments: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A producer as its run knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownProducer {
+    pub(crate) status: ProducerStatus,
+    counts: Weak<Counts>,
+}
+
+impl KnownProducer {
+    /// One that the log tells of.
+    pub(crate) fn recovered(status: ProducerStatus) -> KnownProducer {
+        KnownProducer { status, counts: Weak::new() }
+    }
+
+    /// As it stands now.
+    pub(crate) fn now(&self) -> ProducerStatus {
+        match self.counts.upgrade() {
+            Some(counts) if !self.status.finished => ProducerStatus {
+                announced: counts.announced.load(Ordering::Relaxed),
+                fragments: counts.fragments.load(Ordering::Relaxed),
+                bytes: counts.bytes.load(Ordering::Relaxed),
+                ..self.status.clone()
+            },
+            Some(_) => self.status.clone(),
+            None => ProducerStatus { unknown: !self.status.finished, ..self.status.clone() },
+        }
+    }
+}
+
+/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+#[derive(Debug)]
+pub struct Producer {
+    store: Store,
+    run: u64,
+    name: String,
+    counts: Arc<Counts>,
+}
+
+impl Store {
+    /// Enters a producer in the books of a run, under a name of its own.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run, an ill-formed name or too many producers, `Conflict` where one of this name is at
+    /// work, `Closed` for a closed run, `Full` without space to journal it.
+    pub fn producer(&self, run: u64, name: &str) -> Result<Producer> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
+        }
+        let engine = self.engine();
+        let _effects = engine.quiesce.read();
+        engine.check_open()?;
+        let mut runs = engine.runs.lock();
+        let known = engine.not_closed(&mut runs, run)?;
+        let standing = known.producers.iter().position(|producer| producer.status.name == name);
+        if standing.is_some_and(|at| known.producers[at].counts.strong_count() > 0) {
+            return Err(Error::conflict(format!("run {run}: a producer `{name}` is at work")));
+        }
+        if standing.is_none() && known.producers.len() >= PRODUCERS_MAX {
+            return Err(Error::invalid(format!("run {run}: more than {PRODUCERS_MAX} producers")));
+        }
+        // One that comes back goes on from its last figures.
+        let before = standing.map(|at| known.producers[at].now());
+        let status = ProducerStatus {
+            name: name.to_owned(),
+            finished: false,
+            unknown: false,
+            announced: before.as_ref().map_or(0, |before| before.announced),
+            fragments: before.as_ref().map_or(0, |before| before.fragments),
+            bytes: before.as_ref().map_or(0, |before| before.bytes),
+        };
+        engine.log.append_blob(&engine.hot, Blob::Producer, &encode_producer(run, &status))?;
+        let counts = Arc::new(Counts {
+            announced: status.announced.into(),
+            fragments: status.fragments.into(),
+            bytes: status.bytes.into(),
+        });
+        let producer = KnownProducer { status, counts: Arc::downgrade(&counts) };
+        match standing {
+            Some(at) => known.producers[at] = producer,
+            None => known.producers.push(producer),
+        }
+        Ok(Producer { store: self.clone(), run, name: name.to_owned(), counts })
+    }
+}
+
+impl Producer {
+    /// It offered a fragment of so many bytes, whatever the answer was.
+    #[inline]
+    pub fn offered(&self, bytes: u64) {
+        self.counts.fragments.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// It announced so many events.
+    #[inline]
+    pub fn announced(&self, events: u64) {
+        self.counts.announced.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Reports its figures durably: after a crash they are the last known ones.
+    ///
+    /// # Errors
+    /// `Closed`, `Full` without space to journal it.
+    pub fn report(&self) -> Result<()> {
+        self.store.engine().report(self, false)
+    }
+
+    /// The last report: its figures are final.
+    ///
+    /// # Errors
+    /// As [`Producer::report`].
+    pub fn finish(self) -> Result<()> {
+        self.store.engine().report(&self, true)
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Its last figures stay with the run, whatever became of it.
+        let engine = self.store.engine();
+        let mut runs = engine.runs.lock();
+        let Some(known) = runs.iter_mut().find(|known| known.run == self.run) else { return };
+        if let Some(entry) = known.producers.iter_mut().find(|producer| producer.status.name == self.name) {
+            entry.status = entry.now();
+        }
+    }
+}
+
+impl Engine {
+    fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
+        let _effects = self.quiesce.read();
+        self.check_open()?;
+        let mut runs = self.runs.lock();
+        let known = self.known(&mut runs, producer.run)?;
+        let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
+        let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
+        let status = ProducerStatus { finished, ..known.producers[at].now() };
+        self.log.append_blob(&self.hot, Blob::Producer, &encode_producer(producer.run, &status))?;
+        known.producers[at].status = status;
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Looking at events without taking them: for monitoring and event displays; best effort, bounded, delays nobody.
+//!
+//! ```text
+//! live:     the sampler walks the index by itself, one event at a time, at its rate
+//! decided:  a verdict finds a sampler that waits ─▶ pins what it wants, hands it over ─▶ the sampler copies and unpins
+//! ```
+//!
+//! *Invariants*: a sampler holds at most one event, and copies it: nothing of the store stays pinned under a monitor;
+//! without a sampler that waits a verdict pays one atomic load.
+
+use crate::engine::{Engine, closed, deadline_after};
+use crate::home::{Flag, Shard, State};
+use crate::hot::Location;
+use crate::limits::SHARDS;
+use crate::{Fragment, Sampling, SourceStates, Sources, Store};
+use forebay_core::{Attributes, Error, Primary, Result};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Most samplers of one store.
+const SAMPLERS_MAX: usize = 64;
+/// Events that a live sampler looks at in one call before it says that there was none.
+const LOOKS_MAX: usize = 256;
+
+/// One event as a monitor sees it.
+#[derive(Debug)]
+pub struct Sample {
+    /// The event's name.
+    pub primary: Primary,
+    /// `open`, `ready`, `leased`, `debug`, `accepted`; of decided ones `accepted`, `rejected`, `passed`.
+    pub state: &'static str,
+    /// Stage of the selection, by name.
+    pub stage: String,
+    /// Attributes.
+    pub attributes: Attributes,
+    /// Copies of the chosen fragments, in key order.
+    pub fragments: Vec<Fragment>,
+    /// How each of its sources stands.
+    pub sources: SourceStates,
+    /// Chosen fragments that were left out, because they would have gone past `bytes_max`.
+    pub left_out: u32,
+    /// Fragments and payload bytes of the whole event.
+    pub event_fragments: u32,
+    /// Payload bytes of the whole event.
+    pub event_bytes: u64,
+}
+
+/// An event with its chosen records pinned.
+struct Pinned {
+    primary: Primary,
+    state: &'static str,
+    stage: u8,
+    attributes: Attributes,
+    locations: Vec<Location>,
+    sources: SourceStates,
+    event_fragments: u32,
+    event_bytes: u64,
+}
+
+/// Where verdicts leave events for one sampler.
+pub(crate) struct Mailbox {
+    sampling: Sampling,
+    stage: Option<u8>,
+    slot: Mutex<Slot>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Slot {
+    wanted: bool,
+    event: Option<Pinned>,
+}
+
+/// Samplers that wait for decided events.
+#[derive(Default)]
+pub(crate) struct Samplers {
+    /// Mailboxes that want an event now.
+    wanting: AtomicU32,
+    all: Mutex<Vec<Weak<Mailbox>>>,
+}
+
+/// Yields events at a bounded rate.
+pub struct Sampler {
+    store: Store,
+    mailbox: Arc<Mailbox>,
+    next: Instant,
+    pause: Duration,
+    /// Where the walk over live events goes on, by shard.
+    after: Vec<Option<Primary>>,
+    shard: usize,
+}
+
+impl Store {
+    /// Starts to sample events.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown stage or a rate that is not positive, `Full` for too many samplers, `Closed`.
+    pub fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
+        let engine = self.engine();
+        engine.check_open()?;
+        if !sampling.rate_hz.is_finite() || sampling.rate_hz <= 0.0 {
+            return Err(Error::invalid(format!("rate_hz: more than 0, not {}", sampling.rate_hz)));
+        }
+        let stage = sampling.stage.as_deref().map(|name| engine.keyspace.stage(name)).transpose()?;
+        let (slot, filled) = (Mutex::default(), Condvar::new());
+        let mailbox = Arc::new(Mailbox { sampling: sampling.clone(), stage, slot, filled });
+        let mut all = engine.samplers.all.lock();
+        all.retain(|mailbox| mailbox.strong_count() > 0);
+        if all.len() >= SAMPLERS_MAX {
+            return Err(Error::full(format!("{SAMPLERS_MAX} samplers, the limit")));
+        }
+        if sampling.decided {
+            all.push(Arc::downgrade(&mailbox));
+        }
+        drop(all);
+        let pause = Duration::from_secs_f64((1.0 / sampling.rate_hz).min(1e6));
+        Ok(Sampler { store: self.clone(), mailbox, next: Instant::now(), pause, after: vec![None; SHARDS], shard: 0 })
+    }
+}
+
+impl Sampler {
+    /// The next event, not before its time by the rate; `None` where `wait` is over without one.
+    ///
+    /// # Errors
+    /// `Corrupt` for a record that does not verify, `Closed`.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        let deadline = deadline_after(wait);
+        let due = self.next;
+        if due > deadline {
+            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+            return Ok(None);
+        }
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let store = self.store.clone();
+        let engine = store.engine();
+        let found = loop {
+            engine.check_open()?;
+            let found = if self.mailbox.sampling.decided { self.await_decided(deadline) } else { self.look(engine)? };
+            if found.is_some() {
+                break found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            if !self.mailbox.sampling.decided {
+                std::thread::sleep(left.min(Duration::from_millis(5)));
+            }
+        };
+        self.next = Instant::now().max(due + self.pause);
+        found.map(|pinned| self.copy(pinned)).transpose()
+    }
+
+    /// Waits for a verdict to leave an event.
+    fn await_decided(&self, deadline: Instant) -> Option<Pinned> {
+        let engine = self.store.engine();
+        let mut slot = self.mailbox.slot.lock();
+        slot.wanted = true;
+        engine.samplers.wanting.fetch_add(1, Ordering::SeqCst);
+        while slot.event.is_none() && !engine.is_closed() && Instant::now() < deadline {
+            let pause = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
+            self.mailbox.filled.wait_for(&mut slot, pause);
+        }
+        slot.wanted = false;
+        engine.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
+        slot.event.take()
+    }
+
+    /// Walks on over live events to the next that is asked for.
+    fn look(&mut self, engine: &Engine) -> Result<Option<Pinned>> {
+        let (mut looks, mut shards) = (0, 0);
+        while looks < LOOKS_MAX && shards <= SHARDS {
+            let shard = engine.cells[self.shard].lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            let from = match self.after[self.shard].as_ref().map(Primary::successor) {
+                None => engine.first_primary(),
+                Some(next) => next,
+            };
+            let Some(event) = from.and_then(|from| shard.seek(from.as_bytes())) else {
+                // Round the shard; on to the next one.
+                self.after[self.shard] = None;
+                self.shard = (self.shard + 1) % SHARDS;
+                shards += 1;
+                continue;
+            };
+            looks += 1;
+            self.after[self.shard] = Some(shard.primary(event));
+            let State::Live(state) = shard.events[event].state else { continue };
+            if shard.events[event].is(Flag::Counted) && self.mailbox.wants(engine, &shard, event) {
+                let pinned = engine.pin_sample(&shard, event, state.name(), &self.mailbox.sampling.sources);
+                drop(shard);
+                // Shards in turn, so that a sample is of all of them.
+                self.shard = (self.shard + 1) % SHARDS;
+                return Ok(Some(pinned));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Copies the chosen fragments within the limit; no pin is left behind.
+    fn copy(&self, pinned: Pinned) -> Result<Sample> {
+        let engine = self.store.engine();
+        let (mut fragments, mut left_out, mut bytes) = (Vec::new(), 0, 0);
+        let mut failed = None;
+        for location in pinned.locations {
+            let Some(entry) = engine.hot.read_entry(location) else {
+                engine.hot.unpin(location.segment);
+                let Location { segment, entry } = location;
+                failed = Some(Error::corrupt(format!("segment {segment} entry {entry} does not verify")));
+                continue;
+            };
+            bytes += u64::from(entry.length);
+            if bytes <= self.mailbox.sampling.bytes_max {
+                fragments.push(Fragment::copied(engine, location.segment, entry));
+            } else {
+                left_out += 1;
+            }
+            engine.hot.unpin(location.segment);
+        }
+        if engine.is_closed() {
+            engine.unlock_if_idle();
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(Sample {
+            primary: pinned.primary,
+            state: pinned.state,
+            stage: engine.stage_name(pinned.stage),
+            attributes: pinned.attributes,
+            fragments,
+            sources: pinned.sources,
+            left_out,
+            event_fragments: pinned.event_fragments,
+            event_bytes: pinned.event_bytes,
+        })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        if let Some(pinned) = self.mailbox.slot.lock().event.take() {
+            let engine = self.store.engine();
+            pinned.locations.iter().for_each(|location| engine.hot.unpin(location.segment));
+            if engine.is_closed() {
+                engine.unlock_if_idle();
+            }
+        }
+    }
+}
+
+impl Mailbox {
+    fn wants(&self, engine: &Engine, shard: &Shard, event: u32) -> bool {
+        let leaf = &shard.events[event];
+        let run = shard.runs[leaf.run as usize].run;
+        self.stage.is_none_or(|stage| stage == leaf.stage)
+            && self.sampling.run.is_none_or(|wanted| wanted == run)
+            && engine.matches(shard, event, &self.sampling.filter)
+    }
+}
+
+impl Engine {
+    /// A verdict is about to be carried out, under the event's lock: a sampler that waits may have the event.
+    #[inline]
+    pub(crate) fn offer_decided(&self, shard: &Shard, event: u32, state: &'static str) {
+        if self.samplers.wanting.load(Ordering::Relaxed) > 0 {
+            self.hand_over(shard, event, state);
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, shard: &Shard, event: u32, state: &'static str) {
+        // Who is busy with samplers now is not waited for.
+        let Some(all) = self.samplers.all.try_lock() else { return };
+        for mailbox in all.iter().filter_map(Weak::upgrade) {
+            let Some(mut slot) = mailbox.slot.try_lock() else { continue };
+            if slot.wanted && slot.event.is_none() && mailbox.wants(self, shard, event) {
+                slot.event = Some(self.pin_sample(shard, event, state, &mailbox.sampling.sources));
+                mailbox.filled.notify_one();
+            }
+        }
+    }
+
+    fn pin_sample(&self, shard: &Shard, event: u32, state: &'static str, sources: &Sources) -> Pinned {
+        let leaf = &shard.events[event];
+        Pinned {
+            primary: shard.primary(event),
+            state,
+            stage: leaf.stage,
+            attributes: self.attributes_or_none(shard, event),
+            locations: self.pin_fragments(shard, event, sources),
+            sources: self.source_states(shard, event),
+            event_fragments: u32::from(leaf.present),
+            event_bytes: leaf.bytes,
+        }
+    }
+
+    fn first_primary(&self) -> Option<Primary> {
+        let schema = &self.keyspace.schema;
+        schema.primary(&vec![0; schema.primary_len()]).ok()
+    }
+}

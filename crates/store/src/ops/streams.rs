@@ -1,0 +1,259 @@
+//! Streams and outputs: where accepted events go, and which of their sources.
+//!
+//! ```text
+//! detail of an accept:   0 | mask of streams (31)            whole events
+//!                        1 | number of an output (31)        streams with chosen sources, journaled before the accept
+//! ```
+//!
+//! *Invariants*: names and outputs are in the log before a decision that uses them.
+
+use super::verdict::with_sources;
+use crate::engine::{Engine, closed};
+use crate::home::Run;
+use crate::{Sources, Store};
+use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
+use forebay_core::{Blob, Error, Primary, Result, crc32c};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The top bit of an accept's detail.
+pub(crate) const OUTPUT: u32 = 1 << 31;
+
+/// The output that a detail names, where it is not a mask.
+pub(crate) fn output_number(detail: u32) -> Option<u32> {
+    (detail & OUTPUT != 0).then_some(detail & !OUTPUT)
+}
+
+/// Streams with the sources that each keeps; `None` keeps all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) streams: Vec<(u8, Option<Vec<Vec<u8>>>)>,
+    check: u32,
+}
+
+/// Outputs in use, by number and by content.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    by_number: HashMap<u32, Arc<Output>>,
+    by_content: HashMap<Vec<u8>, u32>,
+    next: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Outputs {
+    /// Takes over an output that the log names.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that are none.
+    pub(crate) fn adopt(&mut self, number: u32, content: &[u8], width: usize) -> Result<()> {
+        let output = decode(content, width).ok_or_else(|| Error::corrupt("an output of a stream cannot be read"))?;
+        self.insert(number, content, output);
+        Ok(())
+    }
+
+    fn insert(&mut self, number: u32, content: &[u8], output: Output) {
+        self.by_number.insert(number, Arc::new(output));
+        self.by_content.insert(content.to_vec(), number);
+        self.bytes += content.len() as u64;
+        self.next = self.next.max(number + 1);
+    }
+
+    /// Forgets outputs that no accepted event uses any more; answers what is left.
+    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>) -> Vec<(u32, Vec<u8>)> {
+        self.by_number.retain(|number, _| used.contains(number));
+        self.by_content.retain(|_, number| used.contains(number));
+        self.bytes = self.by_content.keys().map(|content| content.len() as u64).sum();
+        self.by_content.iter().map(|(content, number)| (*number, content.clone())).collect()
+    }
+}
+
+fn encode(streams: &[(u8, Option<Vec<Vec<u8>>>)]) -> Vec<u8> {
+    let mut out = vec![streams.len() as u8];
+    for (stream, sources) in streams {
+        out.push(*stream);
+        out.push(u8::from(sources.is_some()));
+        if let Some(sources) = sources {
+            out.extend_from_slice(&(sources.len() as u32).to_le_bytes());
+            sources.iter().for_each(|source| out.extend_from_slice(source));
+        }
+    }
+    out
+}
+
+fn decode(content: &[u8], width: usize) -> Option<Output> {
+    let (&count, mut rest) = content.split_first()?;
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let (head, tail) = rest.split_at_checked(2)?;
+        rest = tail;
+        let sources = if head[1] == 0 {
+            None
+        } else {
+            let (count, tail) = rest.split_first_chunk::<4>()?;
+            let (packed, tail) = tail.split_at_checked((u32::from_le_bytes(*count) as usize).checked_mul(width)?)?;
+            rest = tail;
+            Some(packed.chunks_exact(width).map(<[u8]>::to_vec).collect())
+        };
+        streams.push((head[0], sources));
+    }
+    rest.is_empty().then(|| Output { streams, check: crc32c(content) })
+}
+
+impl Store {
+    /// What each stream keeps of an accepted event, by name; `None` where the event is not accepted.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Closed`.
+    pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let shard = engine.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let accepted = |event: &u32| {
+            let state = shard.events[*event].state;
+            state == crate::home::State::Live(forebay_core::LiveState::Accepted)
+        };
+        let Some(event) = shard.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
+        let detail = shard.events[event].lease;
+        drop(shard);
+        let names = engine.streams.read();
+        let name = |stream: u8| names.get(usize::from(stream)).cloned().unwrap_or_default();
+        let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
+        Ok(Some(engine.streams_of(detail).into_iter().map(|(stream, list)| (name(stream), sources(list))).collect()))
+    }
+}
+
+impl Engine {
+    /// The mask of streams by name; new names are journaled, if `may_add` says that somebody may add them.
+    pub(crate) fn stream_mask(&self, names: &[&str], may_add: impl Fn() -> Result<()>) -> Result<u32> {
+        let mut mask = 0;
+        for name in names {
+            mask |= 1 << self.stream_number(name, &may_add)?;
+        }
+        Ok(mask)
+    }
+
+    /// The detail of an accept into streams with chosen sources; results go to every stream.
+    pub(crate) fn output(
+        &self,
+        streams: &[(&str, Sources)],
+        results: &[&[u8]],
+        may_add: impl Fn() -> Result<()>,
+    ) -> Result<u32> {
+        let mut chosen: Vec<(u8, Option<Vec<Vec<u8>>>)> = Vec::with_capacity(streams.len());
+        let width = self.keyspace.schema.rest_bytes();
+        for (name, sources) in streams {
+            if let Sources::Only(list) = sources
+                && list.iter().any(|source| source.len() != width)
+            {
+                return Err(Error::invalid(format!("stream `{name}`: sources of another schema")));
+            }
+            chosen.push((self.stream_number(name, &may_add)?, with_sources(sources, results)));
+        }
+        chosen.sort_unstable_by_key(|stream| stream.0);
+        if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let at = usize::from(twice[0].0);
+            return Err(Error::invalid(format!("stream `{}` stands twice", self.streams.read()[at])));
+        }
+        if chosen.iter().all(|(_, sources)| sources.is_none()) {
+            return Ok(chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream));
+        }
+        let content = encode(&chosen);
+        if let Some(&number) = self.outputs.read().by_content.get(&content) {
+            return Ok(OUTPUT | number);
+        }
+        may_add()?;
+        let _effects = self.quiesce.read();
+        self.check_open()?;
+        let mut outputs = self.outputs.write();
+        if let Some(&number) = outputs.by_content.get(&content) {
+            return Ok(OUTPUT | number);
+        }
+        let number = outputs.next;
+        if number >= OUTPUT - 1 {
+            return Err(Error::full("no more numbers for chosen sources of streams in this store"));
+        }
+        let journaled = [&number.to_le_bytes()[..], &content].concat();
+        self.log.append_blob(&self.hot, Blob::Output, &journaled)?;
+        let output = Output { streams: chosen, check: crc32c(&content) };
+        outputs.insert(number, &content, output);
+        self.hot.output_bytes.store(outputs.bytes, std::sync::atomic::Ordering::Relaxed);
+        Ok(OUTPUT | number)
+    }
+
+    /// What ties a remembered accept to its output, over restarts.
+    pub(crate) fn output_check(&self, detail: u32) -> u32 {
+        if detail & OUTPUT == 0 {
+            return detail;
+        }
+        self.outputs.read().by_number.get(&(detail & !OUTPUT)).map_or(detail, |output| output.check)
+    }
+
+    /// Streams of an accept's detail, with the sources that each keeps.
+    pub(crate) fn streams_of(&self, detail: u32) -> Vec<(u8, Option<Vec<Vec<u8>>>)> {
+        if detail & OUTPUT != 0 {
+            let output = self.outputs.read().by_number.get(&(detail & !OUTPUT)).cloned();
+            return output.map(|output| output.streams.clone()).unwrap_or_default();
+        }
+        (0..STREAMS_MAX as u8).filter(|stream| detail >> stream & 1 == 1).map(|stream| (stream, None)).collect()
+    }
+
+    pub(crate) fn stream_names(&self, detail: u32) -> Vec<String> {
+        let numbers = self.streams_of(detail);
+        let streams = self.streams.read();
+        numbers.into_iter().filter_map(|(stream, _)| streams.get(usize::from(stream)).cloned()).collect()
+    }
+
+    /// A released event leaves the streams that it was accepted into.
+    pub(crate) fn book_released(&self, run: &mut Run, detail: u32) {
+        for (stream, _) in self.streams_of(detail) {
+            *run.released.entry(stream).or_default() += 1;
+        }
+    }
+
+    fn stream_number(&self, name: &str, may_add: impl Fn() -> Result<()>) -> Result<u8> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Error::invalid(format!("stream name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
+        }
+        let known = self.streams.read().iter().position(|stream| stream == name);
+        if let Some(at) = known {
+            return Ok(at as u8);
+        }
+        may_add()?;
+        let _effects = self.quiesce.read();
+        self.check_open()?;
+        let mut streams = self.streams.write();
+        if let Some(at) = streams.iter().position(|stream| stream == name) {
+            return Ok(at as u8);
+        }
+        if streams.len() == STREAMS_MAX {
+            return Err(Error::invalid(format!("stream `{name}` would be one more than {STREAMS_MAX}: {streams:?}")));
+        }
+        self.log.append_blob(&self.hot, Blob::Stream, name.as_bytes())?;
+        streams.push(name.to_owned());
+        Ok(streams.len() as u8 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_read_back_and_nothing_else_does() {
+        let streams = vec![(0, None), (3, Some(vec![vec![0, 1], vec![0, 9]])), (30, Some(Vec::new()))];
+        let content = encode(&streams);
+        assert_eq!(decode(&content, 2).unwrap().streams, streams);
+        for cut in 0..content.len() {
+            assert_eq!(decode(&content[..cut], 2), None, "{cut}");
+        }
+        assert_eq!(decode(&[1, 0, 1, 255, 255, 255, 255], 4), None);
+        let mut outputs = Outputs::default();
+        outputs.adopt(7, &content, 2).unwrap();
+        assert!(outputs.adopt(8, &[9], 2).is_err());
+        assert_eq!(outputs.retain(&[7].into()).len(), 1);
+        assert_eq!((outputs.retain(&Default::default()).len(), outputs.bytes, outputs.next), (0, 0, 8));
+    }
+}

@@ -1,0 +1,351 @@
+//! What lease holders decide: keep, drop, or hand to a later stage; with results of their own.
+//!
+//! ```text
+//! results written (not in force) ─▶ token checked ─▶ decision record durable ─▶ effects ─▶ answer
+//! ```
+//!
+//! *Invariants*: one verdict per grant: the token decides, not the clock (tests/semantics/verdicts.rs); results count
+//! exactly when the verdict that wrote them is recorded (tests/semantics/stages.rs, tests/power_loss.rs).
+//!
+//! *On failure*: results whose verdict is not recorded are dead; recovery finds and ends them.
+
+use crate::engine::{Engine, closed, deadline_after};
+use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
+use crate::hot::{Class, Location, Place};
+use crate::limits::SHARDS;
+use crate::{Accept, ResultFragment, Sources, Store};
+use forebay_core::{
+    Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
+};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A result on the medium that is not in force yet.
+struct Written {
+    rest: Vec<u8>,
+    location: Location,
+    length: u32,
+}
+
+/// What a holder decided, with what the record needs.
+struct Judgement<'a> {
+    verdict: Verdict,
+    /// Output of an accept, next stage of a pass.
+    detail: u32,
+    results: &'a [ResultFragment<'a>],
+}
+
+impl Store {
+    /// Keeps a leased event, in these streams, whole. Repeating it with the same token gives the same answer.
+    ///
+    /// # Errors
+    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
+    /// streams, `Closed`.
+    pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let mask = engine.stream_mask(streams, || engine.check_held(primary, token))?;
+        engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail: mask, results: &[] })
+    }
+
+    /// Keeps a leased event in streams with chosen sources, and adds results to it: fragments of sources that it does
+    /// not have yet. Repeating it with the same token gives the same answer.
+    ///
+    /// # Errors
+    /// As [`Store::accept`]; `Conflict` for a result whose source the event has, `Full` where results or choices find no
+    /// space: nothing is decided then.
+    pub fn accept_into(&self, primary: &Primary, token: &Token, accept: &Accept<'_>) -> Result<()> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.check_results(primary, accept.results)?;
+        let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
+        let detail = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
+        engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail, results: accept.results })
+    }
+
+    /// Drops a leased event. Repeating it with the same token gives the same answer.
+    ///
+    /// # Errors
+    /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`.
+    pub fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
+        self.engine().decide(primary, token, &Judgement { verdict: Verdict::Rejected, detail: 0, results: &[] })
+    }
+
+    /// Hands a leased event to a later stage, with results for it. It counts no failure there yet. Repeating it with the
+    /// same token gives the same answer.
+    ///
+    /// # Errors
+    /// As [`Store::accept_into`]; `Invalid` for an unknown stage, or one that is not after the event's.
+    pub fn pass(
+        &self,
+        primary: &Primary,
+        token: &Token,
+        next_stage: &str,
+        results: &[ResultFragment<'_>],
+    ) -> Result<()> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.check_results(primary, results)?;
+        let detail = u32::from(engine.keyspace.stage(next_stage)?);
+        engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, results })
+    }
+
+    /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
+    ///
+    /// # Errors
+    /// `Invalid` for a key of another schema, `Closed`.
+    pub fn release(&self, primary: &Primary) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        engine.relieve_log();
+        let held = |state| matches!(state, LiveState::Accepted | LiveState::Debug);
+        Ok(engine.end_event(primary, DecisionKind::Release, held)?.is_some())
+    }
+}
+
+impl Engine {
+    fn check_held(&self, primary: &Primary, token: &Token) -> Result<()> {
+        let shard = self.cell_of(primary.as_bytes()).lock();
+        let held = shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
+        if held { Ok(()) } else { Err(self.fenced(primary, token)) }
+    }
+
+    fn check_results(&self, primary: &Primary, results: &[ResultFragment<'_>]) -> Result<()> {
+        let width = self.keyspace.schema.rest_bytes();
+        for (at, (source, bytes)) in results.iter().enumerate() {
+            if source.len() != width {
+                return Err(Error::invalid(format!("a result's source has {} bytes, not {width}", source.len())));
+            }
+            if results[..at].iter().any(|before| before.0 == *source) {
+                return Err(Error::invalid(format!(
+                    "two results of source {}",
+                    self.keyspace.schema.source_text(source)
+                )));
+            }
+            self.check_put(&self.keyspace.schema.join(primary, source), bytes.len())?;
+        }
+        Ok(())
+    }
+
+    /// A token that is not in force: its recorded verdict again, or the fence.
+    #[cold]
+    fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
+        let index = self.shard_of(primary.as_bytes());
+        let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
+        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.boot);
+        let recorded = if here { this_life().or_else(|| self.recent.lock().get(*token)) } else { None };
+        let again = self.code(primary.as_bytes(), judgement.verdict, judgement.detail);
+        if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
+    }
+
+    /// A verdict as it is remembered.
+    pub(crate) fn code(&self, primary: &[u8], verdict: Verdict, detail: u32) -> Code {
+        let detail = if verdict == Verdict::Accepted { self.output_check(detail) } else { detail };
+        Code::new(verdict, primary, detail)
+    }
+
+    /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
+    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever.
+    fn await_records_in_flight(&self, primary: &Primary) {
+        let in_flight = || {
+            let shard = self.cell_of(primary.as_bytes()).lock();
+            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
+        };
+        let mut deadline = None;
+        while in_flight() {
+            let deadline = *deadline.get_or_insert_with(|| deadline_after(self.config.put_deadline));
+            if Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// A verdict: checked, recorded, then carried out.
+    fn decide(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
+        self.check_primary(primary)?;
+        self.relieve_log();
+        self.await_records_in_flight(primary);
+        let _effects = self.quiesce.read();
+        let written = self.write_results(primary, token, judgement.results)?;
+        let mut ended = Ended::new();
+        let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
+        if !matches!(decided, Ok(true)) {
+            // A repeat has its results from the first time; others are not in force.
+            written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
+            self.hot.region.fence();
+        }
+        self.finish(&ended);
+        decided.map(|_| ())
+    }
+
+    /// `false` where the same verdict was recorded before.
+    fn decide_locked(
+        &self,
+        primary: &Primary,
+        token: &Token,
+        judgement: &Judgement<'_>,
+        written: &[Written],
+        ended: &mut Ended,
+    ) -> Result<bool> {
+        let index = self.shard_of(primary.as_bytes());
+        let cell = &self.cells[index];
+        let mut shard = cell.lock();
+        if shard.closed {
+            return Err(closed());
+        }
+        let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
+        let Some(event) = event else {
+            return self.repeat(&shard, primary, token, judgement).map(|()| false);
+        };
+        self.check_judgement(&shard, event, judgement, written)?;
+        let group = self.group_of(&shard, event);
+        let record =
+            |shard: &Shard, kind, detail| Decision { token: *token, detail, ..shard.decision(event, kind, group) };
+        match judgement.verdict {
+            Verdict::Accepted => {
+                let decision = record(&shard, DecisionKind::Accept, judgement.detail);
+                self.log.append(&self.hot, &with_results(decision, written))?;
+                self.adopt_results(&mut shard, event, written);
+                self.offer_decided(&shard, event, "accepted");
+                shard.move_to(event, LiveState::Accepted);
+                shard.events[event].lease = judgement.detail;
+            }
+            Verdict::Rejected => {
+                self.log.append(&self.hot, &record(&shard, DecisionKind::Reject, 0))?;
+                self.offer_decided(&shard, event, "rejected");
+                self.end(&mut shard, event, DecisionKind::Reject, group, ended);
+            }
+            Verdict::Passed => {
+                let stage = judgement.detail as u8;
+                let decision = Decision { stage, ..record(&shard, DecisionKind::Pass, 0) };
+                self.log.append(&self.hot, &with_results(decision, written))?;
+                self.adopt_results(&mut shard, event, written);
+                self.offer_decided(&shard, event, "passed");
+                let leaf = &mut shard.events[event];
+                (leaf.stage, leaf.deliveries) = (stage, 0);
+                // Recovery believes the latest stage and its deliveries, wherever they stand.
+                self.mark_event(&shard, event);
+                self.hot.region.fence();
+                shard.move_to(event, LiveState::Ready);
+                cell.publish_ready(&shard);
+            }
+        }
+        let code = self.code(primary.as_bytes(), judgement.verdict, judgement.detail);
+        let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
+        let given = Given { boot: self.boot, code, counter: token.counter };
+        self.recent.lock().keep(given, !by_number, self.verdicts_kept());
+        self.leases.fetch_sub(1, Ordering::Relaxed);
+        drop(shard);
+        if judgement.verdict == Verdict::Passed {
+            self.notify_ready();
+        }
+        Ok(true)
+    }
+
+    /// What would make a verdict impossible, before anything is recorded.
+    fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
+        let stage = shard.events[event].stage;
+        if judgement.verdict == Verdict::Passed && judgement.detail <= u32::from(stage) {
+            return Err(Error::invalid(format!(
+                "an event in stage `{}` cannot pass to `{}`: only to a later one",
+                self.stage_name(stage),
+                self.stage_name(judgement.detail as u8)
+            )));
+        }
+        if let Some(taken) = written.iter().find(|result| shard.slot(event, &result.rest).is_ok()) {
+            return Err(Error::conflict(format!(
+                "{}: the event has a fragment of source {}; a result needs one of its own",
+                self.keyspace.schema.text(shard.primary(event).as_bytes()),
+                self.keyspace.schema.source_text(&taken.rest)
+            )));
+        }
+        let most = forebay_core::limits::FRAGMENTS_PER_EVENT_MAX as usize;
+        if usize::from(shard.events[event].slots) + written.len() > most {
+            return Err(Error::invalid(format!("an event has at most {most} fragments")));
+        }
+        Ok(())
+    }
+
+    /// Writes results to the medium, not in force yet.
+    fn write_results(&self, primary: &Primary, token: &Token, results: &[ResultFragment<'_>]) -> Result<Vec<Written>> {
+        let mut written: Vec<Written> = Vec::with_capacity(results.len());
+        for (source, bytes) in results {
+            let length = bytes.len() as u32;
+            let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+                written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
+                return Err(Error::full(format!(
+                    "no space for a result of {length} bytes, fill {:.0} %: nothing is decided",
+                    self.hot.fill() * 100.0
+                )));
+            };
+            let key = self.keyspace.schema.join(primary, source);
+            self.write_result(&place, key, bytes, token);
+            written.push(Written { rest: source.to_vec(), location: place.location, length });
+        }
+        if !written.is_empty() {
+            self.hot.region.fence();
+        }
+        Ok(written)
+    }
+
+    fn write_result(&self, place: &Place, key: Key, bytes: &[u8], token: &Token) {
+        let payload_crc = self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), bytes);
+        let entry = Entry {
+            key,
+            offset: place.offset,
+            length: bytes.len() as u32,
+            payload_crc,
+            status: token.counter as u32,
+            version: 0,
+            flags: EntryFlags::RESULT,
+        };
+        self.hot.write_entry(place, &entry, StateWord::FRESH);
+        self.hot.region.fence();
+        self.hot.segment(place.location.segment).written();
+    }
+
+    /// The verdict is recorded: its results are fragments of the event from now on.
+    fn adopt_results(&self, shard: &mut Shard, event: u32, written: &[Written]) {
+        for Written { rest, location, length } in written {
+            let Err(slot) = shard.slot(event, rest) else { continue };
+            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length));
+            let run = shard.events[event].run as usize;
+            shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
+            shard.add_fragment(event, rest, *length);
+            // Also once the log is folded the result says of itself that it counts.
+            let marks = shard.events[event].marks();
+            self.hot.mark(*location, StateWord { ready: true, ..marks });
+        }
+        if !written.is_empty() {
+            self.hot.region.fence();
+        }
+    }
+
+    /// The value by which the ledger is kept as well.
+    pub(crate) fn group_of(&self, shard: &Shard, event: u32) -> u64 {
+        let Some(at) = self.ledger_attribute else { return Decision::NO_GROUP };
+        let value = self.attributes_or_none(shard, event).get(at);
+        value.map_or(Decision::NO_GROUP, |value| value as u64)
+    }
+}
+
+/// A decision covers the results that it brings.
+fn with_results(mut decision: Decision, written: &[Written]) -> Decision {
+    decision.fragments += written.len() as u32;
+    decision.bytes += written.iter().map(|result| u64::from(result.length)).sum::<u64>();
+    decision
+}
+
+/// Sources of one stream of an accept, with the results added.
+pub(crate) fn with_sources(sources: &Sources, results: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+    let chosen = match sources {
+        Sources::All => return None,
+        Sources::None => Vec::new(),
+        Sources::Only(list) => list.clone(),
+    };
+    let mut all: Vec<Vec<u8>> = chosen.into_iter().chain(results.iter().map(|source| source.to_vec())).collect();
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
