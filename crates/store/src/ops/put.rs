@@ -93,10 +93,11 @@ impl Store {
         let backing = match engine.claim(key, wanted, options)? {
             Claim::Claimed(claimed) => Backing::Place(claimed),
             other => {
+                let late = matches!(other, Claim::Late);
                 if let Claim::Standing(location) = other {
                     engine.hot.unpin(location.segment);
                 }
-                Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
+                Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status, late }
             }
         };
         Ok(Reservation { store: self.clone(), backing: Some(backing) })
@@ -111,11 +112,12 @@ pub struct Reservation {
 
 enum Backing {
     Place(Claimed),
-    /// The key was taken: the bytes are compared at commit.
+    /// The key was taken: the bytes are compared at commit. Or the event takes no more, and the books say so already.
     Scratch {
         bytes: Vec<u8>,
         key: Key,
         status: u32,
+        late: bool,
     },
 }
 
@@ -133,7 +135,8 @@ impl Reservation {
                 engine.hot.region.flush(offset, claimed.length as usize);
                 engine.publish(&claimed, crc)
             }
-            Some(Backing::Scratch { bytes, key, status }) => {
+            Some(Backing::Scratch { late: true, .. }) => Ok(PutOutcome::Late),
+            Some(Backing::Scratch { bytes, key, status, .. }) => {
                 self.store.put(&key, &bytes, &PutOptions { status, ..PutOptions::default() })
             }
             None => Err(Error::internal("reservation without memory")),
