@@ -69,6 +69,8 @@ pub(crate) struct FilterReport {
     pub(crate) streams: BTreeMap<&'static str, Tally>,
     /// Fragments that the last stage wrote.
     pub(crate) results: Tally,
+    /// Results that found no space.
+    pub(crate) left_out: u64,
     /// Events in whose fast sources a signal was found.
     pub(crate) with_signal: u64,
     /// Accepted events that the store did not know when they were released.
@@ -86,6 +88,7 @@ impl FilterReport {
             classes: Default::default(),
             streams: BTreeMap::new(),
             results: Tally::default(),
+            left_out: 0,
             with_signal: 0,
             not_released: 0,
         })

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! `release` stands for the archive, which takes over what was accepted. Which events are kept follows from their number
-//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it.
+//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it. A result
+//! that finds no space in a full store is left out and counted: what is accepted goes on, so that the store empties.
 //!
 //! *On failure*: bytes that do not verify or are not those of their event end the demo with `Corrupt`. A lease that ran
 //! out (`Fenced`) is counted; another thread gets the event.
@@ -21,9 +22,6 @@ use crate::limits::GET_ANY_WAIT;
 use forebay_core::{Error, Kind, Result, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
 use std::time::{Duration, Instant};
-
-/// Between two tries of a verdict whose result found no space.
-const RETRY: Duration = Duration::from_millis(1);
 
 /// The body of a filter thread; a failure ends the demo.
 pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
@@ -136,17 +134,22 @@ impl Filter<'_, '_> {
         let streams = streams(plan, event, &lease)?;
         let accept = Accept { streams: &streams, results: &results };
         let start = Instant::now();
-        loop {
-            match lease.accept_into(&accept) {
-                Err(error) if error.kind() == Kind::Full && !self.shared.finished() => std::thread::sleep(RETRY),
-                other => break other?,
+        let written = match lease.accept_into(&accept) {
+            Ok(()) => Tally::fragment(result.len() as u64),
+            Err(error) if error.kind() == Kind::Full => {
+                lease.accept_into(&Accept { streams: &streams, results: &[] })?;
+                self.report.left_out += 1;
+                Tally::default()
             }
-        }
+            Err(error) => return Err(error),
+        };
         self.report.verdict.record(start);
         self.report.last.accepted += 1;
-        self.report.results += Tally::fragment(result.len() as u64);
+        self.report.results += written;
         for (stream, sources) in &streams {
-            self.report.stream(stream, kept(plan, &lease, sources, result.len() as u64));
+            let mut tally = kept(plan, &lease, sources);
+            tally += written;
+            self.report.stream(stream, tally);
         }
         Meter::count(&self.shared.taken[self.thread].accepted, 1);
         Ok(())
@@ -165,9 +168,9 @@ fn streams(plan: &Plan, event: u64, lease: &Lease) -> Result<Vec<(&'static str, 
     Ok(streams)
 }
 
-/// What a stream keeps of an event, its result included.
-fn kept(plan: &Plan, lease: &Lease, sources: &Sources, result_bytes: u64) -> Tally {
-    let mut tally = Tally::event(1, result_bytes);
+/// What a stream keeps of an event, beside its result.
+fn kept(plan: &Plan, lease: &Lease, sources: &Sources) -> Tally {
+    let mut tally = Tally::event(0, 0);
     for fragment in &lease.fragments {
         let takes = match sources {
             Sources::All => true,

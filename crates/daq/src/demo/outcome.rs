@@ -118,6 +118,7 @@ impl Outcome {
             stages: vec![stage(FAST, &fast), stage(FINAL, &last)],
             classes,
             streams,
+            results_left_out: sum(|report| report.left_out),
             happened: self.happened.clone(),
             killed: killed.and_then(|killed| sources.into_iter().find(|status| status.source == killed).cloned()),
             masks: run.as_ref().map(|run| run.masks.clone()).unwrap_or_default(),

@@ -214,6 +214,8 @@ pub struct Summary {
     pub classes: Vec<ClassSummary>,
     /// What streams were given.
     pub streams: Vec<StreamSummary>,
+    /// Results that were left out, because the store was full.
+    pub results_left_out: u64,
     /// What happened on the way: a source that died, masks.
     pub happened: Vec<Happened>,
     /// The source that was to die, as the store saw it.

@@ -113,6 +113,9 @@ impl Summary {
             let (name, bytes) = (stream.stream, grouped(stream.bytes));
             writeln!(out, "{name:<12} {events:>12} {fragments:>12} {bytes:>18}  {}", stream.keeps)?;
         }
+        if self.results_left_out > 0 {
+            writeln!(out, "{} results left out: the store was full", grouped(self.results_left_out))?;
+        }
         Ok(())
     }
 
@@ -302,6 +305,7 @@ mod tests {
                 bytes: 1_000_000,
                 keeps: "whole events".into(),
             }],
+            results_left_out: 0,
             happened: vec![Happened { at_s: 3.04, what: "source 7 stops sending".into() }],
             killed: None,
             masks: Vec::new(),
