@@ -312,7 +312,8 @@ impl Engine {
             shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length));
             let run = shard.events[event].run as usize;
             shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
-            shard.add_fragment(event, rest, *length);
+            let primary = shard.primary(event);
+            shard.add_result(event, (primary.as_bytes(), rest), *length);
             // Also once the log is folded the result says of itself that it counts.
             let marks = shard.events[event].marks();
             self.hot.mark(*location, StateWord { ready: true, ..marks });
