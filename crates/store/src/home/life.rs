@@ -156,7 +156,10 @@ impl Shard {
             }
             LiveState::Ready => self.push_ready(event, from == LiveState::Leased),
             LiveState::Leased => {}
-            LiveState::Debug => self.debug.push_back(&mut self.events, event),
+            LiveState::Debug => {
+                self.debug_bytes += self.events[event].bytes;
+                self.debug.push_back(&mut self.events, event);
+            }
             LiveState::Accepted => self.accepted.push_back(&mut self.events, event),
         }
     }
@@ -183,6 +186,7 @@ impl Shard {
             LiveState::Ready => self.unlink_ready(event),
             LiveState::Leased => self.end_lease(event),
             LiveState::Debug => {
+                self.debug_bytes -= self.events[event].bytes;
                 self.reasons.remove(&event);
                 self.debug.unlink(&mut self.events, event);
             }

@@ -194,8 +194,10 @@ impl Run {
         self.closing || self.state == RunState::Closed
     }
 
-    /// A closed run answers for all its events.
+    /// A closed run answers for all its events; what its sources did is in its summary.
     fn forget_decided(&mut self) {
+        self.sources = SourceCounts::default();
+        self.missed = BTreeMap::new();
         self.decided = Decided::default();
         self.endings = Default::default();
     }

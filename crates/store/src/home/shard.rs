@@ -74,6 +74,8 @@ pub(crate) struct Shard {
     pub(crate) own_rules: HashMap<u32, Arc<Rule>>,
     /// Ranks of events, where an attribute orders delivery and the event has it.
     pub(crate) ranks: HashMap<u32, u128>,
+    /// Payload bytes of the debug stream.
+    pub(crate) debug_bytes: u64,
     /// Why the last events went to the debug stream.
     pub(crate) reasons: HashMap<u32, u8>,
     pub(crate) incidents: Incidents,
@@ -147,6 +149,7 @@ impl Cell {
             kept: Vec::new(),
             own_rules: HashMap::new(),
             ranks: HashMap::new(),
+            debug_bytes: 0,
             reasons: HashMap::new(),
             incidents: Incidents::default(),
             recovering: false,

@@ -59,7 +59,8 @@ impl Store {
         engine.check_primary(primary)?;
         engine.check_results(primary, accept.results)?;
         let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
-        let detail = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
+        // The output is held until the verdict has named it: the log may be folded in between.
+        let (detail, _output) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
         engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail, results: accept.results })
     }
 
