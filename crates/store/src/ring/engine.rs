@@ -9,7 +9,7 @@
 //! taken anew; a chunk under a guard, a reservation or a pin is not evicted.
 
 use super::config::RingConfig;
-use super::limits::PINS_MAX;
+use super::limits::CANDIDATES;
 use super::relation::Relations;
 use super::source::{Cell, NO_OPEN_CHUNK, Source};
 use super::space::{Closed, Space};
@@ -36,7 +36,7 @@ pub(super) struct Engine {
     pub(super) config: RingConfig,
     pub(super) table: Table,
     pub(super) relations: Relations,
-    /// Held by who takes a segment, evicts or seals, and by who reads the whole account.
+    /// Held by who takes a segment, evicts, seals or pins, and by who reads the whole account.
     pub(super) taking: Mutex<()>,
     pub(super) space: Mutex<Space>,
     pub(super) superblock: Mutex<Superblock>,
@@ -124,42 +124,27 @@ impl Engine {
         self.hot.close(segment, 0, 0);
     }
 
+    /// Evicts one chunk; `false` where none may go. Pins are made under `taking`: none comes meanwhile.
     fn evict_oldest(&self, taking: &MutexGuard<'_, ()>) -> bool {
         let now_ns = self.now_ns();
-        // Each new pin begins the search anew; there are few.
-        for _ in 0..=PINS_MAX {
-            let (candidates, version) = {
-                let mut space = self.space.lock();
-                space.expire(now_ns);
-                let idle = self.idle_chunk(&space, now_ns);
-                let in_line = space.free_to_go().map(|at| space.closed[at]);
+        let candidates = {
+            let mut space = self.space.lock();
+            space.expire(now_ns);
+            let mut idle = self.idle_chunk(&space, now_ns);
+            let (mut candidates, in_line) = (Vec::new(), space.free_to_go().map(|at| space.closed[at]));
+            for chunk in in_line.filter(|chunk| self.is_unused(chunk.segment)) {
                 // A silent source's chunk stands in line as if it had been closed when its last fragment came.
-                let (mut candidates, mut idle) = (Vec::new(), idle);
-                for chunk in in_line.filter(|chunk| self.is_unused(chunk.segment)) {
-                    if let Some(silent) = idle.take_if(|silent| silent.at_ns < chunk.at_ns) {
-                        candidates.push(silent);
-                    }
-                    candidates.push(chunk);
-                    // The first one goes unless a guard comes at this very moment.
-                    if candidates.len() >= 8 {
-                        break;
-                    }
-                }
-                candidates.extend(idle);
-                (candidates, space.pins_version)
-            };
-            for candidate in &candidates {
-                match self.evict(taking, candidate, version) {
-                    Evicted::Yes => return true,
-                    Evicted::InUse => {}
-                    Evicted::PinsChanged => break,
+                candidates.extend(idle.take_if(|silent| silent.at_ns < chunk.at_ns));
+                candidates.push(chunk);
+                // The first one goes, unless a guard comes at this very moment.
+                if candidates.len() >= CANDIDATES {
+                    break;
                 }
             }
-            if self.space.lock().pins_version == version {
-                return false;
-            }
-        }
-        false
+            candidates.extend(idle);
+            candidates
+        };
+        candidates.iter().any(|candidate| self.evict(taking, candidate))
     }
 
     /// The open chunk of the source that has been silent for longest, and for longer than the history.
@@ -185,27 +170,23 @@ impl Engine {
         segment.pins() == 0 && segment.in_flight() == 0
     }
 
-    fn evict(&self, _taking: &MutexGuard<'_, ()>, candidate: &Closed, version: u64) -> Evicted {
-        let Some(cell) = self.table.by_number(candidate.cell) else { return Evicted::InUse };
+    /// Evicts this chunk; `false` where it came into use.
+    fn evict(&self, _taking: &MutexGuard<'_, ()>, candidate: &Closed) -> bool {
+        let Some(cell) = self.table.by_number(candidate.cell) else { return false };
         let mut source = cell.source.lock();
         // Guards and reservations are made under this lock: none can come any more.
         if !self.is_unused(candidate.segment) {
-            return Evicted::InUse;
+            return false;
         }
         if source.head.as_ref().is_some_and(|head| head.segment == candidate.segment) {
             if cell.idle_since_ns.load(Ordering::Relaxed) != candidate.at_ns {
-                return Evicted::InUse;
+                return false;
             }
             self.close_chunk(cell, &mut source);
         }
         let mut space = self.space.lock();
-        if space.pins_version != version {
-            return Evicted::PinsChanged;
-        }
-        let Some(at) = space.closed.iter().position(|closed| closed.segment == candidate.segment) else {
-            return Evicted::InUse;
-        };
-        let Some(chunk) = source.evict(candidate.segment) else { return Evicted::InUse };
+        let Some(at) = space.closed.iter().position(|closed| closed.segment == candidate.segment) else { return false };
+        let Some(chunk) = source.evict(candidate.segment) else { return false };
         space.closed.remove(at);
         space.evicted += 1;
         for of_run in &chunk.runs {
@@ -217,7 +198,7 @@ impl Engine {
         if self.hot.segment(chunk.segment).ended(0) {
             self.hot.free_if_idle(chunk.segment);
         }
-        Evicted::Yes
+        true
     }
 
     /// Makes the account durable.
@@ -230,12 +211,6 @@ impl Engine {
         self.hot.region.flush(offset, bytes.len());
         self.hot.region.fence();
     }
-}
-
-enum Evicted {
-    Yes,
-    InUse,
-    PinsChanged,
 }
 
 /// Every handle's answer after `close`.

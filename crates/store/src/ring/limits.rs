@@ -22,6 +22,8 @@ pub(super) const GAPS_MAX: usize = 1024;
 pub(super) const HOLES_MAX: usize = 64;
 /// Most pins in force.
 pub(super) const PINS_MAX: usize = 256;
+/// Chunks that one search for the oldest looks at, should readers come to the first ones meanwhile.
+pub(super) const CANDIDATES: usize = 8;
 /// Most runs whose relation of ticks and time is remembered.
 pub(super) const RELATIONS_MAX: usize = 4;
 /// Offers in a row that must agree before a source has a say against the ring's relation.

@@ -50,8 +50,6 @@ pub(super) struct Space {
     /// By arrival, oldest first.
     pub(super) closed: VecDeque<Closed>,
     pub(super) pins: Vec<Pin>,
-    /// Raised whenever a pin is made.
-    pub(super) pins_version: u64,
     next_pin: u64,
     pub(super) books: Books,
     pub(super) evicted: u64,
@@ -106,7 +104,6 @@ impl Space {
             )));
         }
         self.next_pin += 1;
-        self.pins_version += 1;
         pin.id = self.next_pin;
         self.pins.push(pin);
         Ok(self.next_pin)
