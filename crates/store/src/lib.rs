@@ -23,6 +23,7 @@ mod ops;
 mod options;
 mod pressure;
 mod recover;
+mod ring;
 pub mod sim;
 mod states;
 mod stats;
@@ -35,6 +36,10 @@ pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use ring::{
+    Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
+    RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
+};
 pub use states::SourceStates;
 pub use stats::{
     ConflictInfo, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, LedgerBy, LedgerRow, MemoryStats,
