@@ -21,7 +21,7 @@ use super::shared::{AbortOnPanic, Shared};
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{Error, Kind, Result, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The body of a filter thread; a failure ends the demo.
 pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
