@@ -93,8 +93,10 @@ impl Store {
         let backing = match engine.claim(key, wanted, options)? {
             Claim::Claimed(claimed) => Backing::Place(claimed),
             other => {
-                if let Claim::Standing(location) = other {
-                    engine.hot.unpin(location.segment);
+                match other {
+                    Claim::Standing(location) => engine.hot.unpin(location.segment),
+                    // It is offered, and late, when it is committed.
+                    _ => engine.unbook_late(key, wanted),
                 }
                 Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
             }
@@ -379,6 +381,20 @@ impl Engine {
         run.ledger.late += Tally::fragment(u64::from(length));
         run.sources.of(self.keyspace.schema.rest_of(key)).late += 1;
         self.note_incident(shard, key, kind, length);
+    }
+
+    /// A reservation that came too late is no offer yet: its commit is.
+    #[cold]
+    fn unbook_late(&self, key: &Key, length: u32) {
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let mut shard = self.cell_of(primary).lock();
+        let Some(run) = shard.run_index(self.keyspace.schema.run_of(primary)) else { return };
+        let run = &mut shard.runs[run as usize];
+        run.ledger.offered -= Tally::fragment(u64::from(length));
+        run.ledger.late -= Tally::fragment(u64::from(length));
+        let late = &mut run.sources.of(rest).late;
+        *late = late.saturating_sub(1);
+        shard.incidents.take_back(key);
     }
 
     #[cold]
