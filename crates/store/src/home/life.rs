@@ -396,13 +396,15 @@ impl Shard {
         })
     }
 
-    /// An event stops waiting: the sources that it lacks are noted as missed.
+    /// An event stops waiting: the sources that it lacks are noted as missed. One of which nothing came says that the
+    /// readout is down, not that a source is: no reason to mask any.
     pub(crate) fn note_misses(&mut self, event: u32) {
         let missing = self.missing(event);
+        let seen = self.events[event].is(Flag::Counted);
         let run = &mut self.runs[self.events[event].run as usize];
         for source in missing {
             run.sources.of(&source).missing += 1;
-            if run.plan.config.auto_mask.is_some() {
+            if seen && run.plan.config.auto_mask.is_some() {
                 *run.missed.entry(source).or_default() += 1;
             }
         }
