@@ -175,6 +175,9 @@ impl Engine {
             let leaf = &mut shard.events[event];
             leaf.bytes = leaf.bytes - u64::from(old_length) + u64::from(claimed.length);
             let (run, state) = (leaf.run as usize, leaf.state);
+            let count = shard.runs[run].sources.of(rest);
+            count.fragments += 1;
+            count.bytes += u64::from(claimed.length);
             let ledger = &mut shard.runs[run].ledger;
             ledger.offered += new_tally;
             ledger.stored += new_tally;
