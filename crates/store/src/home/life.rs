@@ -99,7 +99,8 @@ impl Shard {
     fn complete_with_masks(&self, event: u32) -> bool {
         let leaf = &self.events[event];
         let rule = self.rule(event);
-        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+        let arrived = |word: super::Word| !word.is_pending() && !word.is_result();
+        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| arrived(word));
         match &rule.completeness {
             Completeness::Sources(sources) => {
                 sources.iter().all(|source| there(source) || self.masked(event, source).is_some())
@@ -134,7 +135,8 @@ impl Shard {
         let rule = self.rule(event);
         let slots = 0..self.events[event].slots as usize;
         let counted = slots.filter(|&slot| {
-            !self.form.word_of(table, slot).is_pending() && rule.counts(self.form.rest_of(table, slot))
+            let word = self.form.word_of(table, slot);
+            !word.is_pending() && !word.is_result() && rule.counts(self.form.rest_of(table, slot))
         });
         self.events[event].arrived = counted.count() as u16;
         self.consider(event);

@@ -30,12 +30,14 @@ pub(crate) struct Claimed {
     status: u32,
     /// The event was ready before it.
     late: bool,
+    /// A new version of a worker's result.
+    result: bool,
 }
 
 impl Claimed {
-    /// A new version of a fragment that keeps its producer's status, and whether it came late.
-    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, late: bool) -> Claimed {
-        Claimed { key, event, place, length, status, late }
+    /// A new version of a fragment that keeps its producer's status, and what it is: late, a result.
+    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, of: Word) -> Claimed {
+        Claimed { key, event, place, length, status, late: of.is_late(), result: of.is_result() }
     }
 }
 
@@ -327,7 +329,15 @@ impl Engine {
             }
             shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
             shard.events[event].pending += 1;
-            return Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late })));
+            return Ok(Ok(Claim::Claimed(Claimed {
+                key: *key,
+                event,
+                place,
+                length,
+                status: options.status,
+                late,
+                result: false,
+            })));
         }
 
         let number = schema.run_of(primary);
@@ -370,7 +380,15 @@ impl Engine {
         }
         shard.insert_slot(event, 0, rest, Word::at(place.location).of_fragment(false, length).pending());
         shard.events[event].pending += 1;
-        Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late: false })))
+        Ok(Ok(Claim::Claimed(Claimed {
+            key: *key,
+            event,
+            place,
+            length,
+            status: options.status,
+            late: false,
+            result: false,
+        })))
     }
 
     /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
@@ -477,7 +495,11 @@ impl Engine {
             payload_crc: crc,
             status: claimed.status,
             version,
-            flags: if claimed.late { EntryFlags::LATE } else { EntryFlags::FRAGMENT },
+            flags: match (claimed.result, claimed.late) {
+                (true, _) => EntryFlags::RESULT,
+                (false, true) => EntryFlags::LATE,
+                (false, false) => EntryFlags::FRAGMENT,
+            },
         }
     }
 

@@ -127,7 +127,7 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else { return Ok(Err(true)) };
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word.is_late()), version)))
+        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version)))
     }
 
     fn swap_version(&self, claimed: &Claimed, crc: u32, version: u16, token: Option<&Token>) -> Result<u16> {

@@ -309,7 +309,7 @@ impl Engine {
     fn adopt_results(&self, shard: &mut Shard, event: u32, written: &[Written]) {
         for Written { rest, location, length } in written {
             let Err(slot) = shard.slot(event, rest) else { continue };
-            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length));
+            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length).of_result());
             let run = shard.events[event].run as usize;
             shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
             shard.add_fragment(event, rest, *length);
