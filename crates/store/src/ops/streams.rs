@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// The top bit of an accept's detail.
 pub(crate) const OUTPUT: u32 = 1 << 31;
 
+/// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
+const UNNUMBERED: u32 = u32::MAX;
+
 /// The output that a detail names, where it is not a mask.
 pub(crate) fn output_number(detail: u32) -> Option<u32> {
     (detail & OUTPUT != 0).then_some(detail & !OUTPUT)
@@ -135,13 +138,15 @@ impl Engine {
         Ok(mask)
     }
 
-    /// The detail of an accept into streams with chosen sources; results go to every stream.
+    /// The detail of an accept into streams with chosen sources, and what ties a remembered accept to it; results go to
+    /// every stream. Within a quiesce guard that lasts until the accept is recorded: folding the log forgets choices
+    /// that no accepted event has.
     pub(crate) fn output(
         &self,
         streams: &[(&str, Sources)],
         results: &[&[u8]],
         may_add: impl Fn() -> Result<()>,
-    ) -> Result<u32> {
+    ) -> Result<(u32, u32)> {
         let mut chosen: Vec<(u8, Option<Vec<Vec<u8>>>)> = Vec::with_capacity(streams.len());
         let width = self.keyspace.schema.rest_bytes();
         for (name, sources) in streams {
@@ -158,18 +163,21 @@ impl Engine {
             return Err(Error::invalid(format!("stream `{}` stands twice", self.streams.read()[at])));
         }
         if chosen.iter().all(|(_, sources)| sources.is_none()) {
-            return Ok(chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream));
+            let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
+            return Ok((mask, mask));
         }
         let content = encode(&chosen);
+        let check = crc32c(&content);
         if let Some(&number) = self.outputs.read().by_content.get(&content) {
-            return Ok(OUTPUT | number);
+            return Ok((OUTPUT | number, check));
         }
-        may_add()?;
-        let _effects = self.quiesce.read();
+        if may_add().is_err() {
+            return Ok((UNNUMBERED, check));
+        }
         self.check_open()?;
         let mut outputs = self.outputs.write();
         if let Some(&number) = outputs.by_content.get(&content) {
-            return Ok(OUTPUT | number);
+            return Ok((OUTPUT | number, check));
         }
         let number = outputs.next;
         if number >= OUTPUT - 1 {
@@ -177,10 +185,10 @@ impl Engine {
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
         self.log.append_blob(&self.hot, Blob::Output, &journaled)?;
-        let output = Output { streams: chosen, check: crc32c(&content) };
+        let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
         self.hot.output_bytes.store(outputs.bytes, std::sync::atomic::Ordering::Relaxed);
-        Ok(OUTPUT | number)
+        Ok((OUTPUT | number, check))
     }
 
     /// What ties a remembered accept to its output, over restarts.
@@ -222,7 +230,8 @@ impl Engine {
             return Ok(at as u8);
         }
         may_add()?;
-        let _effects = self.quiesce.read();
+        // The caller may hold it already.
+        let _effects = self.quiesce.read_recursive();
         self.check_open()?;
         let mut streams = self.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {
