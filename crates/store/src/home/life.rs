@@ -390,6 +390,18 @@ impl Shard {
         all.collect()
     }
 
+    /// The ready event of a stage after this one; the first where it stands there no more.
+    pub(crate) fn next_ready(&self, stage: u8, after: Option<u32>) -> Option<u32> {
+        let stands = |&event: &u32| {
+            let leaf = &self.events[event];
+            leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && leaf.stage == stage
+        };
+        match after.filter(stands) {
+            Some(event) => List::after(&self.events, event),
+            None => self.ready[usize::from(stage)].list.first(),
+        }
+    }
+
     /// Every live event, in no order that matters.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.seek(&vec![0; self.form.primary]);
