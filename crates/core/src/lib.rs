@@ -23,6 +23,7 @@ mod keyspace;
 mod ledger;
 pub mod limits;
 mod record;
+mod ring;
 mod schema;
 mod superblock;
 mod token;
@@ -42,6 +43,7 @@ pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
 pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
+pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;

@@ -23,6 +23,7 @@ mod ops;
 mod options;
 mod pressure;
 mod recover;
+mod ring;
 pub mod sim;
 mod stats;
 mod store;
@@ -34,5 +35,9 @@ pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Range, Reservation, Watch};
 pub use options::{GetAny, PutOptions, PutOutcome, Sources};
+pub use ring::{
+    Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
+    RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
+};
 pub use stats::{EventInfo, HolderStats, Inhibit, MemoryStats, RunState, RunStatus, SegmentInfo, Stats};
 pub use store::Store;
