@@ -18,8 +18,12 @@ pub const FRAGMENT_HEADER_BYTES: usize = 72;
 const MARKER: u32 = 0x1111_2222;
 const VERSION: u32 = 5;
 
-const _: () = assert!(2 * 4 + 5 * 8 == 48);
-const _: () = assert!(48 + 3 * 4 + 2 * 2 + SOURCE_ID_BYTES == FRAGMENT_HEADER_BYTES);
+/// Where the fields after the window stand.
+const RUN_OFFSET: usize = 2 * size_of::<u32>() + 5 * size_of::<u64>();
+const SOURCE_OFFSET: usize = RUN_OFFSET + 3 * size_of::<u32>() + 2 * size_of::<u16>();
+
+const _: () = assert!(RUN_OFFSET == 48);
+const _: () = assert!(SOURCE_OFFSET + SOURCE_ID_BYTES == FRAGMENT_HEADER_BYTES);
 
 /// Error bits of a fragment; bits without a name here are kept as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

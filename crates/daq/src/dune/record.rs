@@ -20,9 +20,14 @@ const MARKER: u32 = 0x3333_4444;
 const VERSION: u32 = 4;
 const COMPONENT_VERSION: u32 = 2;
 
-const _: () = assert!(2 * 4 + 3 * 8 + 2 * 4 == 40);
-const _: () = assert!(40 + 8 + 2 * 2 + 4 + SOURCE_ID_BYTES == RECORD_HEADER_BYTES);
-const _: () = assert!(2 * 4 + SOURCE_ID_BYTES + 2 * 8 == COMPONENT_REQUEST_BYTES);
+/// Where the fields after the error bits stand.
+const TYPE_OFFSET: usize = 4 * size_of::<u32>() + 3 * size_of::<u64>();
+const SOURCE_OFFSET: usize = TYPE_OFFSET + size_of::<u64>() + 2 * size_of::<u16>() + size_of::<u32>();
+const WINDOW_OFFSET: usize = 2 * size_of::<u32>() + SOURCE_ID_BYTES;
+
+const _: () = assert!(TYPE_OFFSET == 40);
+const _: () = assert!(SOURCE_OFFSET + SOURCE_ID_BYTES == RECORD_HEADER_BYTES);
+const _: () = assert!(WINDOW_OFFSET + 2 * size_of::<u64>() == COMPONENT_REQUEST_BYTES);
 
 /// Error bits of a trigger record; bits without a name here are kept as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
