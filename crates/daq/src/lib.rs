@@ -13,6 +13,7 @@ pub mod dune;
 pub mod emulator;
 pub mod frames;
 pub mod limits;
+pub mod minidaq;
 pub mod replay;
 mod source;
 
