@@ -24,6 +24,7 @@ mod ledger;
 pub mod limits;
 mod record;
 mod ring;
+mod ring_note;
 mod schema;
 mod superblock;
 mod token;
@@ -44,6 +45,7 @@ pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
+pub use ring_note::{RingNote, RingTerms};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;

@@ -26,6 +26,10 @@ pub const SOURCE_BYTES_MAX: usize = 16;
 pub const RING_KEY_TAIL_BYTES: usize = 16;
 /// Most sources of one ring.
 pub const SOURCES_MAX: u32 = 1 << 16;
+/// Where a ring's note stands behind each copy of the superblock, in bytes from the copy.
+pub const RING_NOTE_OFFSET: usize = 1024;
+/// Room for a ring's note, in bytes.
+pub const RING_NOTE_BYTES_MAX: usize = SUPERBLOCK_AREA_BYTES / 2 - RING_NOTE_OFFSET;
 /// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
 /// Bytes of one decision slot before its key.
