@@ -116,7 +116,7 @@ impl Demo {
             filter_threads: self.filter_threads.unwrap_or(base.filter_threads),
             accept: self.accept.unwrap_or(base.accept),
             dir: self.dir.clone(),
-            hot_bytes: self.hot_bytes.unwrap_or(base.hot_bytes),
+            hot_bytes: self.hot_bytes,
             input: self.input.clone(),
             seed: self.seed.unwrap_or(base.seed),
             ..base

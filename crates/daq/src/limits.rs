@@ -54,6 +54,8 @@ pub const READOUT_STEP: Duration = Duration::from_micros(500);
 pub const READOUT_CATCH_UP: Duration = Duration::from_millis(100);
 /// Furthest that a timestamp may lie from its arrival: a busy machine may stop a thread for seconds.
 pub const SKEW_MAX: Duration = Duration::from_secs(20);
+/// Hot level of a MiniDAQ's trigger records, in bytes, where they do not need more.
+pub const HOT_BYTES_DEFAULT: u64 = 256 << 20;
 /// Bytes of the ring per link, and for the ring itself, that are not payload.
 pub const RING_OVERHEAD_BYTES: u64 = 512 << 10;
 /// Part of the history, as a divisor, that the fastest readout thread is ahead of the slowest where there is no rate.

@@ -45,6 +45,8 @@ pub struct Faults {
     pub pauses: Vec<Pause>,
     /// Links whose request handler answers nothing, as if it were dead.
     pub unanswered: Vec<u32>,
+    /// Triggers fire from the start, although their windows begin before the first frame.
+    pub early: bool,
 }
 
 /// Choices of one MiniDAQ. The default is whole; change what should differ.
@@ -87,8 +89,8 @@ pub struct MiniDaqConfig {
     /// Directory for ring and store, which stay there afterwards; must hold neither yet. `None` makes one in shared
     /// memory, or in the temporary directory where that has no room, and removes it at the end.
     pub dir: Option<PathBuf>,
-    /// Bytes of the hot level of the trigger records.
-    pub hot_bytes: u64,
+    /// Bytes of the hot level of the trigger records; `None` takes what those in flight need.
+    pub hot_bytes: Option<u64>,
     /// Bytes of the ring; `None` takes what its history needs.
     pub ring_bytes: Option<u64>,
     /// Recorded frames to replay; `None` emulates WIBEth frames.
@@ -113,7 +115,7 @@ impl Default for MiniDaqConfig {
             burst: 1,
             window_before: Reach::Time(Duration::from_millis(1)),
             window_after: Reach::Time(Duration::from_millis(2)),
-            trigger_delay: Reach::Ticks(0),
+            trigger_delay: Reach::Time(Duration::from_millis(5)),
             request_timeout: Duration::from_millis(250),
             record_timeout: Duration::from_secs(2),
             busy_at: 24,
@@ -122,7 +124,7 @@ impl Default for MiniDaqConfig {
             filter_time: Duration::ZERO,
             accept: 0.5,
             dir: None,
-            hot_bytes: 512 << 20,
+            hot_bytes: None,
             ring_bytes: None,
             input: None,
             seed: 1,

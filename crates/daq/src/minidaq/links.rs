@@ -69,9 +69,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
             std::thread::sleep(if pace.is_free_running() { READOUT_STEP / 10 } else { READOUT_STEP });
             continue;
         }
-        let behind = due - next;
-        let most = pace.chunks_within(READOUT_CATCH_UP).max(1);
-        let lost = if pace.is_free_running() { 0 } else { behind.saturating_sub(most) };
+        let lost = overrun(due - next, pace.chunks_within(READOUT_CATCH_UP));
         for link in &mut links {
             link.report.made += lost;
             link.report.lost += lost;
@@ -91,6 +89,12 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
         Meter::count(&shared.put[thread].bytes, stored * plan.chunk_bytes as u64);
     }
     Ok(ReadoutReport { put, links: links.into_iter().map(|link| link.report).collect() })
+}
+
+/// Chunks that are lost where the readout is `behind` and catches up at most `most` (0: whatever it is). It goes on half as
+/// far behind, so that an overrun costs few long stretches and not many short ones.
+fn overrun(behind: u64, most: u64) -> u64 {
+    if most == 0 || behind <= most { 0 } else { behind - most / 2 }
 }
 
 /// Most chunks that are put before the clock is looked at again.
@@ -131,4 +135,14 @@ fn chunks_of(shared: &Shared<'_>, pause: &Pause) -> std::ops::Range<u64> {
     let plan = shared.plan;
     let chunk = |at: Duration| (at.as_secs_f64() * plan.ticks_per_second as f64 / plan.chunk_ticks as f64) as u64;
     chunk(pause.from)..chunk(pause.from + pause.length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overrun;
+
+    #[test]
+    fn an_overrun_frees_half_of_what_is_caught_up() {
+        assert_eq!([overrun(100, 100), overrun(101, 100), overrun(1000, 100), overrun(1000, 0)], [0, 51, 950, 0]);
+    }
 }

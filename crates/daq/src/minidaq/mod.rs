@@ -76,7 +76,7 @@ pub fn run(
     progress: &mut dyn FnMut(&MiniDaqProgress),
 ) -> Result<MiniDaqSummary> {
     let plan = Plan::new(config)?;
-    let bytes = plan.ring_bytes.saturating_add(config.hot_bytes);
+    let bytes = plan.ring_bytes.saturating_add(plan.hot_bytes);
     let mut directory = Directory::prepare(config.dir.as_deref(), bytes)?;
     match take_run(&plan, directory.path(), stop, progress) {
         Ok(summary) => directory.remove().map(|()| summary),
@@ -168,6 +168,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
         let handlers = keep(join(handlers), &mut errors);
         shared.end_readout();
         let readout = keep(join(readout), &mut errors);
+        let reading = start.elapsed();
         if !shared.aborted() {
             shared.store.run_stop(RUN.into())?;
             let left = || shared.store.ledger(RUN.into()).map_or(0, |ledger| undecided(&ledger));
@@ -191,6 +192,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
             archive: archive.into_iter().next().ok_or_else(|| one("archive"))?,
             interrupted,
             taking,
+            reading,
             draining,
         })
     })

@@ -7,8 +7,8 @@ use super::plan::{Plan, RUN};
 use super::requests::{Answers, HandlerReport};
 use super::shared::Shared;
 use super::summary::{
-    GapSummary, InhibitSummary, LinkSummary, MiniDaqSummary, RecordSummary, RingSummary, WindowSummary, by_cause,
-    record_problems, ring_problems,
+    InhibitSummary, LinkSummary, MiniDaqSummary, RecordSummary, RingSummary, WindowSummary, by_cause, record_problems,
+    ring_problems,
 };
 use super::trigger::TriggerReport;
 use crate::demo::LatencySummary;
@@ -26,6 +26,8 @@ pub(super) struct Outcome {
     pub(super) archive: ArchiveReport,
     pub(super) interrupted: bool,
     pub(super) taking: Duration,
+    /// Until the readout ended: it goes on until the last request is answered.
+    pub(super) reading: Duration,
     pub(super) draining: Duration,
 }
 
@@ -45,8 +47,7 @@ impl Outcome {
         let records = self.records(shared);
         let in_ring = ring_problems(&ring.ledger, &links, plan.chunk_frames);
         let bytes: u64 = links.iter().map(|link| link.bytes).sum();
-        // The readout goes on until the last request is answered.
-        let seconds = (self.taking + self.draining).as_secs_f64();
+        let seconds = self.reading.as_secs_f64();
         let gb_per_second = if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 };
         let ring = RingSummary { balanced: in_ring.is_empty(), gb_per_second, ..ring };
         problems.extend(in_ring);
@@ -63,11 +64,12 @@ impl Outcome {
             ticks_per_second: plan.ticks_per_second,
             window_before_ticks: plan.before,
             window_after_ticks: plan.after,
-            hot_bytes: config.hot_bytes,
+            hot_bytes: plan.hot_bytes,
             directory: directory.display().to_string(),
             seed: config.seed,
             interrupted: self.interrupted,
             taking_s: self.taking.as_secs_f64(),
+            readout_s: self.reading.as_secs_f64(),
             draining_s: self.draining.as_secs_f64(),
             links,
             ring,
@@ -173,13 +175,12 @@ fn latency<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -
 pub(super) fn ring_summary(shared: &Shared<'_>) -> Result<RingSummary> {
     let (plan, ring) = (shared.plan, shared.ring);
     let stats = ring.stats();
-    let mut gaps = GAP_CAUSES.map(|cause| GapSummary { cause, gaps: 0, ticks: 0 });
+    let mut gaps = [(0, 0_u64); GAP_CAUSES.len()];
     for link in 0..plan.links {
         let source = plan.ring_source(ring.keyspace(), link)?;
         for gap in ring.gaps(&source, 0, u64::MAX)? {
             let sum = &mut gaps[gap.cause as usize];
-            sum.gaps += 1;
-            sum.ticks = sum.ticks.saturating_add(gap.end - gap.begin);
+            *sum = (sum.0 + 1, sum.1.saturating_add(gap.end - gap.begin));
         }
     }
     Ok(RingSummary {
@@ -188,7 +189,7 @@ pub(super) fn ring_summary(shared: &Shared<'_>) -> Result<RingSummary> {
         gb_per_second: 0.0,
         evicted_chunks: stats.evicted,
         memory_bytes: stats.memory.index + stats.memory.books + stats.memory.fixed,
-        gaps: gaps.into_iter().filter(|gap| gap.gaps > 0).collect(),
+        gaps: by_cause(&gaps),
         ledger: ring.ledger_of(RUN),
         balanced: false,
     })

@@ -54,9 +54,9 @@ impl Pace {
         }
     }
 
-    /// Chunks within a time, at the given rate; 0 in free running.
+    /// Chunks within a time, at the given rate, at least one; 0 in free running.
     pub(crate) fn chunks_within(&self, time: Duration) -> u64 {
-        self.period_ns.map_or(0, |period| (time.as_nanos() as f64 / period) as u64)
+        self.period_ns.map_or(0, |period| ((time.as_nanos() as f64 / period) as u64).max(1))
     }
 
     /// A thread has put everything before this chunk.

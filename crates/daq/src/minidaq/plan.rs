@@ -8,7 +8,7 @@ use crate::demo::plan::{mib, within};
 use crate::dune::{FRAGMENT_HEADER_BYTES, FragmentType, SourceId, Subsystem, TriggerRecordHeader};
 use crate::frames::{FrameKind, RecordedFrames};
 use crate::limits::{
-    HOT_BYTES_MIN, LEASE, LINKS_MAX, PUT_WAIT, READOUT_CATCH_UP, RING_OVERHEAD_BYTES, SEGMENTS_MIN, SKEW_MAX,
+    HOT_BYTES_DEFAULT, HOT_BYTES_MIN, LEASE, LINKS_MAX, PUT_WAIT, RING_OVERHEAD_BYTES, SEGMENTS_MIN, SKEW_MAX,
     THREADS_MAX, TRIGGERS_PER_SECOND_MAX,
 };
 use crate::{FrameSource, emulator, replay};
@@ -42,6 +42,7 @@ pub(crate) struct Plan {
     /// Age of a trigger, in ticks.
     pub(crate) delay: u64,
     pub(crate) ring_bytes: u64,
+    pub(crate) hot_bytes: u64,
     pub(crate) schema: KeySchema,
     segment_bytes: u64,
 }
@@ -70,6 +71,7 @@ impl Plan {
             after: ticks(config.window_after),
             delay: ticks(config.trigger_delay),
             ring_bytes: 0,
+            hot_bytes: 0,
             schema: KeySchema::parse(
                 &["run:u32", "trigger:u64", "sequence:u16", "subsystem:u16", "id:u32"],
                 &["run", "trigger", "sequence"],
@@ -83,7 +85,7 @@ impl Plan {
         }
         within("window", (plan.before as f64 + plan.after as f64) / ticks_per_second as f64, 1e-9, 60.0)?;
         plan.ring_bytes = config.ring_bytes.unwrap_or_else(|| plan.ring_bytes_needed());
-        plan.segment_bytes = plan.segment_bytes()?;
+        (plan.hot_bytes, plan.segment_bytes) = plan.hot_level()?;
         Ok(plan)
     }
 
@@ -116,11 +118,13 @@ impl Plan {
         (payload * 1.25) as u64 + RING_OVERHEAD_BYTES * (u64::from(self.links) + 16)
     }
 
-    /// The segment size of the hot level, raised where a fragment would not fit well; refuses a level that is too small.
-    fn segment_bytes(&self) -> Result<u64> {
+    /// Size of the hot level and of its segments, raised where a fragment would not fit well; refuses a level that is too
+    /// small.
+    fn hot_level(&self) -> Result<(u64, u64)> {
         const STEP: u64 = 64 << 10;
         let fragment = self.fragment_bytes();
-        let default = (self.config.hot_bytes / 64).clamp(256 << 10, 64 << 20) / STEP * STEP;
+        let hot_bytes = self.config.hot_bytes.unwrap_or(HOT_BYTES_DEFAULT);
+        let default = (hot_bytes / 64).clamp(256 << 10, 64 << 20) / STEP * STEP;
         let segment = default.max((fragment.saturating_mul(9) / 4).div_ceil(STEP).saturating_mul(STEP));
         let record = fragment.saturating_mul(self.links.into());
         // In flight, as much again for what is being written and read, and an eighth that the store keeps free.
@@ -128,13 +132,15 @@ impl Plan {
             .saturating_mul(u64::from(self.config.busy_at) * 9 / 4)
             .max(segment.saturating_mul(SEGMENTS_MIN + u64::from(self.links)))
             .max(HOT_BYTES_MIN);
-        if self.config.hot_bytes >= smallest {
-            return Ok(segment);
+        match self.config.hot_bytes {
+            None => return Ok((hot_bytes.max(smallest), segment)),
+            Some(hot_bytes) if hot_bytes >= smallest => return Ok((hot_bytes, segment)),
+            Some(_) => {}
         }
         Err(Error::invalid(format!(
             "a hot level of {} is too small for {} trigger records in flight of {} ({} links × {fragment} B): at least \
              {smallest} bytes ({})",
-            mib(self.config.hot_bytes),
+            mib(hot_bytes),
             self.config.busy_at,
             mib(record),
             self.links,
@@ -203,7 +209,7 @@ impl Plan {
     /// How the store of trigger records is opened.
     pub(crate) fn store_config(&self) -> Config {
         Config {
-            hot_bytes: self.config.hot_bytes,
+            hot_bytes: self.hot_bytes,
             segment_bytes: Some(self.segment_bytes),
             write_heads: (self.links as usize).min(8),
             put_deadline: PUT_WAIT,
@@ -276,12 +282,6 @@ fn check(config: &MiniDaqConfig) -> Result<()> {
     }
     if config.rate_scale > 0.0 && config.rate_scale * 1e3 < 1.0 {
         return Err(Error::invalid(format!("rate scale: 0 or at least 0.001, not {}", config.rate_scale)));
-    }
-    if config.history < READOUT_CATCH_UP && config.ring_bytes.is_none() && config.rate_scale == 0.0 {
-        return Err(Error::invalid(format!(
-            "a history of {:?} is too short without a rate: at least {READOUT_CATCH_UP:?}",
-            config.history
-        )));
     }
     Ok(())
 }

@@ -48,8 +48,8 @@ pub(crate) struct Answers {
     pub(crate) timed_out: u64,
     /// Of the incomplete and empty ones: data was gone already, or before the first frame.
     pub(crate) gone: u64,
-    /// Gaps in windows, by cause, in the order of [`GAP_CAUSES`].
-    pub(crate) gaps: [u64; GAP_CAUSES.len()],
+    /// Gaps in windows and their ticks, by cause, in the order of [`GAP_CAUSES`].
+    pub(crate) gaps: [(u64, u64); GAP_CAUSES.len()],
 }
 
 impl Answers {
@@ -68,7 +68,8 @@ impl Answers {
             *mine += theirs;
         }
         for (mine, theirs) in self.gaps.iter_mut().zip(other.gaps) {
-            *mine += theirs;
+            mine.0 += theirs.0;
+            mine.1 = mine.1.saturating_add(theirs.1);
         }
     }
 
@@ -88,7 +89,9 @@ impl Answers {
         self.gone += u64::from(coverage.iter().any(|stretch| stretch.state == Coverage::Gone));
         for stretch in coverage {
             if let Coverage::Gap(cause) = stretch.state {
-                self.gaps[cause as usize] += 1;
+                let gaps = &mut self.gaps[cause as usize];
+                gaps.0 += 1;
+                gaps.1 = gaps.1.saturating_add(stretch.end - stretch.begin);
             }
         }
     }

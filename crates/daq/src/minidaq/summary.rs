@@ -42,7 +42,7 @@ pub struct RingSummary {
     pub bytes: u64,
     /// How long it was to keep data, in milliseconds.
     pub history_ms: u64,
-    /// Payload that went in, in 10⁹ bytes per second of data taking.
+    /// Payload that went in, in 10⁹ bytes per second of readout.
     pub gb_per_second: f64,
     /// Chunks evicted.
     pub evicted_chunks: u64,
@@ -78,7 +78,7 @@ pub struct WindowSummary {
     /// Of all: data was gone already, or from before the first frame.
     pub gone: u64,
     /// Gaps in windows, by cause; causes without gaps are left out.
-    pub gaps: Vec<(GapCause, u64)>,
+    pub gaps: Vec<GapSummary>,
 }
 
 /// Triggers and their records.
@@ -162,6 +162,8 @@ pub struct MiniDaqSummary {
     pub interrupted: bool,
     /// Seconds of data taking.
     pub taking_s: f64,
+    /// Seconds in which the links sent: until the last request of data taking was answered.
+    pub readout_s: f64,
     /// Seconds from the end of data taking until everything was decided.
     pub draining_s: f64,
     /// The links.
@@ -188,9 +190,10 @@ pub struct MiniDaqSummary {
     pub problems: Vec<String>,
 }
 
-/// Causes with their counts, those that are zero left out.
-pub(crate) fn by_cause(counts: &[u64; GAP_CAUSES.len()]) -> Vec<(GapCause, u64)> {
-    GAP_CAUSES.into_iter().zip(*counts).filter(|(_, count)| *count > 0).collect()
+/// Gaps and their ticks by cause, causes without gaps left out.
+pub(crate) fn by_cause(gaps: &[(u64, u64); GAP_CAUSES.len()]) -> Vec<GapSummary> {
+    let all = GAP_CAUSES.into_iter().zip(*gaps).filter(|(_, (gaps, _))| *gaps > 0);
+    all.map(|(cause, (gaps, ticks))| GapSummary { cause, gaps, ticks }).collect()
 }
 
 /// What does not agree, one sentence each.

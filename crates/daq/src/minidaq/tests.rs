@@ -27,7 +27,7 @@ fn config() -> MiniDaqConfig {
         readout_threads: 1,
         filter_threads: 1,
         history: Duration::from_millis(50),
-        hot_bytes: 128 << 20,
+        hot_bytes: Some(128 << 20),
         busy_at: 4,
         free_below: 2,
         ..MiniDaqConfig::default()
@@ -37,7 +37,7 @@ fn config() -> MiniDaqConfig {
 /// A ring and a store of a plan, without threads.
 fn with(config: &MiniDaqConfig, test: impl FnOnce(&Bench<'_, '_>)) {
     let plan = Plan::new(config).unwrap();
-    let directory = Directory::prepare(None, plan.ring_bytes + config.hot_bytes).unwrap();
+    let directory = Directory::prepare(None, plan.ring_bytes + plan.hot_bytes).unwrap();
     let ring = Ring::create(directory.path(), &plan.ring_keyspace().unwrap(), plan.ring_config()).unwrap();
     let store = Store::create(directory.path(), &plan.keyspace().unwrap(), plan.store_config()).unwrap();
     store.run_open(RUN.into(), &plan.run_config().unwrap()).unwrap();
@@ -266,9 +266,9 @@ fn what_cannot_work_is_refused_with_numbers() {
     assert!(refused(&|config| config.record_timeout = config.request_timeout).contains("no time for answers"));
     let none = super::Reach::Ticks(0);
     assert!(refused(&|config| (config.window_before, config.window_after) = (none, none)).contains("window"));
-    let small = refused(&|config| config.hot_bytes = 16 << 20);
+    let small = refused(&|config| config.hot_bytes = Some(16 << 20));
     let (_, least) = small.split_once("at least ").expect("the least is named");
     let least = least.split(' ').next().unwrap().parse().unwrap();
-    assert!(Plan::new(&MiniDaqConfig { hot_bytes: least, ..config() }).is_ok(), "{small}");
+    assert!(Plan::new(&MiniDaqConfig { hot_bytes: Some(least), ..config() }).is_ok(), "{small}");
     assert!(refused(&|config| config.input = Some("/no/such/file".into())).contains("/no/such/file"));
 }

@@ -5,7 +5,7 @@ use crate::demo::plan::mib;
 use crate::demo::text::grouped;
 use std::fmt::{Result, Write};
 
-/// Links that are shown one by one; of more, only those with something amiss.
+/// Links that are shown one by one; of more, as many with something amiss.
 const LINKS_SHOWN: usize = 8;
 
 impl MiniDaqSummary {
@@ -70,7 +70,7 @@ impl MiniDaqSummary {
             "link", "frames", "bytes", "kHz", "refused", "lost", "paused"
         )?;
         let mut row = |name: &str, frames: u64, bytes: u64, rest: [u64; 3]| {
-            let khz = if self.taking_s > 0.0 { frames as f64 / (self.taking_s + self.draining_s) / 1e3 } else { 0.0 };
+            let khz = if self.readout_s > 0.0 { frames as f64 / self.readout_s / 1e3 } else { 0.0 };
             writeln!(
                 out,
                 "{name:<8} {:>14} {:>18} {khz:>9.3} {:>10} {:>10} {:>10}",
@@ -81,11 +81,12 @@ impl MiniDaqSummary {
                 grouped(rest[2])
             )
         };
-        let (mut frames, mut bytes, mut rest) = (0, 0, [0; 3]);
+        let (mut frames, mut bytes, mut rest, mut shown) = (0, 0, [0; 3], 0);
         for link in &self.links {
             let amiss = [link.refused, link.lost, link.paused];
-            if self.links.len() <= LINKS_SHOWN || amiss != [0; 3] {
+            if self.links.len() <= LINKS_SHOWN || amiss != [0; 3] && shown < LINKS_SHOWN {
                 row(&link.link.to_string(), link.frames, link.bytes, amiss)?;
+                shown += 1;
             }
             (frames, bytes) = (frames + link.frames, bytes + link.bytes);
             rest = std::array::from_fn(|at| rest[at] + amiss[at]);
@@ -140,8 +141,9 @@ impl MiniDaqSummary {
             let (timed_out, gone) = (grouped(windows.timed_out), grouped(windows.gone));
             writeln!(out, "          {timed_out} timed out, {gone} partly or wholly gone or before the first frame")?;
         }
-        windows.gaps.iter().try_for_each(|(cause, gaps)| {
-            writeln!(out, "          {} gaps in windows: {}", grouped(*gaps), cause.name())
+        windows.gaps.iter().try_for_each(|gap| {
+            let (gaps, ticks) = (grouped(gap.gaps), grouped(gap.ticks));
+            writeln!(out, "          gaps {}: {gaps} in windows, {ticks} ticks", gap.cause.name())
         })
     }
 
@@ -187,7 +189,7 @@ impl MiniDaqSummary {
             "\n{:<12} {:>14} {:>11} {:>11} {:>11} {:>11}",
             "latency, µs", "calls", "p50", "p99", "p99.9", "max"
         )?;
-        self.latencies.iter().try_for_each(|call| {
+        self.latencies.iter().filter(|call| call.count > 0).try_for_each(|call| {
             writeln!(
                 out,
                 "{:<12} {:>14} {:>11.1} {:>11.1} {:>11.1} {:>11.1}",

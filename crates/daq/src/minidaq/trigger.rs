@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A burst is a number of triggers an eighth of a window apart, the last of them now. Nothing fires before the window of
-//! the first trigger fits behind the first frame, unless triggers are said to be older than that.
+//! the first trigger fits behind the first frame, unless that is asked for as a fault.
 //!
 //! *Invariants*: a record is announced before anything is asked for it; a queue never fills, because no more records are in
 //! flight than it holds (`inhibit`).
@@ -76,7 +76,10 @@ pub(crate) fn run(shared: &Shared<'_>, queues: Vec<SyncSender<Request>>) -> Resu
     let plan = shared.plan;
     let builder = Builder::new(shared, "builder");
     let mut report = TriggerReport::default();
-    while shared.pace.now_tick() < shared.pace.first_tick().saturating_add(plan.before) {
+    let burst = u64::from(plan.config.burst);
+    let oldest = plan.before.saturating_add(plan.delay).saturating_add((burst - 1).saturating_mul(apart(plan)));
+    let hold = if plan.config.faults.early { 0 } else { oldest };
+    while shared.pace.now_tick() < shared.pace.first_tick().saturating_add(hold) {
         if shared.closed() {
             return Ok(report);
         }
@@ -85,7 +88,6 @@ pub(crate) fn run(shared: &Shared<'_>, queues: Vec<SyncSender<Request>>) -> Resu
     let start = Instant::now();
     let mut schedule = Schedule { period_ns: 1e9 / plan.config.triggers_per_second, next_ns: 0.0, late: 0 };
     let mut polled: Option<Instant> = None;
-    let burst = u64::from(plan.config.burst);
     while !shared.closed() {
         if polled.is_none_or(|polled| polled.elapsed() >= INHIBIT_POLL) {
             polled = Some(Instant::now());
@@ -102,7 +104,8 @@ pub(crate) fn run(shared: &Shared<'_>, queues: Vec<SyncSender<Request>>) -> Resu
             report.due += 1;
             if shared.inhibit.issue() {
                 report.issued += 1;
-                let trigger = trigger(plan, report.issued, last.saturating_sub((burst - 1 - at) * apart(plan)));
+                let trigger =
+                    trigger(plan, report.issued, last.saturating_sub((burst - 1 - at).saturating_mul(apart(plan))));
                 issue(&builder, trigger, &queues)?;
                 report.requests += queues.len() as u64;
                 Meter::count(&shared.issued.events, 1);
