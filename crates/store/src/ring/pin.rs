@@ -41,9 +41,11 @@ impl Ring {
         };
         // Nothing is evicted between counting and entering.
         let _taking = engine.taking.lock();
-        let to_come = engine.chunks_to_come(begin, end);
-        let sources = if all && names.is_empty() { engine.keyspace.sources_max } else { names.len() as u32 };
-        let granted = engine.chunks_held(&names, begin, end) + to_come.saturating_mul(u64::from(sources));
+        // Every source that can come is reckoned with where none has been seen yet.
+        let unseen = if all && names.is_empty() { u64::from(engine.keyspace.sources_max) } else { 0 };
+        let of_unseen = engine.chunks_to_come(begin, end, 0).saturating_mul(unseen);
+        let of_named = |sum: u64, source| sum.saturating_add(engine.chunks_named(source, begin, end));
+        let granted = names.iter().fold(of_unseen, of_named);
         pin.granted = u32::try_from(granted).unwrap_or(u32::MAX);
         let granted = pin.granted;
         let mut space = engine.space.lock();
@@ -62,20 +64,18 @@ impl Engine {
         Ok(self.now_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Chunks of these sources that overlap the ticks.
-    fn chunks_held(&self, names: &[SourceId], begin: u64, end: u64) -> u64 {
-        let held = |source: &SourceId| {
-            let cell = self.table.find(source)?;
-            let source = cell.source.lock();
-            Some(source.chunks.iter().filter(|chunk| chunk.overlaps(begin, end)).count() as u64)
-        };
-        names.iter().filter_map(held).sum()
+    /// Chunks of a source that overlap the ticks now, and those that will.
+    fn chunks_named(&self, source: &SourceId, begin: u64, end: u64) -> u64 {
+        let Some(cell) = self.table.find(source) else { return self.chunks_to_come(begin, end, 0) };
+        let source = cell.source.lock();
+        let held = source.chunks.iter().filter(|chunk| chunk.overlaps(begin, end)).count() as u64;
+        held.saturating_add(self.chunks_to_come(begin, end, source.known.head.unwrap_or(0)))
     }
 
-    /// Chunks that one source begins, at its declared rate, in the ticks that are still to come.
-    fn chunks_to_come(&self, begin: u64, end: u64) -> u64 {
-        let from = self.relations.expected(self.now_ns()).map_or(begin, |now| now.max(begin));
-        let ticks = end.saturating_sub(from);
+    /// Chunks that a source with this head begins, at its declared rate, in the ticks that are still to come.
+    fn chunks_to_come(&self, begin: u64, end: u64, head: u64) -> u64 {
+        let now = self.relations.expected(self.now_ns()).unwrap_or(0);
+        let ticks = end.saturating_sub(begin.max(now).max(head));
         if ticks == 0 {
             return 0;
         }
