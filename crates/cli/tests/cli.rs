@@ -424,7 +424,7 @@ fn json_parses() {
 #[test]
 fn bad_input_is_named() {
     let temp = Temp::with_store();
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["get", "STORE", "1/2"], "expected run/event/source"),
         (&["get", "STORE", "1/x/0"], "event is `x`"),
         (&["get", "STORE", "1/2/4294967296"], "0 to 4294967295"),

@@ -110,7 +110,9 @@ fn a_link_that_pauses_leaves_gaps_of_its_own() {
     let config = MiniDaqConfig { faults, seconds: 1.2, history: ms(2000), ..small() };
     let summary = completed(&config);
     let (windows, links) = (&summary.windows, &summary.links);
-    assert!(links[0].paused == 0 && links[1].paused > 800, "{}", summary.text());
+    // 915 frames, of which a busy machine may have lost some at the link before it could pause.
+    assert!(links[0].paused == 0 && links[1].paused > 0, "{}", summary.text());
+    assert!(links[1].paused + links[1].lost >= 900, "{}", summary.text());
     assert!(windows.incomplete + windows.empty > 0, "{}", summary.text());
     assert!(windows.gaps.iter().any(|gap| gap.cause == GapCause::NeverArrived && gap.ticks > 0));
     let gap = summary.ring.gaps.iter().find(|gap| gap.cause == GapCause::NeverArrived).expect("the ring has it");
