@@ -46,6 +46,8 @@ struct State {
     running: Option<(usize, u64)>,
     dead: Vec<Dead>,
     ended: bool,
+    /// Triggers that were inhibited when data taking had just ended.
+    lost_at_end: u64,
 }
 
 impl Inhibit {
@@ -64,8 +66,11 @@ impl Inhibit {
 
     fn issue_at(&self, now: u64) -> bool {
         let mut state = self.state.lock();
-        if let Some((place, _)) = state.running {
-            state.dead[place].lost += 1;
+        if state.busy || state.store.is_some() {
+            match state.running {
+                Some((place, _)) => state.dead[place].lost += 1,
+                None => state.lost_at_end += 1,
+            }
             return false;
         }
         state.in_flight += 1;
@@ -96,7 +101,7 @@ impl Inhibit {
         self.account(&mut state, self.now_ns());
     }
 
-    /// The trigger has ended: no dead time runs any more.
+    /// Data taking has ended: no dead time runs any more.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -150,6 +155,12 @@ impl Inhibit {
         state.running.map(|(place, _)| format!("{}: {}", state.dead[place].cause, state.dead[place].detail))
     }
 
+    /// Triggers that were due and not issued.
+    pub(crate) fn lost(&self) -> u64 {
+        let state = self.state.lock();
+        state.dead.iter().map(|dead| dead.lost).sum::<u64>() + state.lost_at_end
+    }
+
     /// Dead time by cause, longest first.
     pub(crate) fn dead_time(&self) -> Vec<Dead> {
         let mut dead = self.state.lock().dead.clone();
@@ -201,7 +212,8 @@ mod tests {
         inhibit.end();
         assert_eq!(inhibit.running(), None);
         let dead = inhibit.dead_time();
-        assert_eq!(dead.iter().map(|dead| dead.lost).sum::<u64>(), 1);
-        assert_eq!(dead.len(), 3);
+        assert_eq!((dead.len(), inhibit.lost()), (3, 1));
+        assert!(!inhibit.issue(), "the store inhibits still");
+        assert_eq!((inhibit.lost(), inhibit.dead_time()), (2, dead));
     }
 }

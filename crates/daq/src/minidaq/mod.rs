@@ -148,6 +148,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
         }
         let interrupted = stopped();
         shared.close();
+        shared.inhibit.end();
         let taking = start.elapsed();
         let deadline = Instant::now() + DRAIN;
         let mut errors = Vec::new();
@@ -161,7 +162,6 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
             }
         };
         wait(&|| trigger.iter().all(ScopedJoinHandle::is_finished));
-        shared.inhibit.end();
         let trigger = keep(join(trigger), &mut errors);
         // The links send until the last request is answered: windows reach past the last trigger.
         wait(&|| handlers.iter().all(ScopedJoinHandle::is_finished));

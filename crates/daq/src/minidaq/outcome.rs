@@ -122,7 +122,7 @@ impl Outcome {
         RecordSummary {
             due: self.trigger.due,
             announced: self.trigger.issued,
-            lost: shared.inhibit.dead_time().iter().map(|dead| dead.lost).sum(),
+            lost: shared.inhibit.lost(),
             late: self.trigger.late,
             complete: sum(|report| report.complete),
             incomplete: sum(|report| report.incomplete),
