@@ -17,6 +17,8 @@ impl Accounts {
         let at = match self.0.iter().rposition(|known| known.0 == run) {
             Some(at) => at,
             None => {
+                // One by one: a source has one run at a time.
+                self.0.reserve_exact(1);
                 self.0.push((run, Ledger::default()));
                 self.0.len() - 1
             }

@@ -35,6 +35,8 @@ pub(super) struct Chunk {
     pub(super) begin: u64,
     /// Tick after the last one.
     pub(super) end: u64,
+    /// At least the highest end of all chunks before it: where that lies before a window, none of them matters.
+    pub(super) end_before: u64,
     /// Longest span.
     span_max: u32,
     /// Of the source's eras, the one that it was begun in.
@@ -46,7 +48,8 @@ pub(super) struct Chunk {
 impl Chunk {
     pub(super) fn new(segment: u32, generation: u32, era: u32, fragments: usize) -> Chunk {
         let items = Vec::with_capacity(fragments);
-        Chunk { segment, generation, begin: u64::MAX, end: 0, span_max: 0, era, items, runs: Vec::new() }
+        let (begin, end) = (u64::MAX, 0);
+        Chunk { segment, generation, begin, end, end_before: 0, span_max: 0, era, items, runs: Vec::new() }
     }
 
     /// Takes a fragment into the index.
@@ -81,14 +84,14 @@ impl Chunk {
         self.begin < end && self.end > begin
     }
 
-    /// Fragments that overlap `[begin, end)`, in time order.
+    /// Fragments that overlap `[begin, end)`, in time order: how many at most, and which.
     #[inline]
-    pub(super) fn overlapping(&self, begin: u64, end: u64) -> impl Iterator<Item = &Item> {
+    pub(super) fn overlapping(&self, begin: u64, end: u64) -> (usize, impl Iterator<Item = &Item>) {
         let span_max = u64::from(self.span_max);
         let from = self.items.partition_point(|item| item.timestamp.saturating_add(span_max) <= begin);
         let rest = &self.items[from..];
         let to = rest.partition_point(|item| item.timestamp < end);
-        rest[..to].iter().filter(move |item| item.end() > begin)
+        (to, rest[..to].iter().filter(move |item| item.end() > begin))
     }
 
     /// The fragment with this very timestamp.
@@ -123,7 +126,7 @@ mod tests {
         assert!(chunk.items.is_sorted_by_key(|item| item.timestamp));
         for begin in 0..60 {
             for end in begin + 1..61 {
-                let found: Vec<u64> = chunk.overlapping(begin, end).map(|item| item.timestamp).collect();
+                let found: Vec<u64> = chunk.overlapping(begin, end).1.map(|item| item.timestamp).collect();
                 let expected: Vec<u64> = [(10, 5), (12, 20), (15, 5), (30, 5), (50, 1)]
                     .into_iter()
                     .filter(|&(timestamp, span)| timestamp < end && timestamp + span > begin)

@@ -126,9 +126,11 @@ fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> Sourc
 
 fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    for chunk in source.chunks.iter().filter(|chunk| chunk.overlaps(begin, end)) {
+    for chunk in source.chunks_from(begin).filter(|chunk| chunk.overlaps(begin, end)) {
         let before = pieces.len();
-        pieces.extend(chunk.overlapping(begin, end).map(|item| Piece {
+        let (most, items) = chunk.overlapping(begin, end);
+        pieces.reserve(most);
+        pieces.extend(items.map(|item| Piece {
             timestamp: item.timestamp,
             span: item.span,
             location: Location { segment: chunk.segment, entry: item.entry },

@@ -286,7 +286,7 @@ fn give(engine: &Engine, cell: &Cell, source: &mut Source, mut chunk: Chunk) {
     let (segment, begin, end) = (chunk.segment, chunk.begin, chunk.end);
     space.closed.push_back(Closed { segment, cell: cell.number, source: cell.id, begin, end, at_ns: 0 });
     source.last_run = chunk.runs.last().map_or(source.last_run, |of_run| of_run.run);
-    source.chunks.push_back(chunk);
+    source.add(chunk);
 }
 
 /// Gives the holes of an open chunk void entries: it will be sealed, and then every entry counts.

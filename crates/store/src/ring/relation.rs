@@ -91,7 +91,7 @@ impl Relations {
     /// Ticks that the detector's clock makes in this time.
     #[inline]
     pub(super) fn ticks(&self, ns: u64) -> u64 {
-        (u128::from(ns) * self.ticks_per_ns >> 32) as u64
+        ((u128::from(ns) * self.ticks_per_ns) >> 32) as u64
     }
 
     /// Whether a timestamp is sane; its source has said it in either case. Under the source's lock.

@@ -119,7 +119,20 @@ impl Source {
         let seed = hot.seed(segment);
         hot.segment(segment).adopt();
         self.head = Some(Head { segment, entries: 0, payload_end: SEGMENT_HEADER_BYTES as u64, seed });
-        self.chunks.push_back(Chunk::new(segment, seed.generation(), self.era, self.fragments_expected));
+        self.add(Chunk::new(segment, seed.generation(), self.era, self.fragments_expected));
+    }
+
+    /// Takes a chunk into the list, as the newest.
+    pub(super) fn add(&mut self, mut chunk: Chunk) {
+        chunk.end_before = self.chunks.back().map_or(0, |last| last.end_before.max(last.end));
+        self.chunks.push_back(chunk);
+    }
+
+    /// Chunks that may overlap what begins at `begin`, in their order.
+    #[inline]
+    pub(super) fn chunks_from(&self, begin: u64) -> impl DoubleEndedIterator<Item = &Chunk> {
+        let after = self.chunks.partition_point(|chunk| chunk.end_before <= begin);
+        self.chunks.range(after.saturating_sub(1)..)
     }
 
     /// Ends the open chunk; its segment and number of entries.
@@ -142,11 +155,25 @@ impl Source {
     #[inline]
     pub(super) fn show(&mut self, stamp: &RingStamp, location: Location, length: u32) {
         let end = stamp.timestamp + u64::from(stamp.span);
-        if let Some(chunk) = self.chunk_on(location.segment) {
-            chunk.insert(stamp, location.entry, length);
+        match self.chunks.back_mut() {
+            Some(last) if last.segment == location.segment => last.insert(stamp, location.entry, length),
+            _ => self.show_late(stamp, location, length),
         }
         self.newest = Some(self.newest.map_or(stamp.timestamp, |newest| newest.max(stamp.timestamp)));
         self.known.arrived(stamp.timestamp, end);
+    }
+
+    /// A reservation is committed after its chunk was full.
+    #[cold]
+    fn show_late(&mut self, stamp: &RingStamp, location: Location, length: u32) {
+        let mut end_before = 0;
+        for chunk in &mut self.chunks {
+            chunk.end_before = chunk.end_before.max(end_before);
+            if chunk.segment == location.segment {
+                chunk.insert(stamp, location.entry, length);
+            }
+            end_before = chunk.end_before.max(chunk.end);
+        }
     }
 
     /// The fragment with this very timestamp.
@@ -155,8 +182,9 @@ impl Source {
         if self.newest.is_none_or(|newest| timestamp > newest) {
             return None;
         }
-        let holding = self.chunks.iter().filter(|chunk| chunk.overlaps(timestamp, timestamp.saturating_add(1)));
-        holding
+        let holding = |chunk: &&Chunk| chunk.overlaps(timestamp, timestamp.saturating_add(1));
+        self.chunks_from(timestamp)
+            .filter(holding)
             .filter_map(|chunk| Some((chunk.segment, *chunk.find(timestamp)?)))
             .next()
             .map(|(segment, item)| Standing { location: Location { segment, entry: item.entry }, item })

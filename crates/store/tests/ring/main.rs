@@ -4,6 +4,7 @@
 mod disorder;
 mod edges;
 mod eviction;
+mod figures;
 mod memory;
 mod model;
 mod pins;
