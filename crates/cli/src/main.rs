@@ -19,6 +19,7 @@ mod hold;
 mod inspect;
 mod ledger;
 mod mask;
+mod minidaq;
 mod open;
 mod output;
 mod put;

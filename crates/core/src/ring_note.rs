@@ -43,8 +43,8 @@ impl RingTerms {
 pub struct RingNote {
     /// Counts the notes; copy `sequence % 2` holds it. The higher valid one is in force.
     pub sequence: u64,
-    /// The chunk that this note evicted: segment and generation. While its segment still has that generation, its
-    /// records are over.
+    /// The chunk that was evicted last, until its segment is taken anew: segment and generation. While its segment still
+    /// has that generation, its records are over.
     pub evicted: Option<(u32, u32)>,
     /// The ring was closed in order: `stored` is exact.
     pub clean: bool,

@@ -12,9 +12,11 @@
 
 pub mod demo;
 pub mod display;
+pub mod dune;
 pub mod emulator;
 pub mod frames;
 pub mod limits;
+pub mod minidaq;
 pub mod replay;
 mod source;
 

@@ -46,3 +46,9 @@ pub use stats::{
     ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use store::Store;
+
+/// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
+#[doc(hidden)]
+pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
+    ops::decode_all(keyspace, bytes);
+}

@@ -22,19 +22,19 @@
 mod audit;
 mod config;
 mod decided;
-mod directory;
+pub(crate) mod directory;
 mod filter;
-mod meter;
+pub(crate) mod meter;
 mod notices;
 mod outcome;
-mod plan;
+pub(crate) mod plan;
 mod profile;
 mod progress;
 mod readout;
 mod setup;
 mod shared;
 mod summary;
-mod text;
+pub(crate) mod text;
 mod trigger;
 
 pub use config::{DemoConfig, Kill};
@@ -152,7 +152,7 @@ fn left(ledger: &Ledger) -> u64 {
     [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().map(|state| ledger.live[*state as usize].events).sum()
 }
 
-fn spawn<'scope, 'env, T: Send + 'scope>(
+pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     role: &str,
     threads: usize,
@@ -167,7 +167,7 @@ fn spawn<'scope, 'env, T: Send + 'scope>(
     (0..threads).map(one).collect()
 }
 
-fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
+pub(crate) fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
     let one = |thread: ScopedJoinHandle<'_, Result<T>>| {
         thread.join().unwrap_or_else(|_| Err(Error::internal("a thread of the demo panicked")))
     };

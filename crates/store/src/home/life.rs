@@ -93,7 +93,8 @@ impl Shard {
     fn complete_with_masks(&self, event: u32) -> bool {
         let leaf = &self.events[event];
         let rule = self.rule(event);
-        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+        let arrived = |word: super::Word| !word.is_pending() && !word.is_result();
+        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| arrived(word));
         match &rule.completeness {
             Completeness::Sources(sources) => {
                 sources.iter().all(|source| there(source) || self.masked(event, source).is_some())
@@ -128,7 +129,8 @@ impl Shard {
         let rule = self.rule(event);
         let slots = 0..self.events[event].slots as usize;
         let counted = slots.filter(|&slot| {
-            !self.form.word_of(table, slot).is_pending() && rule.counts(self.form.rest_of(table, slot))
+            let word = self.form.word_of(table, slot);
+            !word.is_pending() && !word.is_result() && rule.counts(self.form.rest_of(table, slot))
         });
         self.events[event].arrived = counted.count() as u16;
         self.consider(event);
@@ -387,6 +389,18 @@ impl Shard {
         all.collect()
     }
 
+    /// The ready event of a stage after this one; the first where it stands there no more.
+    pub(crate) fn next_ready(&self, stage: u8, after: Option<u32>) -> Option<u32> {
+        let stands = |&event: &u32| {
+            let leaf = &self.events[event];
+            leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && leaf.stage == stage
+        };
+        match after.filter(stands) {
+            Some(event) => List::after(&self.events, event),
+            None => self.ready[usize::from(stage)].list.first(),
+        }
+    }
+
     /// Every live event, in no order that matters.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.seek(&vec![0; self.form.primary]);
@@ -395,13 +409,15 @@ impl Shard {
         })
     }
 
-    /// An event stops waiting: the sources that it lacks are noted as missed.
+    /// An event stops waiting: the sources that it lacks are noted as missed. One of which nothing came says that the
+    /// readout is down, not that a source is: no reason to mask any.
     pub(crate) fn note_misses(&mut self, event: u32) {
         let missing = self.missing(event);
+        let seen = self.events[event].is(Flag::Counted);
         let run = &mut self.runs[self.events[event].run as usize];
         for source in missing {
             run.sources.of(&source).missing += 1;
-            if run.plan.config.auto_mask.is_some() {
+            if seen && run.plan.config.auto_mask.is_some() {
                 *run.missed.entry(source).or_default() += 1;
             }
         }

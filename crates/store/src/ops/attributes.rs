@@ -153,9 +153,11 @@ impl Engine {
     pub(crate) fn rank_of(&self, attributes: &Attributes) -> Option<u128> {
         let at = self.order_attribute?;
         let value = attributes.get(at);
+        // The last rank is that of events without the attribute.
+        const LAST: u128 = u128::MAX - 1;
         Some(match self.keyspace.delivery.order {
-            Order::Highest(_) => value.map_or(u128::MAX, |value| !value),
-            _ => value.unwrap_or(u128::MAX),
+            Order::Highest(_) => value.map_or(u128::MAX, |value| LAST.saturating_sub(value)),
+            _ => value.map_or(u128::MAX, |value| value.min(LAST)),
         })
     }
 

@@ -213,6 +213,7 @@ impl<'a> Records<'a> {
         }
         let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
         let here = Word::at(location).of_fragment(late, entry.length);
+        let here = if result { here.of_result() } else { here };
         match shard.slot(event, rest) {
             Err(slot) => {
                 shard.insert_slot(event, slot, rest, here);

@@ -192,7 +192,8 @@ impl Engine {
         for of_run in &chunk.runs {
             space.books.accounts.of(of_run.run).expired += of_run.tally;
         }
-        self.write_note(&mut space, Some((chunk.segment, chunk.generation)), false);
+        space.leaving = Some((chunk.segment, chunk.generation));
+        self.write_note(&mut space, false);
         drop(space);
         drop(source);
         if self.hot.segment(chunk.segment).ended(0) {
@@ -201,9 +202,12 @@ impl Engine {
         true
     }
 
-    /// Makes the account durable.
-    pub(super) fn write_note(&self, space: &mut Space, evicted: Option<(u32, u32)>, clean: bool) {
-        let note = space.books.note(evicted, clean);
+    /// Makes the account durable. It names the chunk that was evicted last until its segment is taken anew, whose
+    /// generation is durable then: the next eviction comes only when nothing is free.
+    pub(super) fn write_note(&self, space: &mut Space, clean: bool) {
+        let generation = |segment| self.hot.segment(segment).generation.load(Ordering::Relaxed);
+        space.leaving = space.leaving.filter(|leaving| generation(leaving.0) == leaving.1);
+        let note = space.books.note(space.leaving, clean);
         let copy = note.sequence % 2 * (SUPERBLOCK_AREA_BYTES as u64 / 2);
         let bytes = note.encode(&self.hot.store);
         let offset = copy + RING_NOTE_OFFSET as u64;

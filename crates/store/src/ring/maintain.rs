@@ -45,7 +45,7 @@ impl Engine {
             self.gather();
             let mut space = self.space.lock();
             if space.books.changed {
-                self.write_note(&mut space, None, false);
+                self.write_note(&mut space, false);
             }
         }
     }

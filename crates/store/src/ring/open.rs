@@ -139,7 +139,7 @@ impl Engine {
         // What is still in flight was never acknowledged, but it may yet write: then the next opening looks at all.
         let settled = self.hot.segments.iter().all(|segment| segment.in_flight() == 0);
         if flushed.is_ok() && settled {
-            self.write_note(&mut self.space.lock(), None, true);
+            self.write_note(&mut self.space.lock(), true);
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);
@@ -235,7 +235,7 @@ fn start_new(
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
     // The account begins with nothing; then the superblock makes it a ring.
-    engine.write_note(&mut engine.space.lock(), None, false);
+    engine.write_note(&mut engine.space.lock(), false);
     write_superblock(&engine.hot.region, &mut engine.superblock.lock());
     Ring::start(engine)
 }
@@ -269,7 +269,7 @@ fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingCo
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
     recover::recover(&engine, power_lost, clean)?;
     // The account as it was found, then the new life.
-    engine.write_note(&mut engine.space.lock(), None, false);
+    engine.write_note(&mut engine.space.lock(), false);
     write_superblock(&engine.hot.region, &mut engine.superblock.lock());
     Ring::start(engine)
 }

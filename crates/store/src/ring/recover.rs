@@ -31,7 +31,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// note says exactly what there is.
 pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<()> {
     let note = read_note(engine)?;
-    engine.space.lock().books = Books::from_note(&note);
+    {
+        let mut space = engine.space.lock();
+        (space.books, space.leaving) = (Books::from_note(&note), note.evicted);
+    }
     let headers = read_headers(engine)?;
     let over = |header: &&SegmentHeader| note.evicted == Some((header.segment, header.generation));
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(|header| !over(header)).collect();

@@ -51,6 +51,8 @@ pub(super) struct Space {
     pub(super) closed: VecDeque<Closed>,
     pub(super) pins: Vec<Pin>,
     next_pin: u64,
+    /// Segment and generation of the chunk that was evicted last.
+    pub(super) leaving: Option<(u32, u32)>,
     pub(super) books: Books,
     pub(super) evicted: u64,
 }

@@ -106,6 +106,9 @@ fn check(medium: Arc<SimMedium>, answers: &[Answer], step: u64) {
     assert_eq!((ledger.imbalance(), ledger.lost.fragments, ledger.live[1].fragments), (None, 0, live), "step {step}");
     let stored = ledger.stored.fragments;
     assert!((acknowledged..=acknowledged + 1).contains(&stored), "step {step}: {stored} of {acknowledged}");
+    // Cut again before anything is taken: what the first note had counted is not counted twice.
+    let second = SimMedium::from_image(medium.crash_now(step));
+    assert_eq!(open(&second).ledger(), ledger, "step {step}: after a second cut");
     // It goes on: the next frames are taken, and a second look finds the same.
     let next = frame(FRAMES);
     let id = source(&ring, 0);
