@@ -75,7 +75,11 @@ impl Store {
     /// # Errors
     /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`.
     pub fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
-        self.engine().decide(primary, token, &Judgement { verdict: Verdict::Rejected, detail: 0, check: 0, results: &[] })
+        self.engine().decide(
+            primary,
+            token,
+            &Judgement { verdict: Verdict::Rejected, detail: 0, check: 0, results: &[] },
+        )
     }
 
     /// Hands a leased event to a later stage, with results for it. It counts no failure there yet. Repeating it with the
