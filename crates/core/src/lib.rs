@@ -23,6 +23,8 @@ pub mod limits;
 mod policy;
 mod prescale;
 mod record;
+mod ring;
+mod ring_note;
 mod schema;
 mod source;
 mod superblock;
@@ -44,6 +46,8 @@ pub use prescale::Prescale;
 pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
+pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
+pub use ring_note::{RingNote, RingTerms};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;

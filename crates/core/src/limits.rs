@@ -24,6 +24,18 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const FRAGMENTS_PER_EVENT_MAX: u32 = 24_000;
 /// Highest version that updates can give to one fragment: versions are 16 bits on the medium.
 pub const VERSION_MAX: u16 = u16::MAX;
+/// Most parts of a ring's source.
+pub const SOURCE_PARTS_MAX: usize = 4;
+/// Longest packed source of a ring, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 16;
+/// Bytes of a ring key after its source: timestamp, span, run.
+pub const RING_KEY_TAIL_BYTES: usize = 16;
+/// Most sources of one ring.
+pub const SOURCES_MAX: u32 = 1 << 16;
+/// Where a ring's note stands behind each copy of the superblock, in bytes from the copy.
+pub const RING_NOTE_OFFSET: usize = 1024;
+/// Room for a ring's note, in bytes.
+pub const RING_NOTE_BYTES_MAX: usize = SUPERBLOCK_AREA_BYTES / 2 - RING_NOTE_OFFSET;
 /// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
 /// Bytes of one decision slot before its key.
@@ -37,6 +49,8 @@ pub const SUPERBLOCK_AREA_BYTES: usize = 8192;
 
 // A key and the slot head fit into a slot of one and a half cache lines.
 const _: () = assert!(SLOT_HEAD_BYTES + KEY_BYTES_MAX <= 96);
+// A ring's key fits where any key fits.
+const _: () = assert!(SOURCE_BYTES_MAX + RING_KEY_TAIL_BYTES <= KEY_BYTES_MAX);
 // Presence bits cover all attributes.
 const _: () = assert!(ATTRIBUTES_MAX <= u64::BITS as usize);
 // Payload offsets are stored as 32-bit counts of PAYLOAD_ALIGN: 256 GiB per segment.

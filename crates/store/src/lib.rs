@@ -25,6 +25,7 @@ mod ops;
 mod options;
 mod pressure;
 mod recover;
+mod ring;
 pub mod sim;
 mod states;
 mod stats;
@@ -37,9 +38,19 @@ pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use ring::{
+    Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
+    RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
+};
 pub use states::SourceStates;
 pub use stats::{
     ConflictInfo, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, LedgerBy, LedgerRow, MemoryStats,
     ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use store::Store;
+
+/// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
+#[doc(hidden)]
+pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
+    ops::decode_all(keyspace, bytes);
+}

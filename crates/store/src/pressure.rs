@@ -41,7 +41,7 @@ impl Engine {
         // Where reserves bind before the mark (small stores, many small events), their end is the mark.
         let refused = !self.hot.admits(crate::hot::Class::NewEvent);
         // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
-        let debug = self.live()[LiveState::Debug as usize].bytes;
+        let debug: u64 = self.cells.iter().map(|cell| cell.lock().debug_bytes).sum();
         let (quota, inhibited) = (self.debug_quota(), self.pressure.state.lock().inhibit.is_some());
         let crowded = debug > if inhibited { quota / 10 * 9 } else { quota };
         let refused = refused || crowded;

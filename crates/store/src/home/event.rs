@@ -9,6 +9,7 @@
 //! *Invariants*: slots are sorted; a pending slot has a record in flight, a busy one a version in flight; a removed slot
 //! stays as long as the event lives, so that a removed key cannot come back.
 
+use crate::SourceState;
 use crate::hot::Location;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
 use forebay_core::{LiveState, Mark, StateWord};
@@ -133,6 +134,22 @@ impl Word {
     pub(crate) fn of_fragment(self, late: bool, length: u32) -> Word {
         let empty = if length == 0 { Self::EMPTY } else { 0 };
         Word(self.0 & !Self::EMPTY | empty | if late { Self::LATE } else { 0 })
+    }
+
+    /// Readable, came in time, has bytes: like almost all.
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 & (Self::PENDING | Self::REMOVED | Self::LATE | Self::EMPTY) == 0
+    }
+
+    /// How the source of a slot that is not pending stands.
+    pub(crate) fn source_state(self) -> SourceState {
+        match () {
+            () if self.is_removed() => SourceState::Removed,
+            () if self.is_late() => SourceState::Late,
+            () if self.is_empty() => SourceState::Empty,
+            () => SourceState::Present,
+        }
     }
 
     pub(crate) fn is_late(self) -> bool {

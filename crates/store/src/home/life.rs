@@ -6,7 +6,7 @@
 use super::event::{Event, Flag, NIL, RULE_OWN, State};
 use super::list::List;
 use super::rule::{Mask, Rule};
-use super::run::Ending;
+use super::run::{Ending, Run};
 use super::shard::{Ended, Keys, Shard};
 use crate::stats::SourceState;
 use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Tally};
@@ -33,38 +33,32 @@ impl Shard {
     }
 
     /// A fragment became readable: it is booked, and may complete the event.
-    pub(crate) fn arrived(&mut self, event: u32, rest: &[u8], length: u32) {
-        let State::Live(state) = self.events[event].state else { return };
-        let counts = self.rule(event).counts(rest);
-        self.events[event].arrived += u16::from(counts);
-        self.add(event, state, rest, length);
-        if !self.recovering {
+    #[inline]
+    pub(crate) fn arrived(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
+        let Shard { events, runs, own_rules, .. } = self;
+        let leaf = &mut events[event];
+        let State::Live(state) = leaf.state else { return };
+        let run = &mut runs[leaf.run as usize];
+        let rule = match leaf.rule {
+            0 => &run.plan.rules[0],
+            RULE_OWN => own_rules.get(&event).map_or(&run.plan.rules[0], |own| &**own),
+            class => run.plan.rules.get(class as usize).unwrap_or(&run.plan.rules[0]),
+        };
+        leaf.arrived += u16::from(rule.counts(key.1));
+        // Most fragments leave their event waiting for more: nothing else is looked at for those.
+        let reached = rule.wanted().is_some_and(|wanted| usize::from(leaf.arrived) + run.masks.len() >= wanted);
+        run.add(leaf, state, key, length);
+        if reached && !self.recovering {
             self.consider(event);
         }
     }
 
     /// A worker's result became a fragment: booked, but nothing that completeness counts.
-    pub(crate) fn add_fragment(&mut self, event: u32, rest: &[u8], length: u32) {
-        if let State::Live(state) = self.events[event].state {
-            self.add(event, state, rest, length);
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, event: u32, state: LiveState, rest: &[u8], length: u32) {
-        let run = &mut self.runs[self.events[event].run as usize];
-        let fragment = Tally::fragment(u64::from(length));
-        run.ledger.stored += fragment;
+    pub(crate) fn add_result(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
         let leaf = &mut self.events[event];
-        let first = !leaf.is(Flag::Counted);
-        leaf.set(Flag::Counted);
-        *run.ledger.live(state) += Tally { events: u64::from(first), ..fragment };
-        if first && leaf.is(Flag::Announced) {
-            run.ledger.awaited = run.ledger.awaited.wrapping_sub(1);
+        if let State::Live(state) = leaf.state {
+            self.runs[leaf.run as usize].add(leaf, state, key, length);
         }
-        leaf.present += 1;
-        leaf.bytes += u64::from(length);
-        run.sources.arrived(rest, length, self.form.primary_of(&self.tables, leaf));
     }
 
     /// Looks whether the event has all that it waits for; an open one is ready then.
@@ -162,7 +156,10 @@ impl Shard {
             }
             LiveState::Ready => self.push_ready(event, from == LiveState::Leased),
             LiveState::Leased => {}
-            LiveState::Debug => self.debug.push_back(&mut self.events, event),
+            LiveState::Debug => {
+                self.debug_bytes += self.events[event].bytes;
+                self.debug.push_back(&mut self.events, event);
+            }
             LiveState::Accepted => self.accepted.push_back(&mut self.events, event),
         }
     }
@@ -189,6 +186,7 @@ impl Shard {
             LiveState::Ready => self.unlink_ready(event),
             LiveState::Leased => self.end_lease(event),
             LiveState::Debug => {
+                self.debug_bytes -= self.events[event].bytes;
                 self.reasons.remove(&event);
                 self.debug.unlink(&mut self.events, event);
             }
@@ -221,7 +219,7 @@ impl Shard {
         let lease = std::mem::replace(&mut self.events[event].lease, NIL);
         if lease != NIL {
             let ended = self.leases.remove(lease);
-            self.timers.remove(&(ended.deadline_ns, lease));
+            self.timers.remove(ended.deadline_ns, lease);
         }
     }
 
@@ -333,19 +331,20 @@ impl Shard {
         let rule = self.rule(event);
         let leaf = &self.events[event];
         let width = self.form.rest;
-        let mut packed = Vec::with_capacity((width + 1) * usize::from(leaf.slots));
+        let mut packed = vec![0; (width + 1) * usize::from(leaf.slots)];
+        let mut places = packed.chunks_exact_mut(width + 1);
+        let mut left = 0;
         for slot in 0..leaf.slots as usize {
             let word = self.form.word_of(table, slot);
-            let state = match () {
-                () if word.is_pending() => continue,
-                () if word.is_removed() => SourceState::Removed,
-                () if word.is_late() => SourceState::Late,
-                () if word.is_empty() => SourceState::Empty,
-                () => SourceState::Present,
-            };
-            packed.extend_from_slice(self.form.rest_of(table, slot));
-            packed.push(state as u8);
+            let state = if word.is_plain() { SourceState::Present } else { word.source_state() };
+            if word.is_pending() {
+                left += 1;
+            } else if let Some(place) = places.next() {
+                place[..width].copy_from_slice(self.form.rest_of(table, slot));
+                place[width] = state as u8;
+            }
         }
+        packed.truncate(packed.len() - left * (width + 1));
         let masks = &self.runs[leaf.run as usize].masks;
         if usize::from(leaf.arrived) < rule.sources().len() || !masks.is_empty() {
             let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
@@ -406,6 +405,24 @@ impl Shard {
                 *run.missed.entry(source).or_default() += 1;
             }
         }
+    }
+}
+
+impl Run {
+    /// Books a fragment of one of its events; the key comes in its two parts.
+    #[inline]
+    fn add(&mut self, leaf: &mut Event, state: LiveState, (primary, rest): (&[u8], &[u8]), length: u32) {
+        let fragment = Tally::fragment(u64::from(length));
+        self.ledger.stored += fragment;
+        let first = !leaf.is(Flag::Counted);
+        leaf.set(Flag::Counted);
+        *self.ledger.live(state) += Tally { events: u64::from(first), ..fragment };
+        if first && leaf.is(Flag::Announced) {
+            self.ledger.awaited = self.ledger.awaited.wrapping_sub(1);
+        }
+        leaf.present += 1;
+        leaf.bytes += u64::from(length);
+        self.sources.arrived(rest, length, primary);
     }
 }
 

@@ -12,6 +12,7 @@ mod rule;
 mod run;
 mod shard;
 mod sources;
+mod timers;
 mod verdicts;
 
 pub(crate) use event::{Flag, Form, NIL, State, Word};

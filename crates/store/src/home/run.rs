@@ -11,21 +11,23 @@ use std::sync::Arc;
 /// Splits a packed primary key into what groups decided events and what is counted in intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecidedForm {
-    primary: usize,
     padding: u32,
 }
 
 impl DecidedForm {
     pub(crate) fn new(schema: &KeySchema) -> DecidedForm {
         let bits: u32 = schema.sub_keys()[..schema.primary_len()].iter().map(|part| part.bits).sum();
-        DecidedForm { primary: schema.primary_bytes(), padding: schema.primary_bytes() as u32 * 8 - bits }
+        DecidedForm { padding: schema.primary_bytes() as u32 * 8 - bits }
     }
 
     /// The leading bytes, and the last 8 (or fewer) as a number without padding: dense events are consecutive.
     #[inline]
     pub(crate) fn split(self, primary: &[u8]) -> (&[u8], u64) {
-        let (high, low) = primary.split_at(self.primary.saturating_sub(8));
-        (high, low.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte)) >> self.padding)
+        // Most primary keys have 8 bytes or more: one load instead of a loop.
+        if let Some((high, low)) = primary.split_last_chunk::<8>() {
+            return (high, u64::from_be_bytes(*low) >> self.padding);
+        }
+        (&[], primary.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte)) >> self.padding)
     }
 }
 
@@ -192,8 +194,10 @@ impl Run {
         self.closing || self.state == RunState::Closed
     }
 
-    /// A closed run answers for all its events.
+    /// A closed run answers for all its events; what its sources did is in its summary.
     fn forget_decided(&mut self) {
+        self.sources = SourceCounts::default();
+        self.missed = BTreeMap::new();
         self.decided = Decided::default();
         self.endings = Default::default();
     }

@@ -19,6 +19,7 @@ use super::list::List;
 use super::ready::Ready;
 use super::rule::{Plan, Rule};
 use super::run::{DecidedForm, Run};
+use super::timers::Timers;
 use super::verdicts::Verdicts;
 use crate::hot::Location;
 use crate::index::{Arena, Art, Leaves, Slab};
@@ -26,7 +27,7 @@ use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,13 +67,15 @@ pub(crate) struct Shard {
     pub(crate) debug: List,
     pub(crate) accepted: List,
     pub(crate) leases: Slab<LeaseState>,
-    pub(crate) timers: BTreeSet<(u64, u32)>,
+    pub(crate) timers: Timers,
     pub(crate) verdicts: Verdicts,
     pub(crate) kept: Vec<Kept>,
     /// Rules of events that were announced with their sources.
     pub(crate) own_rules: HashMap<u32, Arc<Rule>>,
     /// Ranks of events, where an attribute orders delivery and the event has it.
     pub(crate) ranks: HashMap<u32, u128>,
+    /// Payload bytes of the debug stream.
+    pub(crate) debug_bytes: u64,
     /// Why the last events went to the debug stream.
     pub(crate) reasons: HashMap<u32, u8>,
     pub(crate) incidents: Incidents,
@@ -118,7 +121,10 @@ pub(crate) fn shard_of(form: DecidedForm, primary: &[u8]) -> usize {
 pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
     let mut hash = low >> SHARD_BLOCK_BITS;
     for chunk in high.chunks(8) {
-        let word = chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
+        let word = match *chunk {
+            [a, b, c, d] => u64::from(u32::from_be_bytes([a, b, c, d])),
+            _ => chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte)),
+        };
         hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     }
     (hash.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32) as usize % SHARDS
@@ -138,11 +144,12 @@ impl Cell {
             debug: List::new(),
             accepted: List::new(),
             leases: Slab::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             verdicts: Verdicts::default(),
             kept: Vec::new(),
             own_rules: HashMap::new(),
             ranks: HashMap::new(),
+            debug_bytes: 0,
             reasons: HashMap::new(),
             incidents: Incidents::default(),
             recovering: false,
@@ -322,7 +329,9 @@ impl Shard {
             self.art.heap_bytes(),
             self.events.heap_bytes(),
             self.tables.heap_bytes(),
-            self.leases.heap_bytes() + self.timers.len() * 24 + self.ready.iter().map(Ready::heap_bytes).sum::<usize>(),
+            self.leases.heap_bytes()
+                + self.timers.heap_bytes()
+                + self.ready.iter().map(Ready::heap_bytes).sum::<usize>(),
             self.runs.iter().map(Run::decided_bytes).sum(),
             self.verdicts.heap_bytes()
                 + self.kept.capacity() * size_of::<Kept>()

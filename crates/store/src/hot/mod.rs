@@ -16,5 +16,5 @@ mod space;
 pub(crate) use copy::{checksum, will_copy};
 pub(crate) use log::Log;
 pub(crate) use region::Region;
-pub(crate) use segment::{CLOSED, FREE, LOG, OPEN, SEALED, Segment};
+pub(crate) use segment::{CLOSED, ENTRIES_MAX, FREE, LOG, OPEN, SEALED, Segment};
 pub(crate) use space::{Class, Hot, Location, Place};

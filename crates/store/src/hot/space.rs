@@ -29,6 +29,8 @@ pub(crate) enum Class {
     Evacuation,
     /// Decisions and the ledger.
     Decision,
+    /// A chunk of a ring: its store has no other class, so nothing is kept back.
+    Chunk,
 }
 
 /// Where a record's entry stands: segment and entry number.
@@ -136,7 +138,7 @@ impl Hot {
 
     /// Segments that must stay free for the classes after this one.
     pub(crate) fn reserve(&self, class: Class) -> u32 {
-        if class == Class::Decision {
+        if class >= Class::Decision {
             return 0;
         }
         // Per live event: its verdicts and, once they are folded, its release; per removed key its share of a snapshot.
@@ -149,7 +151,7 @@ impl Hot {
             + match class {
                 Class::NewEvent => RESERVE_EVACUATION + RESERVE_EXISTING,
                 Class::Existing => RESERVE_EVACUATION,
-                Class::Evacuation | Class::Decision => 0,
+                Class::Evacuation | Class::Decision | Class::Chunk => 0,
             }
     }
 

@@ -4,7 +4,7 @@
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
 use crate::engine::{Engine, Holder};
-use crate::home::{LeaseState, State, Word};
+use crate::home::{LeaseState, Shard, State, Word};
 use crate::hot::{Class, Location, SEALED, checksum};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
 use crate::ops::debug::Reason;
@@ -115,7 +115,8 @@ impl Engine {
                 }
                 let _effects = self.quiesce.read();
                 let mut shard = cell.lock();
-                let Some(&(deadline, lease)) = shard.timers.first() else { break };
+                let Shard { timers, leases, .. } = &mut *shard;
+                let Some((deadline, lease)) = timers.first(leases) else { break };
                 if deadline > now || shard.closed {
                     break;
                 }
@@ -208,7 +209,7 @@ impl Engine {
     }
 
     /// Where the index or the list of kept conflicts says that this record lies: still here?
-    fn is_current(&self, shard: &crate::home::Shard, location: Location, entry: &Entry) -> Option<Current> {
+    fn is_current(&self, shard: &Shard, location: Location, entry: &Entry) -> Option<Current> {
         let (primary, rest) = entry.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         match entry.flags {
             EntryFlags::CONFLICT => shard.kept.iter().position(|kept| kept.location == location).map(Current::Kept),

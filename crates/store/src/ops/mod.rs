@@ -41,3 +41,13 @@ pub use sample::{Sample, Sampler};
 pub use select::Lease;
 pub(crate) use snapshot::{Folded, FoldedRun};
 pub(crate) use streams::{Outputs, output_number};
+
+/// Reads bytes as everything that a blob of the log can be.
+pub(crate) fn decode_all(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
+    let _ = decode_run(bytes, &keyspace.schema);
+    let _ = decode_mask(bytes, &keyspace.schema);
+    let _ = decode_hold(bytes, &keyspace.attributes);
+    let _ = decode_producer(bytes);
+    let _ = Outputs::default().adopt(0, bytes, keyspace.schema.rest_bytes());
+    let _ = crate::engine::Engine::read_snapshot(keyspace, bytes);
+}

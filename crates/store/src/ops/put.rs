@@ -421,7 +421,7 @@ impl Engine {
         if let Ok((slot, word)) = shard.slot(event, rest) {
             shard.set_word(event, slot, word.settled());
         }
-        shard.arrived(event, rest, claimed.length);
+        shard.arrived(event, (primary, rest), claimed.length);
         shard.events[event].pending -= 1;
         if claimed.late {
             shard.runs[run].sources.of(rest).late += 1;

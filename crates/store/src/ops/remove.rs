@@ -166,6 +166,9 @@ impl Engine {
             *ledger.live(state) -= tally;
         }
         ledger.removed += tally;
+        if state == State::Live(LiveState::Debug) {
+            shard.debug_bytes -= u64::from(length);
+        }
         self.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
         self.hot.end_record(location, length);

@@ -135,7 +135,8 @@ impl Engine {
         self.write_summary(&summary)?;
         let mut runs = self.runs.lock();
         let place = self.not_closed(&mut runs, run)?;
-        let state = KnownRun { state: RunState::Closed, ..place.clone() };
+        // What is told about a run beside its account is in its summary from now on.
+        let state = KnownRun::new(run, RunState::Closed, place.config.clone());
         self.journal(&state)?;
         *place = state;
         drop(runs);

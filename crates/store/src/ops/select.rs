@@ -238,8 +238,9 @@ impl Store {
         }
         let deadline = now.saturating_add(nanoseconds(duration)).min(last);
         let before = std::mem::replace(&mut shard.leases[number].deadline_ns, deadline);
-        shard.timers.remove(&(before, number));
-        shard.timers.insert((deadline, number));
+        let Shard { timers, leases, .. } = &mut *shard;
+        timers.remove(before, number);
+        timers.insert(leases, number);
         Ok(())
     }
 
@@ -420,7 +421,7 @@ impl Engine {
         let deadline_ns = now.saturating_add(nanoseconds(most));
         shard.move_to(event, LiveState::Leased);
         let lease = shard.leases.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
-        shard.timers.insert((deadline_ns, lease));
+        shard.timers.insert(&shard.leases, lease);
         self.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
         leaf.lease = lease;

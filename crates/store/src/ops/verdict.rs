@@ -59,7 +59,8 @@ impl Store {
         engine.check_primary(primary)?;
         engine.check_results(primary, accept.results)?;
         let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
-        let detail = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
+        // The output is held until the verdict has named it: the log may be folded in between.
+        let (detail, _output) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
         engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail, results: accept.results })
     }
 
@@ -312,7 +313,8 @@ impl Engine {
             shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length));
             let run = shard.events[event].run as usize;
             shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
-            shard.add_fragment(event, rest, *length);
+            let primary = shard.primary(event);
+            shard.add_result(event, (primary.as_bytes(), rest), *length);
             // Also once the log is folded the result says of itself that it counts.
             let marks = shard.events[event].marks();
             self.hot.mark(*location, StateWord { ready: true, ..marks });

@@ -226,6 +226,7 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
         }
     }
     match runs.iter_mut().find(|run| run.run == known.run) {
+        Some(before) if known.state == RunState::Closed => *before = known,
         // A change of state: what is known beside it stays.
         Some(before) => (before.state, before.config) = (known.state, known.config),
         None => runs.push(known),

@@ -219,9 +219,9 @@ impl<'a> Records<'a> {
                 let run = &mut shard.runs[run as usize];
                 run.ledger.offered += Tally::fragment(u64::from(entry.length));
                 if result {
-                    shard.add_fragment(event, rest, entry.length);
+                    shard.add_result(event, (primary, rest), entry.length);
                 } else {
-                    shard.arrived(event, rest, entry.length);
+                    shard.arrived(event, (primary, rest), entry.length);
                 }
             }
             Ok((slot, word)) => {

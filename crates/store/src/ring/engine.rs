@@ -1,0 +1,224 @@
+//! The parts of one ring, and how a source gets a chunk.
+//!
+//! ```text
+//! free segment ──────────────────────────────▶ new generation (durable) ─▶ open chunk of one source
+//! oldest chunk that nobody keeps ─▶ note: its fragments are expired (durable) ─▶ ┘
+//! ```
+//!
+//! *Invariants*: one thread at a time takes (`taking`), so that a note names the one chunk that is neither there nor
+//! taken anew; a chunk under a guard, a reservation or a pin is not evicted.
+
+use super::config::RingConfig;
+use super::limits::CANDIDATES;
+use super::relation::Relations;
+use super::source::{Cell, NO_OPEN_CHUNK, Source};
+use super::space::{Closed, Space};
+use super::table::Table;
+use crate::hot::{Class, Hot};
+use forebay_core::limits::{RING_NOTE_OFFSET, SUPERBLOCK_AREA_BYTES};
+use forebay_core::{Error, Result, RingKeyspace, SegmentKind, Superblock};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Somebody who holds windows, by name.
+pub(super) struct Holder {
+    pub(super) engine: Arc<Engine>,
+    pub(super) name: Arc<str>,
+    pub(super) guards: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+/// One ring.
+pub(super) struct Engine {
+    pub(super) hot: Hot,
+    pub(super) keyspace: RingKeyspace,
+    pub(super) config: RingConfig,
+    pub(super) table: Table,
+    pub(super) relations: Relations,
+    /// Held by who takes a segment, evicts, seals or pins, and by who reads the whole account.
+    pub(super) taking: Mutex<()>,
+    pub(super) space: Mutex<Space>,
+    pub(super) superblock: Mutex<Superblock>,
+    pub(super) boot: u32,
+    pub(super) losses: Mutex<Vec<String>>,
+    pub(super) holders: Mutex<Vec<Weak<Holder>>>,
+    pub(super) handles: AtomicU64,
+    pub(super) closed: AtomicBool,
+    pub(super) rounds: AtomicU64,
+    /// Longest payload that a fragment can have.
+    pub(super) length_max: usize,
+}
+
+impl Engine {
+    pub(super) fn new(hot: Hot, keyspace: RingKeyspace, config: RingConfig, superblock: Superblock) -> Engine {
+        let skew_max = keyspace.ticks(keyspace.max_skew);
+        Engine {
+            length_max: keyspace.fragment_bytes_max.min(hot.payload_bytes_max() as usize),
+            table: Table::new(keyspace.sources_max),
+            relations: Relations::new(keyspace.ticks_per_second, skew_max),
+            taking: Mutex::new(()),
+            space: Mutex::new(Space::default()),
+            boot: superblock.boot,
+            superblock: Mutex::new(superblock),
+            losses: Mutex::new(Vec::new()),
+            holders: Mutex::new(Vec::new()),
+            handles: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            hot,
+            keyspace,
+            config,
+        }
+    }
+
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        self.config.clock.now_ns()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Chunks that pins may keep.
+    pub(super) fn pin_quota(&self) -> u32 {
+        (u64::from(self.hot.geometry.segments) * u64::from(self.keyspace.pin_percent) / 100) as u32
+    }
+
+    /// Ends a source's open chunk: from now on it can be evicted.
+    pub(super) fn close_chunk(&self, cell: &Cell, source: &mut Source) {
+        let Some(segment) = source.close(&self.hot) else { return };
+        let at_ns = cell.idle_since_ns.swap(NO_OPEN_CHUNK, Ordering::Relaxed);
+        let Some(chunk) = source.chunk_on(segment) else { return };
+        let closed = Closed { segment, cell: cell.number, source: cell.id, begin: chunk.begin, end: chunk.end, at_ns };
+        self.space.lock().closed.push_back(closed);
+    }
+
+    /// Begins a chunk for a source.
+    pub(super) fn open_chunk(&self, cell: &Cell, source: &mut Source, segment: u32, now_ns: u64) {
+        source.open(&self.hot, segment);
+        cell.idle_since_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// A segment for a new chunk, its generation durable; `None` where nothing is free and nothing may be evicted.
+    /// Without any source's lock.
+    pub(super) fn take_segment(&self) -> Option<u32> {
+        let taking = self.taking.lock();
+        loop {
+            if let Some(segment) = self.hot.take(Class::Chunk, SegmentKind::Data) {
+                return Some(segment);
+            }
+            if !self.evict_oldest(&taking) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives back a segment that was taken and is not needed.
+    pub(super) fn give_back(&self, segment: u32) {
+        self.hot.close(segment, 0, 0);
+    }
+
+    /// Evicts one chunk; `false` where none may go. Pins are made under `taking`: none comes meanwhile.
+    fn evict_oldest(&self, taking: &MutexGuard<'_, ()>) -> bool {
+        let now_ns = self.now_ns();
+        let candidates = {
+            let mut space = self.space.lock();
+            space.expire(now_ns);
+            let mut idle = self.idle_chunk(&space, now_ns);
+            let (mut candidates, in_line) = (Vec::new(), space.free_to_go().map(|at| space.closed[at]));
+            for chunk in in_line.filter(|chunk| self.is_unused(chunk.segment)) {
+                // A silent source's chunk stands in line as if it had been closed when its last fragment came.
+                candidates.extend(idle.take_if(|silent| silent.at_ns < chunk.at_ns));
+                candidates.push(chunk);
+                // The first one goes, unless a guard comes at this very moment.
+                if candidates.len() >= CANDIDATES {
+                    break;
+                }
+            }
+            candidates.extend(idle);
+            candidates
+        };
+        candidates.iter().any(|candidate| self.evict(taking, candidate))
+    }
+
+    /// The open chunk of the source that has been silent for longest, and for longer than the history.
+    fn idle_chunk(&self, space: &Space, now_ns: u64) -> Option<Closed> {
+        let since = |cell: &&Cell| cell.idle_since_ns.load(Ordering::Relaxed);
+        let cell = self.table.iter().min_by_key(since)?;
+        let at_ns = since(&cell);
+        let history_ns = u64::try_from(self.keyspace.history.as_nanos()).unwrap_or(u64::MAX);
+        if at_ns == NO_OPEN_CHUNK || now_ns.saturating_sub(at_ns) <= history_ns {
+            return None;
+        }
+        // Its owner may be at work at this moment: then it is not silent.
+        let source = cell.source.try_lock()?;
+        let chunk = source.head.as_ref().and(source.chunks.back())?;
+        let (segment, begin, end) = (chunk.segment, chunk.begin, chunk.end);
+        drop(source);
+        let silent = Closed { segment, cell: cell.number, source: cell.id, begin, end, at_ns };
+        (!space.is_pinned(&cell.id, begin, end) && self.is_unused(segment)).then_some(silent)
+    }
+
+    fn is_unused(&self, segment: u32) -> bool {
+        let segment = self.hot.segment(segment);
+        segment.pins() == 0 && segment.in_flight() == 0
+    }
+
+    /// Evicts this chunk; `false` where it came into use.
+    fn evict(&self, _taking: &MutexGuard<'_, ()>, candidate: &Closed) -> bool {
+        let Some(cell) = self.table.by_number(candidate.cell) else { return false };
+        let mut source = cell.source.lock();
+        // Guards and reservations are made under this lock: none can come any more.
+        if !self.is_unused(candidate.segment) {
+            return false;
+        }
+        if source.head.as_ref().is_some_and(|head| head.segment == candidate.segment) {
+            if cell.idle_since_ns.load(Ordering::Relaxed) != candidate.at_ns {
+                return false;
+            }
+            self.close_chunk(cell, &mut source);
+        }
+        let mut space = self.space.lock();
+        let Some(at) = space.closed.iter().position(|closed| closed.segment == candidate.segment) else { return false };
+        let Some(chunk) = source.evict(candidate.segment) else { return false };
+        space.closed.remove(at);
+        space.evicted += 1;
+        for of_run in &chunk.runs {
+            space.books.accounts.of(of_run.run).expired += of_run.tally;
+        }
+        space.leaving = Some((chunk.segment, chunk.generation));
+        self.write_note(&mut space, false);
+        drop(space);
+        drop(source);
+        if self.hot.segment(chunk.segment).ended(0) {
+            self.hot.free_if_idle(chunk.segment);
+        }
+        true
+    }
+
+    /// Makes the account durable. It names the chunk that was evicted last until its segment is taken anew, whose
+    /// generation is durable then: the next eviction comes only when nothing is free.
+    pub(super) fn write_note(&self, space: &mut Space, clean: bool) {
+        let generation = |segment| self.hot.segment(segment).generation.load(Ordering::Relaxed);
+        space.leaving = space.leaving.filter(|leaving| generation(leaving.0) == leaving.1);
+        let note = space.books.note(space.leaving, clean);
+        let copy = note.sequence % 2 * (SUPERBLOCK_AREA_BYTES as u64 / 2);
+        let bytes = note.encode(&self.hot.store);
+        let offset = copy + RING_NOTE_OFFSET as u64;
+        self.hot.region.write(offset, &bytes);
+        self.hot.region.flush(offset, bytes.len());
+        self.hot.region.fence();
+    }
+}
+
+/// Every handle's answer after `close`.
+#[cold]
+pub(super) fn closed() -> Error {
+    Error::closed("the ring is closed; open it again")
+}

@@ -1,0 +1,72 @@
+//! The handle that everybody holds.
+
+use super::engine::{Engine, Holder};
+use forebay_core::RingKeyspace;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One ring on one node: a cheap handle, cloned freely, used from any number of threads. Reservations are handles too.
+/// The ring closes with its last handle; windows may live on.
+pub struct Ring {
+    pub(super) holder: Arc<Holder>,
+}
+
+impl Clone for Ring {
+    fn clone(&self) -> Ring {
+        Ring::of(self.holder.clone())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.engine().handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // What fails here was acknowledged at its own level; who must know calls `close`.
+            let _ = self.engine().close();
+        }
+    }
+}
+
+impl Ring {
+    /// The same ring under a holder name: windows and pins are listed under it. One per thread is best.
+    #[must_use]
+    pub fn named(&self, holder: &str) -> Ring {
+        Ring::of(new_holder(&self.holder.engine, holder))
+    }
+
+    pub(super) fn of(holder: Arc<Holder>) -> Ring {
+        holder.engine.handles.fetch_add(1, Ordering::Relaxed);
+        Ring { holder }
+    }
+
+    /// The keyspace.
+    pub fn keyspace(&self) -> &RingKeyspace {
+        &self.engine().keyspace
+    }
+
+    /// What this opening found missing or damaged and the operator accepted (`RingConfig::accept_loss`), by segment and
+    /// entry: at most 10,000 lines.
+    pub fn losses(&self) -> Vec<String> {
+        self.engine().losses.lock().clone()
+    }
+
+    #[inline]
+    pub(super) fn engine(&self) -> &Engine {
+        &self.holder.engine
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Ring({}, holder {})", self.keyspace().name, self.holder.name)
+    }
+}
+
+pub(super) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
+    let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let holder = Arc::new(Holder { engine: engine.clone(), name: name.into(), guards, bytes });
+    let mut holders = engine.holders.lock();
+    holders.retain(|known| known.strong_count() > 0);
+    holders.push(Arc::downgrade(&holder));
+    holder
+}

@@ -1,0 +1,38 @@
+//! Limits of a ring and how they relate.
+
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+
+/// Smallest chunk: its header and a few small fragments.
+pub(super) const CHUNK_BYTES_MIN: u64 = 16 << 10;
+/// Largest default chunk.
+pub(super) const CHUNK_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+/// Default regions give each source so many chunks: what is evicted at once is a small part of its history.
+pub(super) const CHUNKS_PER_SOURCE_DEFAULT: u64 = 16;
+/// Fewest chunks for each source.
+pub(super) const CHUNKS_PER_SOURCE_MIN: u64 = 8;
+/// Longest fragment that is copied under its source's lock: a reader waits for a few microseconds at most.
+pub(super) const COPY_LOCKED_BYTES_MAX: usize = 64 << 10;
+/// Most reservations out for one source.
+pub(super) const RESERVATIONS_MAX: usize = 1024;
+/// Most runs whose fragments share a chunk; the next one begins another chunk.
+pub(super) const CHUNK_RUNS_MAX: usize = 4;
+/// Most gaps of one source that are remembered with their cause; older ones read as `NeverArrived`.
+pub(super) const GAPS_MAX: usize = 1024;
+/// Most evicted stretches between chunks that pins keep; past it neighbours are joined.
+pub(super) const HOLES_MAX: usize = 64;
+/// Most pins in force.
+pub(super) const PINS_MAX: usize = 256;
+/// Chunks that one search for the oldest looks at, should readers come to the first ones meanwhile.
+pub(super) const CANDIDATES: usize = 8;
+/// Most runs whose relation of ticks and time is remembered.
+pub(super) const RELATIONS_MAX: usize = 4;
+/// Offers in a row that must agree before a source has a say against the ring's relation.
+pub(super) const STREAK_MIN: u32 = 3;
+/// Pause between maintenance rounds, in milliseconds.
+pub(super) const MAINTENANCE_MS: u64 = 5;
+/// Rounds of maintenance between two notes of the account.
+pub(super) const ROUNDS_PER_NOTE: u64 = 20;
+
+// The smallest chunk has room for its header and at least one fragment of some size.
+const _: () = assert!(CHUNK_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
+const _: () = assert!(CHUNKS_PER_SOURCE_DEFAULT >= CHUNKS_PER_SOURCE_MIN);

@@ -1,0 +1,44 @@
+//! The ring keyspace: a latency buffer of continuous readout, addressed by source and timestamp.
+//!
+//! ```text
+//! put ─▶ source ─▶ its open chunk ── full ─▶ closed ─▶ sealed ─▶ evicted by arrival ─▶ chunk of any source
+//! window ─▶ each source: chunks that overlap ─▶ guards, fragments in place, coverage
+//! ```
+//!
+//! A chunk is one segment of the hot level, written by one source. Sources meet only where a chunk is taken.
+//!
+//! *Lock order*: `taking` → one source → space, or the table of relations → nothing. No lock is held while waiting.
+//!
+//! *Invariants*: everything acknowledged is there until it is evicted, and counted then (tests/ring/{restart,power}.rs);
+//! nothing under a guard, a reservation or a pin is evicted (tests/ring/{races,pins}.rs).
+//!
+//! *Not here*: completeness, leases, verdicts: events have those (`home`). The bytes: docs/format-ring.md.
+
+mod account;
+mod chunk;
+mod config;
+mod coverage;
+mod engine;
+mod handle;
+mod limits;
+mod maintain;
+mod open;
+mod pin;
+mod put;
+mod read;
+mod recover;
+mod relation;
+mod report;
+mod reserve;
+mod source;
+mod space;
+mod status;
+mod table;
+mod window;
+
+pub use config::{RingConfig, RingOutcome, RingPut, RingSources};
+pub use handle::Ring;
+pub use pin::RingPin;
+pub use reserve::RingReservation;
+pub use status::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
+pub use window::{Coverage, RingFragment, SourceWindow, Stretch, Window};

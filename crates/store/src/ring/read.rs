@@ -1,0 +1,147 @@
+//! Reading windows and gaps.
+//!
+//! ```text
+//! wait, source by source, to one deadline ─▶ each source's lock: chunks that overlap ─▶ guards, places, coverage
+//! ```
+
+use super::config::RingSources;
+use super::engine::Holder;
+use super::source::{Cell, Source};
+use super::status::Gap;
+use super::window::{Coverage, Guards, Piece, SourceWindow, Stretch, Window};
+use super::{Ring, engine::Engine};
+use crate::hot::Location;
+use forebay_core::{Error, Result, SourceId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a window; longer ones are cut to it.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl Ring {
+    /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is
+    /// `NotYet` in it, at most `wait`; a ring that closes ends the wait. A source that was never seen is all `NotYet`.
+    ///
+    /// # Errors
+    /// `Invalid` for an empty or inverted window, a source of another schema or one that is named twice; `Closed`.
+    pub fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
+        let engine = self.engine();
+        engine.check_window(begin, end)?;
+        let names = engine.names(sources)?;
+        engine.check_open()?;
+        // Real time, also where a test moves the ring's clock by hand.
+        let deadline = (!wait.is_zero()).then(|| Instant::now() + wait.min(WAIT_MAX));
+        if let Some(deadline) = deadline {
+            names.iter().for_each(|source| engine.wait_for(source, begin, end, deadline));
+        }
+        let read = |source: &SourceId| match engine.table.find(source) {
+            Some(cell) => read_source(&self.holder, cell, begin, end),
+            None => SourceWindow {
+                source: *source,
+                coverage: vec![Stretch { begin, end, state: Coverage::NotYet }],
+                pieces: Vec::new(),
+                guards: Guards::new(&self.holder),
+            },
+        };
+        Ok(Window { begin, end, sources: names.iter().map(read).collect() })
+    }
+
+    /// The gaps of a source in `[begin, end)`, in order. A source that was never seen has none.
+    ///
+    /// # Errors
+    /// `Invalid` as for [`Ring::window`]; `Closed`.
+    pub fn gaps(&self, source: &SourceId, begin: u64, end: u64) -> Result<Vec<Gap>> {
+        let engine = self.engine();
+        engine.check_window(begin, end)?;
+        engine.check_source(source)?;
+        engine.check_open()?;
+        let Some(cell) = engine.table.find(source) else { return Ok(Vec::new()) };
+        let read = read_source(&self.holder, cell, begin, end);
+        let gap = |stretch: &Stretch| match stretch.state {
+            Coverage::Gap(cause) => Some(Gap { begin: stretch.begin, end: stretch.end, cause }),
+            _ => None,
+        };
+        Ok(read.coverage.iter().filter_map(gap).collect())
+    }
+}
+
+impl Engine {
+    pub(super) fn check_window(&self, begin: u64, end: u64) -> Result<()> {
+        if begin < end {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the window [{begin}, {end}) is {}",
+            if begin == end { "empty" } else { "inverted" }
+        )))
+    }
+
+    /// The sources that are meant; all of them in their order.
+    pub(super) fn names(&self, sources: &RingSources) -> Result<Vec<SourceId>> {
+        match sources {
+            RingSources::All => {
+                let mut names: Vec<SourceId> = self.table.iter().map(|cell| cell.id).collect();
+                names.sort_unstable();
+                Ok(names)
+            }
+            RingSources::Only(names) => {
+                names.iter().try_for_each(|source| self.check_source(source))?;
+                let mut sorted = names.clone();
+                sorted.sort_unstable();
+                match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                    Some(pair) => Err(Error::invalid(format!("source {} is named twice", pair[0]))),
+                    None => Ok(names.clone()),
+                }
+            }
+        }
+    }
+
+    /// Waits until a source has reached the end of a window, to the deadline.
+    fn wait_for(&self, source: &SourceId, begin: u64, end: u64, deadline: Instant) {
+        let Some(cell) = self.table.wait_for(source, deadline, || self.is_closed()) else { return };
+        let mut source = cell.source.lock();
+        while !source.has_reached(begin, end) && !source.closed {
+            source.wanted = if source.waiting == 0 { end } else { source.wanted.min(end) };
+            source.waiting += 1;
+            let over = cell.arrived.wait_until(&mut source, deadline).timed_out();
+            source.waiting -= 1;
+            if over {
+                return;
+            }
+        }
+    }
+}
+
+/// One source's part of a window, under its lock.
+fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> SourceWindow {
+    let mut guards = Guards::new(holder);
+    let source = cell.source.lock();
+    let pieces = collect(&source, &mut guards, begin, end);
+    let reserved: Vec<(u64, u64)> = source.reserved.iter().map(|one| (one.timestamp, one.end)).collect();
+    let covered = pieces.iter().map(|piece| (piece.timestamp, piece.timestamp + u64::from(piece.span)));
+    let coverage = source.known.tile(begin, end, covered, &reserved);
+    drop(source);
+    SourceWindow { source: cell.id, coverage, pieces, guards }
+}
+
+fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for chunk in source.chunks_from(begin).filter(|chunk| chunk.overlaps(begin, end)) {
+        let before = pieces.len();
+        let (most, items) = chunk.overlapping(begin, end);
+        pieces.reserve(most);
+        pieces.extend(items.map(|item| Piece {
+            timestamp: item.timestamp,
+            span: item.span,
+            location: Location { segment: chunk.segment, entry: item.entry },
+        }));
+        if pieces.len() > before {
+            guards.add(chunk.segment);
+        }
+    }
+    // Chunks follow each other in time, but for disorder at their edges and clocks that began anew.
+    if !pieces.is_sorted_by_key(|piece| piece.timestamp) {
+        pieces.sort_by_key(|piece| piece.timestamp);
+    }
+    pieces
+}

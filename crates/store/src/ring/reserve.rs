@@ -1,0 +1,129 @@
+//! Memory of the ring that a producer fills itself.
+//!
+//! *On failure*: a reservation that is dropped gives its timestamp and place back; its ticks read as `NotYet` until
+//! then.
+
+use super::Ring;
+use super::config::{RingOutcome, RingPut};
+use super::put::{Claim, Claimed};
+use crate::hot::checksum;
+use forebay_core::{GapCause, Result, RingStamp, SourceId};
+use std::ops::{Deref, DerefMut};
+
+impl Ring {
+    /// Reserves memory of the ring for a fragment of `length` bytes: filled in place, then committed. Where it cannot be
+    /// taken in, or stands there already, the memory is ordinary memory and [`RingReservation::commit`] says so.
+    ///
+    /// # Errors
+    /// As [`Ring::put`], except for `Conflict`, which is answered at commit; `Unavailable` also where 1024 reservations
+    /// of this source are out.
+    pub fn reserve(
+        &self,
+        source: &SourceId,
+        timestamp: u64,
+        span: u32,
+        length: usize,
+        options: &RingPut,
+    ) -> Result<RingReservation> {
+        let engine = self.engine();
+        let wanted = engine.check_put(source, span, length)?;
+        let stamp = RingStamp { timestamp, span, run: options.run };
+        let backing = match engine.claim(source, stamp, wanted, options.status)? {
+            Claim::Place(claimed) => Backing::Place(claimed),
+            Claim::Standing => {
+                let put = RingPut { run: options.run, status: options.status };
+                Backing::Compared { bytes: vec![0; length], source: *source, stamp, put }
+            }
+            Claim::Refused(cause) => Backing::Refused { bytes: vec![0; length], cause },
+        };
+        Ok(RingReservation { ring: self.clone(), backing })
+    }
+}
+
+/// Memory of the ring for one fragment. Dropping it gives it up.
+pub struct RingReservation {
+    ring: Ring,
+    backing: Backing,
+}
+
+enum Backing {
+    Place(Claimed),
+    /// A fragment stands there: the bytes are compared at commit.
+    Compared {
+        bytes: Vec<u8>,
+        source: SourceId,
+        stamp: RingStamp,
+        put: RingPut,
+    },
+    /// Refused when it was asked for.
+    Refused {
+        bytes: Vec<u8>,
+        cause: GapCause,
+    },
+    /// Committed.
+    Done,
+}
+
+impl RingReservation {
+    /// Makes the fragment visible; the answers are those of [`Ring::put`].
+    ///
+    /// # Errors
+    /// As [`Ring::put`].
+    pub fn commit(mut self) -> Result<RingOutcome> {
+        let engine = self.ring.engine();
+        match std::mem::replace(&mut self.backing, Backing::Done) {
+            Backing::Place(claimed) => {
+                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
+                engine.hot.region.flush(offset, claimed.length as usize);
+                engine.publish(&claimed, crc)
+            }
+            Backing::Compared { bytes, source, stamp, put } => {
+                self.ring.put(&source, stamp.timestamp, stamp.span, &bytes, &put)
+            }
+            Backing::Refused { cause, .. } => Ok(RingOutcome::Refused(cause)),
+            Backing::Done => Err(forebay_core::Error::internal("reservation without memory")),
+        }
+    }
+
+    /// Gives the memory up.
+    pub fn abort(self) {}
+}
+
+impl Deref for RingReservation {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.backing {
+            Backing::Place(claimed) => {
+                let hot = &self.ring.engine().hot;
+                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                hot.region.bytes(offset, claimed.length as usize)
+            }
+            Backing::Compared { bytes, .. } | Backing::Refused { bytes, .. } => bytes,
+            Backing::Done => &[],
+        }
+    }
+}
+
+impl DerefMut for RingReservation {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.backing {
+            Backing::Place(claimed) => {
+                let hot = &self.ring.engine().hot;
+                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                hot.region.bytes_mut(offset, claimed.length as usize)
+            }
+            Backing::Compared { bytes, .. } | Backing::Refused { bytes, .. } => bytes,
+            Backing::Done => &mut [],
+        }
+    }
+}
+
+impl Drop for RingReservation {
+    fn drop(&mut self) {
+        if let Backing::Place(claimed) = std::mem::replace(&mut self.backing, Backing::Done) {
+            self.ring.engine().give_up(&claimed);
+        }
+    }
+}

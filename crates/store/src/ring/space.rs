@@ -1,0 +1,133 @@
+//! Which chunk goes next: closed chunks by arrival, and the pins that keep some of them.
+//!
+//! *Invariants*: a pin keeps at most as many chunks as it was granted, the oldest ones; the grants of all pins stay
+//! within the quota (tests/ring/pins.rs).
+
+use super::account::Books;
+use super::limits::PINS_MAX;
+use super::status::RingPinStatus;
+use forebay_core::{Error, Result, SourceId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A chunk that is written no more. Its ticks only grow where a reservation in it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closed {
+    pub(super) segment: u32,
+    pub(super) cell: u32,
+    pub(super) source: SourceId,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// When its newest fragment arrived.
+    pub(super) at_ns: u64,
+}
+
+/// A pin: a rule, not a list. What it names is kept, also what comes.
+#[derive(Clone, Debug)]
+pub(super) struct Pin {
+    pub(super) id: u64,
+    pub(super) holder: Arc<str>,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// Sorted; `None` is every source.
+    pub(super) sources: Option<Vec<SourceId>>,
+    pub(super) deadline_ns: u64,
+    /// Chunks that it may keep.
+    pub(super) granted: u32,
+}
+
+impl Pin {
+    fn names(&self, source: &SourceId, begin: u64, end: u64) -> bool {
+        begin < self.end
+            && end > self.begin
+            && self.sources.as_ref().is_none_or(|sources| sources.binary_search(source).is_ok())
+    }
+}
+
+/// What the space lock protects.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// By arrival, oldest first.
+    pub(super) closed: VecDeque<Closed>,
+    pub(super) pins: Vec<Pin>,
+    next_pin: u64,
+    /// Segment and generation of the chunk that was evicted last.
+    pub(super) leaving: Option<(u32, u32)>,
+    pub(super) books: Books,
+    pub(super) evicted: u64,
+}
+
+impl Space {
+    /// Forgets pins that are over.
+    pub(super) fn expire(&mut self, now_ns: u64) {
+        self.pins.retain(|pin| pin.deadline_ns > now_ns);
+    }
+
+    /// Positions of closed chunks that no pin keeps, oldest first.
+    pub(super) fn free_to_go(&self) -> impl Iterator<Item = usize> {
+        let mut kept = vec![0_u32; self.pins.len()];
+        self.closed.iter().enumerate().filter_map(move |(at, chunk)| {
+            let mut pinned = false;
+            for (pin, kept) in self.pins.iter().zip(&mut kept) {
+                if pin.names(&chunk.source, chunk.begin, chunk.end) && *kept < pin.granted {
+                    *kept += 1;
+                    pinned = true;
+                }
+            }
+            (!pinned).then_some(at)
+        })
+    }
+
+    /// Whether a pin names an open chunk with these ticks.
+    pub(super) fn is_pinned(&self, source: &SourceId, begin: u64, end: u64) -> bool {
+        self.pins.iter().any(|pin| pin.names(source, begin, end))
+    }
+
+    pub(super) fn granted(&self) -> u32 {
+        self.pins.iter().map(|pin| pin.granted).sum()
+    }
+
+    /// Enters a pin.
+    pub(super) fn pin(&mut self, mut pin: Pin, quota: u32, segment_bytes: u64) -> Result<u64> {
+        let granted = self.granted();
+        if pin.granted > quota.saturating_sub(granted) || self.pins.len() == PINS_MAX {
+            let mut holders: Vec<String> = Vec::new();
+            for other in self.pins.iter().take(8) {
+                let bytes = u64::from(other.granted) * segment_bytes;
+                holders
+                    .push(format!("{} (pin {}) {bytes} of [{}, {})", other.holder, other.id, other.begin, other.end));
+            }
+            let held = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
+            return Err(Error::full(format!(
+                "a pin of {} bytes: the quota is {} bytes in at most {PINS_MAX} pins, {} are held: {held}",
+                u64::from(pin.granted) * segment_bytes,
+                u64::from(quota) * segment_bytes,
+                u64::from(granted) * segment_bytes,
+            )));
+        }
+        self.next_pin += 1;
+        pin.id = self.next_pin;
+        self.pins.push(pin);
+        Ok(self.next_pin)
+    }
+
+    pub(super) fn pin_statuses(&self, now_ns: u64, segment_bytes: u64) -> Vec<RingPinStatus> {
+        let one = |pin: &Pin| RingPinStatus {
+            id: pin.id,
+            holder: pin.holder.to_string(),
+            begin: pin.begin,
+            end: pin.end,
+            bytes: u64::from(pin.granted) * segment_bytes,
+            remaining_ns: pin.deadline_ns.saturating_sub(now_ns),
+        };
+        self.pins.iter().filter(|pin| pin.deadline_ns > now_ns).map(one).collect()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let sources = |pin: &Pin| pin.sources.as_ref().map_or(0, Vec::capacity) * size_of::<SourceId>();
+        self.closed.capacity() * size_of::<Closed>()
+            + self.pins.capacity() * size_of::<Pin>()
+            + self.pins.iter().map(sources).sum::<usize>()
+            + self.books.accounts.heap_bytes()
+    }
+}

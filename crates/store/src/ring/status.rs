@@ -1,0 +1,116 @@
+//! State of a ring for people and monitors.
+
+use crate::HolderStats;
+use forebay_core::{GapCause, Ledger, SourceId};
+
+/// Fragments refused, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// Nothing could be evicted.
+    pub no_space: u64,
+    /// Timestamps too far from the ring's relation of ticks and time.
+    pub skew: u64,
+    /// Their ticks had been evicted.
+    pub too_late: u64,
+}
+
+/// One source of a ring. Counts of refusals are since opening.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingSourceStatus {
+    /// The source.
+    pub source: SourceId,
+    /// First tick that it still keeps; `None` where it keeps nothing.
+    pub oldest: Option<u64>,
+    /// The tick after the newest one that arrived; `None` before its first fragment.
+    pub newest: Option<u64>,
+    /// Nanoseconds since its last put, whatever the answer; `None` where there was none since opening.
+    pub silent_ns: Option<u64>,
+    /// Run of its last put, or of its newest fragment after opening.
+    pub run: u32,
+    /// Fragments kept.
+    pub fragments: u64,
+    /// Payload bytes kept.
+    pub bytes: u64,
+    /// Chunks that hold them.
+    pub chunks: u32,
+    /// Fragments refused since opening.
+    pub refused: Refusals,
+    /// The last refusal: timestamp and cause.
+    pub last_refused: Option<(u64, GapCause)>,
+    /// How far its last put lay from the ring's relation of ticks and time, in ticks.
+    pub skew_ticks: i64,
+}
+
+/// A stretch of ticks that nothing covers although later data has arrived. Half-open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// First tick.
+    pub begin: u64,
+    /// Tick after the last one.
+    pub end: u64,
+    /// Why.
+    pub cause: GapCause,
+}
+
+/// Memory of a ring beyond its region, in bytes, everything counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingMemory {
+    /// The index: lists of chunks and their fragments, slack included.
+    pub index: u64,
+    /// Accounts, gaps and pins.
+    pub books: u64,
+    /// Segment table and source table: does not grow with the data.
+    pub fixed: u64,
+}
+
+/// One pin, as `stats` lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingPinStatus {
+    /// Number of the pin.
+    pub id: u64,
+    /// Who made it (`Ring::named`).
+    pub holder: String,
+    /// First tick.
+    pub begin: u64,
+    /// Tick after the last one.
+    pub end: u64,
+    /// Bytes of the region that it holds or has reserved, whole chunks.
+    pub bytes: u64,
+    /// Nanoseconds until it expires.
+    pub remaining_ns: u64,
+}
+
+/// The ring at a glance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RingStats {
+    /// Chunks in the region.
+    pub segments: u32,
+    /// Chunks that are free.
+    pub segments_free: u32,
+    /// Bytes of one chunk.
+    pub segment_bytes: u64,
+    /// Occupied share of the region, 0 to 1: near 1 once the ring has come round.
+    pub fill: f64,
+    /// Fragments kept.
+    pub fragments: u64,
+    /// Payload bytes kept.
+    pub bytes: u64,
+    /// Bytes of the region that pins hold or have reserved, whole chunks.
+    pub pinned_bytes: u64,
+    /// Bytes of the region that pins may hold.
+    pub pin_quota_bytes: u64,
+    /// Pins in force.
+    pub pins: Vec<RingPinStatus>,
+    /// Chunks evicted since opening.
+    pub evicted: u64,
+    /// Fragments refused since opening.
+    pub refused: Refusals,
+    /// Holders with windows out.
+    pub holders: Vec<HolderStats>,
+    /// Memory beyond the region.
+    pub memory: RingMemory,
+    /// The account of all runs.
+    pub ledger: Ledger,
+    /// Boot generation of this opening.
+    pub boot: u32,
+}
