@@ -18,6 +18,8 @@ mod home;
 mod hot;
 mod index;
 mod limits;
+#[doc(hidden)]
+pub mod measure;
 mod open;
 mod ops;
 mod options;

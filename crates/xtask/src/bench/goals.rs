@@ -2,7 +2,7 @@
 
 use super::memory::SHARE_BYTES;
 use super::results::{Results, Unit};
-use super::{recovery, refill, selection};
+use super::{recovery, refill, selection, stages};
 use serde::Serialize;
 
 const KIB: usize = 1024;
@@ -36,6 +36,7 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
     let mut judge = Judge { results, goals: Vec::new() };
     judge.puts();
     judge.reads();
+    judge.selection();
     judge.threads();
     judge.memory();
     judge.space();
@@ -118,6 +119,20 @@ impl Judge<'_> {
         }
     }
 
+    fn selection(&mut self) {
+        let one = self.median("grant.1", selection::BYTES);
+        let (measured, wanted) = (self.median("grant.64", selection::BYTES), one.map(|rate| 3.0 * rate));
+        self.at_least("get_any, 64 events per call: 3 × one per call", Unit::PerSecond, measured, wanted);
+        let measured = self.median("stages.2", stages::BYTES);
+        let goal = "two-stage selection of small events, 2 threads: 1 M events/s decided";
+        self.at_least(goal, Unit::PerSecond, measured, Some(1e6));
+        for word in ["decided", "live"] {
+            let measured = self.median(&format!("sampled.{word}"), selection::BYTES);
+            let goal = format!("sampler of {word} events at 1 kHz: 99 % of selection's rate without");
+            self.at_least(goal, Unit::Share, measured, Some(0.99));
+        }
+    }
+
     /// Either of two bars is enough; the one that is nearer counts.
     fn threads(&mut self) {
         for (name, bytes) in [("64 B", SMALL), ("1 KiB", KIB), ("10 KiB", TEN_KIB)] {
@@ -159,6 +174,9 @@ impl Judge<'_> {
                 false,
             );
         }
+        let measured = self.median("memory.decided.all", SMALL);
+        let goal = "memory of 10⁹ dense decided events: at most 256 MiB";
+        self.add(goal.into(), Unit::Bytes, measured, Some(256.0 * 1024.0 * 1024.0), true, false);
     }
 
     fn space(&mut self) {
