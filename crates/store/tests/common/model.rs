@@ -389,11 +389,9 @@ impl Model {
         let free = |model: &EventModel| model.state == State::Ready && model.stage == stage;
         let some_ready = self.hold.is_none() && self.events.values().any(free);
         let of_stage = |grant: &Grant| self.events.get(&grant.event).is_some_and(|model| model.stage == stage);
-        let right = grants.iter().all(of_stage);
-        right
-            && grants.len() <= n
-            && (!grants.is_empty() || !some_ready)
-            && grants.iter().all(|grant| self.grant(grant))
+        let right = grants.iter().all(of_stage) && grants.len() <= n && (!grants.is_empty() || !some_ready);
+        // All of them are leased now, whatever was expected.
+        grants.iter().fold(right, |right, grant| self.grant(grant) && right)
     }
 
     fn judge(&mut self, event: u64, token: Token, verdict: Verdict, answer: &Answer) -> bool {
