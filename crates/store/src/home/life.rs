@@ -64,7 +64,9 @@ impl Shard {
     /// Looks whether the event has all that it waits for; an open one is ready then.
     #[inline]
     pub(crate) fn consider(&mut self, event: u32) {
-        if !self.events[event].is(Flag::Complete) && self.is_complete(event) {
+        // An event of which every source is masked has nothing to process: it waits for its time.
+        let leaf = &self.events[event];
+        if leaf.is(Flag::Counted) && !leaf.is(Flag::Complete) && self.is_complete(event) {
             let leaf = &mut self.events[event];
             leaf.set(Flag::Complete);
             if leaf.is(Flag::Booked) {
@@ -74,9 +76,7 @@ impl Shard {
             }
         }
         let leaf = &self.events[event];
-        // An event of which every source is masked has nothing to process: it waits for its time.
-        let ready = leaf.is(Flag::Complete) && leaf.is(Flag::Counted);
-        if ready && leaf.state == State::Live(LiveState::Open) {
+        if leaf.is(Flag::Complete) && leaf.state == State::Live(LiveState::Open) {
             self.move_to(event, LiveState::Ready);
         }
     }

@@ -113,6 +113,22 @@ fn an_event_of_which_every_source_is_masked_waits_for_something_to_process() {
     store.in_every_life(|store| assert_eq!((store.state(1), store.counts()), (READY, [1, 0, 0, 0])));
 }
 
+/// Found by the model: what was complete without a fragment, all its sources masked, stayed so when they were unmasked.
+#[test]
+fn an_event_without_fragments_waits_again_when_its_sources_are_unmasked() {
+    let mut store = Fixture::new(&staged(3));
+    let _ = store.announce(5, &[0, 1]).unwrap();
+    for source in 0..2 {
+        store.mask(RUN, &store.source(source), Some(&store.primary(4))).unwrap();
+    }
+    for source in 0..2 {
+        store.unmask(RUN, &store.source(source), Some(&store.primary(4))).unwrap();
+    }
+    store.in_every_life(|store| assert_eq!(store.states(5), [(0, Missing), (1, Missing)]));
+    store.stored(5, 0, b"x");
+    store.in_every_life(|store| assert_eq!((store.state(5), store.counts()), (OPEN, [0; 4])));
+}
+
 #[test]
 fn masks_are_set_and_lifted_twice_without_harm_and_refused_where_they_cannot_be() {
     let store = Fixture::new(&staged(3));
