@@ -2,11 +2,13 @@
 //!
 //! *Not here*: the scenario itself (`forebay_daq::demo`); this file is its command line, its progress and its exit code.
 
+use crate::minidaq::{self, MiniDaqOptions};
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
-use forebay_daq::demo::{self, DemoConfig, Profile, Progress};
+use forebay_daq::demo::{self, DemoConfig, Profile};
+use forebay_daq::minidaq::MiniDaqConfig;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -26,6 +28,11 @@ Example: ten seconds; the fragments of ATLAS at a steady rate; recorded ProtoDUN
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
 
+The profile dune is DUNE's MiniDAQ instead: links at their rate in a ring, triggers, data requests, trigger records with \
+DUNE's headers, inhibit by records in flight (docs/minidaq.md):
+  forebay demo --profile dune --seconds 10
+  forebay demo --profile dune --input frames.bin --rate-scale 0.25
+
 A profile sets sizes that people know; every option given beside it wins. The progress line goes to stderr (with --json \
 only where that is a terminal).";
 
@@ -38,7 +45,7 @@ pub(crate) struct Demo {
     seconds: Option<f64>,
     /// Sizes of an experiment.
     #[arg(long, value_name = "NAME", value_parser = profiles())]
-    profile: Option<Profile>,
+    profile: Option<Scenario>,
     /// Sources per event.
     #[arg(long, value_name = "N")]
     sources: Option<u32>,
@@ -72,26 +79,72 @@ pub(crate) struct Demo {
     /// Seed of emulated frames and of the decisions.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    #[command(flatten)]
+    minidaq: MiniDaqOptions,
+}
+
+/// What a profile runs.
+#[derive(Clone, Copy)]
+enum Scenario {
+    Events(Profile),
+    MiniDaq,
 }
 
 impl Demo {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let config = self.config()?;
+        self.check()?;
+        match self.profile {
+            Some(Scenario::MiniDaq) => self.run_minidaq(out),
+            Some(Scenario::Events(profile)) => self.run_events(out, DemoConfig::for_profile(profile)),
+            None => self.run_events(out, DemoConfig::default()),
+        }
+    }
+
+    fn run_minidaq(&self, out: &mut Output) -> Result<Answer> {
+        let others = [
+            ("--sources", self.sources.is_some()),
+            ("--fragment-bytes", self.fragment_bytes.is_some()),
+            ("--events-per-second", self.events_per_second.is_some()),
+            ("--fast-fraction", self.fast_fraction.is_some()),
+        ];
+        let given: Vec<&str> = others.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+        minidaq::refuse("--profile dune", &given)?;
+        let base = MiniDaqConfig::default();
+        let config = self.minidaq.over(MiniDaqConfig {
+            seconds: self.seconds.unwrap_or(base.seconds),
+            readout_threads: self.readout_threads.unwrap_or(base.readout_threads),
+            filter_threads: self.filter_threads.unwrap_or(base.filter_threads),
+            accept: self.accept.unwrap_or(base.accept),
+            dir: self.dir.clone(),
+            hot_bytes: self.hot_bytes,
+            input: self.input.clone(),
+            seed: self.seed.unwrap_or(base.seed),
+            ..base
+        });
         let stop = signal::stop_flag()?;
         let mut line = ProgressLine::new(out.json);
-        let summary = demo::run(&config, &stop, &mut |progress| line.show(progress));
+        let summary = forebay_daq::minidaq::run(&config, &stop, &mut |progress| line.show(&|| progress.line()));
+        line.end();
+        let summary = summary?;
+        out.json(&summary)?;
+        out.line(summary.text())?;
+        Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
+    }
+
+    fn run_events(&self, out: &mut Output, base: DemoConfig) -> Result<Answer> {
+        minidaq::refuse("a profile other than dune", &self.minidaq.given())?;
+        let config = self.config(base);
+        let stop = signal::stop_flag()?;
+        let mut line = ProgressLine::new(out.json);
+        let summary = demo::run(&config, &stop, &mut |progress| line.show(&|| progress.line()));
         line.end();
         let summary = summary?;
         out.json(&summary)?;
         out.line(summary.text().trim_end())?;
-        Ok(match (stop.load(Ordering::Relaxed), summary.balanced) {
-            (_, false) => Answer::No,
-            (true, true) => Answer::Interrupted,
-            (false, true) => Answer::Yes,
-        })
+        Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
     }
 
-    fn config(&self) -> Result<DemoConfig> {
+    fn check(&self) -> Result<()> {
         if let Some(seconds) = self.seconds.filter(|seconds| !seconds.is_finite() || *seconds <= 0.0) {
             return Err(Error::invalid(format!("--seconds {seconds}: expected a time of more than 0")));
         }
@@ -100,8 +153,11 @@ impl Demo {
                 return Err(Error::invalid(format!("--{name} {share}: expected a share from 0 to 1, such as 0.1")));
             }
         }
-        let base = self.profile.map_or_else(DemoConfig::default, DemoConfig::for_profile);
-        Ok(DemoConfig {
+        Ok(())
+    }
+
+    fn config(&self, base: DemoConfig) -> DemoConfig {
+        DemoConfig {
             seconds: self.seconds.unwrap_or(base.seconds),
             sources: self.sources.unwrap_or(base.sources),
             fragment_bytes: self.fragment_bytes.unwrap_or(base.fragment_bytes),
@@ -115,14 +171,26 @@ impl Demo {
             input: self.input.clone(),
             seed: self.seed.unwrap_or(base.seed),
             ..base
-        })
+        }
+    }
+}
+
+fn answer(interrupted: bool, balanced: bool) -> Answer {
+    match (interrupted, balanced) {
+        (_, false) => Answer::No,
+        (true, true) => Answer::Interrupted,
+        (false, true) => Answer::Yes,
     }
 }
 
 /// Profiles by name, each with its sizes in the help.
-fn profiles() -> impl TypedValueParser<Value = Profile> {
-    let values = Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.describe()));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<Profile>())
+fn profiles() -> impl TypedValueParser<Value = Scenario> {
+    let events = Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.describe()));
+    let all = events.into_iter().chain([PossibleValue::new(minidaq::PROFILE).help(minidaq::DESCRIPTION)]);
+    PossibleValuesParser::new(all).try_map(|name| match name.as_str() {
+        minidaq::PROFILE => Ok(Scenario::MiniDaq),
+        other => other.parse::<Profile>().map(Scenario::Events),
+    })
 }
 
 /// One line that lives on a terminal; elsewhere a line per second; with `--json` nothing elsewhere.
@@ -138,15 +206,15 @@ impl ProgressLine {
         ProgressLine { terminal: std::io::stderr().is_terminal(), json, shown: None, width: 0 }
     }
 
-    fn show(&mut self, progress: &Progress) {
+    fn show(&mut self, progress: &dyn Fn() -> String) {
         if self.terminal {
-            let text = progress.line();
+            let text = progress();
             // Blanks cover what a longer line left behind. Progress that cannot be shown stops nothing.
             let _ = write!(std::io::stderr(), "\r{text:<width$}", width = self.width);
             self.width = text.chars().count();
         } else if !self.json && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(990)) {
             self.shown = Some(Instant::now());
-            let _ = writeln!(std::io::stderr(), "{}", progress.line());
+            let _ = writeln!(std::io::stderr(), "{}", progress());
         }
     }
 

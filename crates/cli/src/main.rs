@@ -15,6 +15,7 @@ mod event;
 mod get;
 mod inspect;
 mod ledger;
+mod minidaq;
 mod open;
 mod output;
 mod put;

@@ -424,7 +424,7 @@ fn json_parses() {
 #[test]
 fn bad_input_is_named() {
     let temp = Temp::with_store();
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["get", "STORE", "1/2"], "expected run/event/source"),
         (&["get", "STORE", "1/x/0"], "event is `x`"),
         (&["get", "STORE", "1/2/4294967296"], "0 to 4294967295"),
@@ -444,6 +444,10 @@ fn bad_input_is_named() {
         (&["create", "other", "--hot-bytes", "lots"], "not a size"),
         (&["create", "other", "--attribute", "lumi"], "lumi"),
         (&["demo", "--accept", "7"], "a share from 0 to 1"),
+        (&["demo", "--links", "2"], "--links with a profile other than dune"),
+        (&["demo", "--profile", "dune", "--sources", "3"], "--sources with --profile dune"),
+        (&["demo", "--profile", "dune", "--busy-at", "4", "--free-below", "4"], "busy at 4"),
+        (&["demo", "--profile", "dune", "--window-before", "soon"], "not a duration"),
     ];
     for (arguments, message) in cases {
         let output = temp.run(arguments);
@@ -525,6 +529,32 @@ fn demo_balances_and_ends_in_order() {
     let output = child.wait_with_output().unwrap();
     assert_code(&output, 130);
     assert!(!stdout(&output).is_empty(), "the summary is shown");
+}
+
+#[test]
+fn minidaq_balances_and_ends_in_order() {
+    let temp = Temp::new();
+    let small = ["--profile", "dune", "--links", "2", "--rate-scale", "0.1", "--history", "200ms"];
+    let summary = temp.json(&[&["demo", "--seconds", "0.5"], &small[..]].concat(), 0);
+    assert_eq!((summary.len(), &summary[0]["balanced"]), (1, &Value::from(true)));
+    assert_eq!(summary[0]["ring"]["balanced"], Value::from(true));
+    assert_eq!(summary[0]["links"].as_array().map(Vec::len), Some(2));
+    assert!(summary[0]["records"]["announced"].as_u64().is_some_and(|records| records > 0));
+
+    let mut child = temp
+        .command(&[&["demo", "--seconds", "3600"], &small[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut progress = String::new();
+    // The rest of stderr is dropped with the reader: lines that cannot be shown stop nothing.
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut progress).unwrap();
+    assert!(progress.contains("in flight"), "{progress}");
+    send_interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    assert!(stdout(&output).contains("balanced: every frame"), "{}", stdout(&output));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! ```text
 //! schema ──▶ key, bounds, attributes        record, decision ──▶ bytes on a medium (docs/format-hot.md)
 //! keyspace = schema + policies              ledger = the account per run
+//! counter = wrapping event counters, extended at the producer
 //! ```
 //!
 //! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
@@ -12,6 +13,7 @@ mod attributes;
 mod bounds;
 mod checksum;
 mod clock;
+mod counter;
 mod decision;
 mod error;
 mod filter;
@@ -34,6 +36,7 @@ pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};
 pub use error::{Error, Kind, Result};
 pub use filter::{Condition, Filter};

@@ -9,9 +9,11 @@
 //! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints.
 
 pub mod demo;
+pub mod dune;
 pub mod emulator;
 pub mod frames;
 pub mod limits;
+pub mod minidaq;
 pub mod replay;
 mod source;
 

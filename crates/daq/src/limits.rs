@@ -44,7 +44,25 @@ pub const COMPLETE_WITHIN: Duration = Duration::from_secs(600);
 pub const DRAIN: Duration = Duration::from_secs(120);
 /// How often progress is reported.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// Most links of a MiniDAQ: each has a request handler of its own.
+pub const LINKS_MAX: u32 = THREADS_MAX as u32;
+/// Highest rate of triggers or bursts, per second: the DUNE far detector has less than one.
+pub const TRIGGERS_PER_SECOND_MAX: f64 = 100_000.0;
+/// How long a readout thread sleeps between two looks at what is due.
+pub const READOUT_STEP: Duration = Duration::from_micros(500);
+/// How far behind the detector a readout thread catches up; frames that are due for longer are lost at the link.
+pub const READOUT_CATCH_UP: Duration = Duration::from_millis(100);
+/// Furthest that a timestamp may lie from its arrival: a busy machine may stop a thread for seconds.
+pub const SKEW_MAX: Duration = Duration::from_secs(20);
+/// Hot level of a MiniDAQ's trigger records, in bytes, where they do not need more.
+pub const HOT_BYTES_DEFAULT: u64 = 256 << 20;
+/// Bytes of the ring per link, and for the ring itself, that are not payload.
+pub const RING_OVERHEAD_BYTES: u64 = 512 << 10;
+/// Part of the history, as a divisor, that the fastest readout thread is ahead of the slowest where there is no rate.
+pub const FREE_RUNNING_SHARE: u64 = 16;
 
+// What is put late is not taken for an insane clock.
+const _: () = assert!(READOUT_CATCH_UP.as_millis() * 10 < SKEW_MAX.as_millis());
 // The window, the leases of a few threads and the mark at which inhibit starts fit into the smallest hot level.
 const _: () = assert!(WINDOW_SHARE <= EVENTS_IN_HOT_MIN);
 // An event is complete or the run has failed before the store seals it without some of its sources.

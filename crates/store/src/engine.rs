@@ -145,7 +145,8 @@ impl Engine {
             Order::Lowest(name) | Order::Highest(name) => keyspace.attributes.index(name),
             Order::HotFirst | Order::OldestFirst => None,
         };
-        let cell = || Cell::new(form, decided_form, keyspace.stages.len(), order_attribute.is_some());
+        let strict = keyspace.delivery.order != Order::HotFirst;
+        let cell = || Cell::new(form, decided_form, keyspace.stages.len(), strict, order_attribute.is_some());
         Engine {
             cells: (0..SHARDS).map(|_| cell()).collect(),
             class_attribute: class_position(&keyspace),

@@ -18,17 +18,17 @@
 //! *Not here*: the command line, anything that prints.
 
 mod config;
-mod directory;
+pub(crate) mod directory;
 mod filter;
-mod meter;
+pub(crate) mod meter;
 mod outcome;
-mod plan;
+pub(crate) mod plan;
 mod profile;
 mod progress;
 mod readout;
 mod shared;
 mod summary;
-mod text;
+pub(crate) mod text;
 mod trigger;
 
 pub use config::DemoConfig;
@@ -142,7 +142,7 @@ fn left(ledger: &Ledger) -> u64 {
     [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().map(|state| ledger.live[*state as usize].events).sum()
 }
 
-fn spawn<'scope, 'env, T: Send + 'scope>(
+pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     role: &str,
     threads: usize,
@@ -157,7 +157,7 @@ fn spawn<'scope, 'env, T: Send + 'scope>(
     (0..threads).map(one).collect()
 }
 
-fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
+pub(crate) fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
     let one = |thread: ScopedJoinHandle<'_, Result<T>>| {
         thread.join().unwrap_or_else(|_| Err(Error::internal("a thread of the demo panicked")))
     };

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) fast: Vec<u32>,
 }
 
-fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
+pub(crate) fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
     if (low..=high).contains(&value) {
         return Ok(());
     }
@@ -170,7 +170,7 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-fn keeps(seed: u64, event: u64, accept: f64) -> bool {
+pub(crate) fn keeps(seed: u64, event: u64, accept: f64) -> bool {
     let number = mix(mix(seed).wrapping_add(event.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
     // 53 bits: what a double holds; 1.0 keeps everything, 0.0 nothing.
     ((number >> 11) as f64) < accept * (1_u64 << 53) as f64

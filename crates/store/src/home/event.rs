@@ -3,7 +3,7 @@
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key
 //! slot:         remaining sub-keys | word 8
-//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | empty 59 | late 60 | busy 61 | removed 62 | pending 63
+//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | result 58 | empty 59 | late 60 | busy 61 | removed 62 | pending 63
 //! ```
 //!
 //! *Invariants*: slots are sorted; a pending slot has a record in flight, a busy one a version in flight; a removed slot
@@ -95,7 +95,8 @@ impl Event {
     /// The marks that stand beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
         let (deliveries, stage) = (self.deliveries, self.stage);
-        StateWord { mark: Mark::Live, deliveries, ready: self.is(Flag::ReadyMarked), stage }
+        let ready = self.is(Flag::ReadyMarked);
+        StateWord { mark: Mark::Live, deliveries, ready, complete: ready && self.is(Flag::Complete), stage }
     }
 }
 
@@ -111,6 +112,7 @@ impl Word {
     const BUSY: u64 = 1 << 61;
     const LATE: u64 = 1 << 60;
     const EMPTY: u64 = 1 << 59;
+    const RESULT: u64 = 1 << 58;
     pub(crate) const REMOVED_KEY: Word = Word(Self::REMOVED);
 
     pub(crate) fn at(location: Location) -> Word {
@@ -127,7 +129,7 @@ impl Word {
 
     /// The same facts about a record that stands elsewhere now.
     pub(crate) fn moved_to(self, location: Location) -> Word {
-        Word(self.0 & (Self::LATE | Self::EMPTY) | Word::at(location).0)
+        Word(self.0 & (Self::LATE | Self::EMPTY | Self::RESULT) | Word::at(location).0)
     }
 
     /// With what is known of the fragment: whether it came late, whether it has no bytes.
@@ -150,6 +152,15 @@ impl Word {
             () if self.is_empty() => SourceState::Empty,
             () => SourceState::Present,
         }
+    }
+
+    /// A worker added it: nothing that completeness counts.
+    pub(crate) fn of_result(self) -> Word {
+        Word(self.0 | Self::RESULT)
+    }
+
+    pub(crate) fn is_result(self) -> bool {
+        self.0 & Self::RESULT != 0
     }
 
     pub(crate) fn is_late(self) -> bool {

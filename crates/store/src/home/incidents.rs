@@ -63,6 +63,13 @@ impl Incidents {
         self.0.push_back(incident);
     }
 
+    /// Forgets the last one of a key.
+    pub(crate) fn take_back(&mut self, key: &Key) {
+        if let Some(at) = self.0.iter().rposition(|incident| incident.key == *key) {
+            self.0.remove(at);
+        }
+    }
+
     pub(crate) fn of(&self, key: &Key) -> impl Iterator<Item = &Incident> {
         self.0.iter().filter(move |incident| incident.key == *key)
     }

@@ -93,7 +93,8 @@ impl Shard {
     fn complete_with_masks(&self, event: u32) -> bool {
         let leaf = &self.events[event];
         let rule = self.rule(event);
-        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
+        let arrived = |word: super::Word| !word.is_pending() && !word.is_result();
+        let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| arrived(word));
         match &rule.completeness {
             Completeness::Sources(sources) => {
                 sources.iter().all(|source| there(source) || self.masked(event, source).is_some())
@@ -122,16 +123,46 @@ impl Shard {
         self.covering(event, masks).find(|mask| mask.source == source)
     }
 
-    /// The event has another rule now, or its run other masks: what it has is counted again.
+    /// As [`Shard::consider`] for an event that was just found. One that was ready before says itself whether masks
+    /// made it complete: those of now may be others.
+    pub(crate) fn consider_recovered(&mut self, event: u32) {
+        if self.events[event].rule != 0 {
+            self.count_again(event);
+        }
+        let leaf = &self.events[event];
+        let all = self.rule(event).wanted().is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
+        if !leaf.is(Flag::ReadyMarked) {
+            self.consider(event);
+        } else if all {
+            self.events[event].set(Flag::Complete);
+        }
+    }
+
+    /// The event has another rule now: what it has is counted again. One that waits no more stays ready, and is complete
+    /// or not by its new rule.
     pub(crate) fn reconsider(&mut self, event: u32) {
+        self.count_again(event);
+        if self.events[event].is(Flag::Complete) && !self.is_complete(event) {
+            let leaf = &mut self.events[event];
+            leaf.clear(Flag::Complete);
+            if leaf.is(Flag::Booked) {
+                let ledger = &mut self.runs[leaf.run as usize].ledger;
+                ledger.complete = ledger.complete.wrapping_sub(1);
+                ledger.incomplete += 1;
+            }
+        }
+        self.consider(event);
+    }
+
+    fn count_again(&mut self, event: u32) {
         let table = self.table(event);
         let rule = self.rule(event);
         let slots = 0..self.events[event].slots as usize;
         let counted = slots.filter(|&slot| {
-            !self.form.word_of(table, slot).is_pending() && rule.counts(self.form.rest_of(table, slot))
+            let word = self.form.word_of(table, slot);
+            !word.is_pending() && !word.is_result() && rule.counts(self.form.rest_of(table, slot))
         });
         self.events[event].arrived = counted.count() as u16;
-        self.consider(event);
     }
 
     /// Moves a live event to another state, with its list and its booking.
@@ -314,10 +345,12 @@ impl Shard {
         self.events[event].rule = RULE_OWN;
     }
 
-    /// Expected sources that are not there: neither readable, nor removed, nor masked.
+    /// Expected sources that are not there: neither readable, nor removed, nor masked. What a complete event lacks was
+    /// masked when it was ready.
     pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
         let rule = self.rule(event);
-        if usize::from(self.events[event].arrived) >= rule.sources().len() {
+        let leaf = &self.events[event];
+        if leaf.is(Flag::Complete) || usize::from(leaf.arrived) >= rule.sources().len() {
             return Vec::new();
         }
         let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
@@ -353,7 +386,9 @@ impl Shard {
             for source in named.chain(by_mask.filter(|source| !rule.sources().iter().any(|named| named == source))) {
                 if !there(source) {
                     packed.extend_from_slice(source);
-                    packed.push(rule.absent(source, self.masked(event, source).is_some()) as u8);
+                    packed.push(
+                        rule.absent(source, leaf.is(Flag::Complete) || self.masked(event, source).is_some()) as u8
+                    );
                 }
             }
         }
@@ -387,6 +422,18 @@ impl Shard {
         all.collect()
     }
 
+    /// The ready event of a stage after this one; the first where it stands there no more.
+    pub(crate) fn next_ready(&self, stage: u8, after: Option<u32>) -> Option<u32> {
+        let stands = |&event: &u32| {
+            let leaf = &self.events[event];
+            leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && leaf.stage == stage
+        };
+        match after.filter(stands) {
+            Some(event) => List::after(&self.events, event),
+            None => self.ready[usize::from(stage)].list.first(),
+        }
+    }
+
     /// Every live event, in no order that matters.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.seek(&vec![0; self.form.primary]);
@@ -395,13 +442,15 @@ impl Shard {
         })
     }
 
-    /// An event stops waiting: the sources that it lacks are noted as missed.
+    /// An event stops waiting: the sources that it lacks are noted as missed. One of which nothing came says that the
+    /// readout is down, not that a source is: no reason to mask any.
     pub(crate) fn note_misses(&mut self, event: u32) {
         let missing = self.missing(event);
+        let seen = self.events[event].is(Flag::Counted);
         let run = &mut self.runs[self.events[event].run as usize];
         for source in missing {
             run.sources.of(&source).missing += 1;
-            if run.plan.config.auto_mask.is_some() {
+            if seen && run.plan.config.auto_mask.is_some() {
                 *run.missed.entry(source).or_default() += 1;
             }
         }

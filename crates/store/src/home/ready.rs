@@ -8,19 +8,22 @@ use std::collections::BTreeSet;
 /// Ready events of one stage.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// In order of arrival.
+    /// In order of arrival: about, or strictly where a policy asks for it.
     pub(crate) list: List,
+    strict: bool,
     /// By rank, arrival, event; only where a policy asks for it.
     ranked: Option<BTreeSet<(u128, u64, u32)>>,
 }
 
 impl Ready {
-    pub(crate) fn new(ranked: bool) -> Ready {
-        Ready { list: List::new(), ranked: ranked.then(BTreeSet::new) }
+    pub(crate) fn new(strict: bool, ranked: bool) -> Ready {
+        Ready { list: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
     }
 
     pub(crate) fn push(&mut self, events: &mut Slab<Event>, event: u32, rank: u128, to_front: bool) {
-        if to_front {
+        if self.strict {
+            self.list.insert_by_arrival(events, event);
+        } else if to_front {
             self.list.push_front(events, event);
         } else {
             self.list.push_back(events, event);

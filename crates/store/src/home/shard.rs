@@ -131,7 +131,7 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 }
 
 impl Cell {
-    pub(crate) fn new(form: Form, decided_form: DecidedForm, stages: usize, ranked: bool) -> Cell {
+    pub(crate) fn new(form: Form, decided_form: DecidedForm, stages: usize, strict: bool, ranked: bool) -> Cell {
         let shard = Shard {
             form,
             decided_form,
@@ -139,7 +139,7 @@ impl Cell {
             events: Slab::new(),
             tables: Arena::new(),
             runs: Vec::new(),
-            ready: (0..stages).map(|_| Ready::new(ranked)).collect(),
+            ready: (0..stages).map(|_| Ready::new(strict, ranked)).collect(),
             held: List::new(),
             debug: List::new(),
             accepted: List::new(),

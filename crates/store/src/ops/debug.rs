@@ -6,7 +6,7 @@
 use crate::engine::{Engine, closed};
 use crate::home::State;
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
-use forebay_core::{DecisionKind, LiveState, Primary, Result, Tally};
+use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
 
 /// Why an event is in the debug stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Store {
     /// `false` where it is not in the debug stream.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
+    /// `Invalid` for a key of another schema, `Closed` also for an event of a closed run.
     pub fn replay(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
@@ -87,6 +87,10 @@ impl Store {
         }
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
         let Some(event) = shard.find(primary.as_bytes()).filter(debug) else { return Ok(false) };
+        let of_run = &shard.runs[shard.events[event].run as usize];
+        if of_run.is_over() {
+            return Err(Error::closed(format!("run {} is closed: its account is final", of_run.run)));
+        }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].deliveries = 0;
         engine.lower_marks(&shard, event);

@@ -30,12 +30,14 @@ pub(crate) struct Claimed {
     status: u32,
     /// The event was ready before it.
     late: bool,
+    /// A new version of a worker's result.
+    result: bool,
 }
 
 impl Claimed {
-    /// A new version of a fragment that keeps its producer's status, and whether it came late.
-    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, late: bool) -> Claimed {
-        Claimed { key, event, place, length, status, late }
+    /// A new version of a fragment that keeps its producer's status, and what it is: late, a result.
+    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, of: Word) -> Claimed {
+        Claimed { key, event, place, length, status, late: of.is_late(), result: of.is_result() }
     }
 }
 
@@ -93,8 +95,10 @@ impl Store {
         let backing = match engine.claim(key, wanted, options)? {
             Claim::Claimed(claimed) => Backing::Place(claimed),
             other => {
-                if let Claim::Standing(location) = other {
-                    engine.hot.unpin(location.segment);
+                match other {
+                    Claim::Standing(location) => engine.hot.unpin(location.segment),
+                    // It is offered, and late, when it is committed.
+                    _ => engine.unbook_late(key, wanted),
                 }
                 Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
             }
@@ -325,7 +329,15 @@ impl Engine {
             }
             shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
             shard.events[event].pending += 1;
-            return Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late })));
+            return Ok(Ok(Claim::Claimed(Claimed {
+                key: *key,
+                event,
+                place,
+                length,
+                status: options.status,
+                late,
+                result: false,
+            })));
         }
 
         let number = schema.run_of(primary);
@@ -368,7 +380,15 @@ impl Engine {
         }
         shard.insert_slot(event, 0, rest, Word::at(place.location).of_fragment(false, length).pending());
         shard.events[event].pending += 1;
-        Ok(Ok(Claim::Claimed(Claimed { key: *key, event, place, length, status: options.status, late: false })))
+        Ok(Ok(Claim::Claimed(Claimed {
+            key: *key,
+            event,
+            place,
+            length,
+            status: options.status,
+            late: false,
+            result: false,
+        })))
     }
 
     /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
@@ -379,6 +399,20 @@ impl Engine {
         run.ledger.late += Tally::fragment(u64::from(length));
         run.sources.of(self.keyspace.schema.rest_of(key)).late += 1;
         self.note_incident(shard, key, kind, length);
+    }
+
+    /// A reservation that came too late is no offer yet: its commit is.
+    #[cold]
+    fn unbook_late(&self, key: &Key, length: u32) {
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let mut shard = self.cell_of(primary).lock();
+        let Some(run) = shard.run_index(self.keyspace.schema.run_of(primary)) else { return };
+        let run = &mut shard.runs[run as usize];
+        run.ledger.offered -= Tally::fragment(u64::from(length));
+        run.ledger.late -= Tally::fragment(u64::from(length));
+        let late = &mut run.sources.of(rest).late;
+        *late = late.saturating_sub(1);
+        shard.incidents.take_back(key);
     }
 
     #[cold]
@@ -421,10 +455,16 @@ impl Engine {
         if let Ok((slot, word)) = shard.slot(event, rest) {
             shard.set_word(event, slot, word.settled());
         }
+        let complete = shard.events[event].is(Flag::Complete);
         shard.arrived(event, (primary, rest), claimed.length);
         shard.events[event].pending -= 1;
         if claimed.late {
             shard.runs[run].sources.of(rest).late += 1;
+            let leaf = &shard.events[event];
+            if leaf.is(Flag::Complete) && !complete && leaf.is(Flag::ReadyMarked) {
+                self.mark_event(&shard, event);
+                self.hot.region.fence();
+            }
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {
@@ -461,7 +501,11 @@ impl Engine {
             payload_crc: crc,
             status: claimed.status,
             version,
-            flags: if claimed.late { EntryFlags::LATE } else { EntryFlags::FRAGMENT },
+            flags: match (claimed.result, claimed.late) {
+                (true, _) => EntryFlags::RESULT,
+                (false, true) => EntryFlags::LATE,
+                (false, false) => EntryFlags::FRAGMENT,
+            },
         }
     }
 

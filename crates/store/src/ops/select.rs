@@ -302,12 +302,13 @@ impl Engine {
 
     fn grant_by_age(&self, request: &GetAny, stage: u8, turn_ns: u64) -> Result<Vec<Grant>> {
         let mut round = Round::new(self, request);
-        let mut done = [false; SHARDS];
+        // Age of the next event of each shard that was not looked at yet, and the last one that was not given.
+        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.cells[at].oldest_ready_ns(stage));
+        let mut passed_over: [Option<u32>; SHARDS] = [None; SHARDS];
         while round.goes_on() {
-            // The shard with the oldest head gives what is not much younger than the next shard's head.
+            // The shard with the oldest one gives what is not much younger than the next shard's.
             let (mut oldest, mut second) = ((u64::MAX, 0), u64::MAX);
-            for at in (0..SHARDS).filter(|&at| !done[at]) {
-                let age = self.cells[at].oldest_ready_ns(stage);
+            for (at, &age) in ages.iter().enumerate() {
                 if age < oldest.0 {
                     (oldest, second) = ((age, at), oldest.0);
                 } else {
@@ -323,16 +324,19 @@ impl Engine {
             if shard.closed {
                 return Err(closed());
             }
-            let mut next = shard.ready[stage as usize].list.first();
-            // Done with a shard whose list is used up, or held nothing that was asked for up to the turn's end.
-            done[at] = true;
+            let mut next = shard.next_ready(stage, passed_over[at]);
+            let mut looked = false;
+            ages[at] = u64::MAX;
             while let (Some(event), true) = (next, round.goes_on()) {
-                next = List::after(&shard.events, event);
-                if shard.events[event].arrival_ns > turn_ends && !done[at] {
+                let arrival = shard.events[event].arrival_ns;
+                if looked && arrival > turn_ends {
+                    ages[at] = arrival;
                     break;
                 }
-                if round.offer(&mut shard, at, event)? {
-                    done[at] = false;
+                looked = true;
+                next = List::after(&shard.events, event);
+                if !round.offer(&mut shard, at, event)? && !shard.events[event].is(Flag::Held) {
+                    passed_over[at] = Some(event);
                 }
             }
             self.cells[at].publish_ready(&shard);
@@ -359,14 +363,7 @@ impl Engine {
                     return Err(closed());
                 }
                 let ready = &shard.ready[stage as usize];
-                let oldest = match starved[at] {
-                    None => ready.list.first(),
-                    Some(last) => {
-                        let leaf = &shard.events[last];
-                        let there = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
-                        if there { List::after(&shard.events, last) } else { None }
-                    }
-                };
+                let oldest = shard.next_ready(stage, starved[at]);
                 let waits = |event: &u32| too_old.is_some_and(|limit| shard.events[*event].arrival_ns <= limit);
                 if let Some(event) = oldest.filter(waits) {
                     let key = (0, 0, shard.events[event].arrival_ns);
@@ -449,14 +446,16 @@ impl Engine {
         }
     }
 
-    /// Writes a lower count of deliveries beside every fragment that shows a higher one: the first fragment may be
-    /// another than it was at the grant, and recovery believes the highest. Flushed, not fenced.
+    /// Writes a lower count of deliveries, and that it is not complete any more, beside every fragment that says
+    /// otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
+    /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &Shard, event: u32) {
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
             let word = self.hot.region.load_word(self.hot.state_word_offset(location));
             let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
-            if stands.is_none_or(|stands| stands.deliveries > marks.deliveries) {
+            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.complete && !marks.complete;
+            if stands.is_none_or(more) {
                 self.hot.mark(location, marks);
             }
         }

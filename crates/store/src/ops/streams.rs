@@ -13,11 +13,14 @@ use crate::home::Run;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The top bit of an accept's detail.
 pub(crate) const OUTPUT: u32 = 1 << 31;
+
+/// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
+const UNNUMBERED: u32 = u32::MAX;
 
 /// The output that a detail names, where it is not a mask.
 pub(crate) fn output_number(detail: u32) -> Option<u32> {
@@ -51,26 +54,17 @@ impl Outputs {
         Ok(())
     }
 
-    fn insert(&mut self, number: u32, content: &[u8], output: Output) -> Arc<Output> {
-        let output = Arc::new(output);
-        self.by_number.insert(number, output.clone());
+    fn insert(&mut self, number: u32, content: &[u8], output: Output) {
+        self.by_number.insert(number, Arc::new(output));
         self.by_content.insert(content.to_vec(), number);
         self.bytes += content.len() as u64;
         self.next = self.next.max(number.saturating_add(1));
-        output
     }
 
-    /// The detail of an output that is there, and the output: who holds it keeps it from being forgotten.
-    fn known(&self, content: &[u8]) -> Option<(u32, Option<Arc<Output>>)> {
-        let number = *self.by_content.get(content)?;
-        Some((OUTPUT | number, self.by_number.get(&number).cloned()))
-    }
-
-    /// Forgets outputs that no accepted event uses, and no accept under way; answers what is left.
-    pub(crate) fn retain(&mut self, used: &HashSet<u32>) -> Vec<(u32, Vec<u8>)> {
-        self.by_number.retain(|number, output| used.contains(number) || Arc::strong_count(output) > 1);
-        let left = &self.by_number;
-        self.by_content.retain(|_, number| left.contains_key(number));
+    /// Forgets outputs that no accepted event uses any more; answers what is left.
+    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>) -> Vec<(u32, Vec<u8>)> {
+        self.by_number.retain(|number, _| used.contains(number));
+        self.by_content.retain(|_, number| used.contains(number));
         self.bytes = self.by_content.keys().map(|content| content.len() as u64).sum();
         self.by_content.iter().map(|(content, number)| (*number, content.clone())).collect()
     }
@@ -144,13 +138,15 @@ impl Engine {
         Ok(mask)
     }
 
-    /// The detail of an accept into streams with chosen sources; results go to every stream.
+    /// The detail of an accept into streams with chosen sources, and what ties a remembered accept to it; results go to
+    /// every stream. Within a quiesce guard that lasts until the accept is recorded: folding the log forgets choices
+    /// that no accepted event has.
     pub(crate) fn output(
         &self,
         streams: &[(&str, Sources)],
         results: &[&[u8]],
         may_add: impl Fn() -> Result<()>,
-    ) -> Result<(u32, Option<Arc<Output>>)> {
+    ) -> Result<(u32, u32)> {
         let mut chosen: Vec<(u8, Option<Vec<Vec<u8>>>)> = Vec::with_capacity(streams.len());
         let width = self.keyspace.schema.rest_bytes();
         for (name, sources) in streams {
@@ -167,18 +163,21 @@ impl Engine {
             return Err(Error::invalid(format!("stream `{}` stands twice", self.streams.read()[at])));
         }
         if chosen.iter().all(|(_, sources)| sources.is_none()) {
-            return Ok((chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream), None));
+            let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
+            return Ok((mask, mask));
         }
         let content = encode(&chosen);
-        if let Some(known) = self.outputs.read().known(&content) {
-            return Ok(known);
+        let check = crc32c(&content);
+        if let Some(&number) = self.outputs.read().by_content.get(&content) {
+            return Ok((OUTPUT | number, check));
         }
-        may_add()?;
-        let _effects = self.quiesce.read();
+        if may_add().is_err() {
+            return Ok((UNNUMBERED, check));
+        }
         self.check_open()?;
         let mut outputs = self.outputs.write();
-        if let Some(known) = outputs.known(&content) {
-            return Ok(known);
+        if let Some(&number) = outputs.by_content.get(&content) {
+            return Ok((OUTPUT | number, check));
         }
         let number = outputs.next;
         if number >= OUTPUT - 1 {
@@ -186,10 +185,10 @@ impl Engine {
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
         self.log.append_blob(&self.hot, Blob::Output, &journaled)?;
-        let output = Output { streams: chosen, check: crc32c(&content) };
-        let output = outputs.insert(number, &content, output);
+        let output = Output { streams: chosen, check };
+        outputs.insert(number, &content, output);
         self.hot.output_bytes.store(outputs.bytes, std::sync::atomic::Ordering::Relaxed);
-        Ok((OUTPUT | number, Some(output)))
+        Ok((OUTPUT | number, check))
     }
 
     /// What ties a remembered accept to its output, over restarts.
@@ -231,7 +230,8 @@ impl Engine {
             return Ok(at as u8);
         }
         may_add()?;
-        let _effects = self.quiesce.read();
+        // The caller may hold it already.
+        let _effects = self.quiesce.read_recursive();
         self.check_open()?;
         let mut streams = self.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {
@@ -263,9 +263,6 @@ mod tests {
         outputs.adopt(7, &content, 2).unwrap();
         assert!(outputs.adopt(8, &[9], 2).is_err());
         assert_eq!(outputs.retain(&[7].into()).len(), 1);
-        let under_way = outputs.known(&content);
-        assert_eq!(outputs.retain(&HashSet::new()).len(), 1, "an accept under way needs it");
-        drop(under_way);
         assert_eq!((outputs.retain(&Default::default()).len(), outputs.bytes, outputs.next), (0, 0, 8));
     }
 }

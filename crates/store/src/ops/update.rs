@@ -127,7 +127,7 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else { return Ok(Err(true)) };
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word.is_late()), version)))
+        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version)))
     }
 
     fn swap_version(&self, claimed: &Claimed, crc: u32, version: u16, token: Option<&Token>) -> Result<u16> {
@@ -175,6 +175,9 @@ impl Engine {
             let leaf = &mut shard.events[event];
             leaf.bytes = leaf.bytes - u64::from(old_length) + u64::from(claimed.length);
             let (run, state) = (leaf.run as usize, leaf.state);
+            let count = shard.runs[run].sources.of(rest);
+            count.fragments += 1;
+            count.bytes += u64::from(claimed.length);
             let ledger = &mut shard.runs[run].ledger;
             ledger.offered += new_tally;
             ledger.stored += new_tally;

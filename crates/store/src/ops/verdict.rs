@@ -32,6 +32,8 @@ struct Judgement<'a> {
     verdict: Verdict,
     /// Output of an accept, next stage of a pass.
     detail: u32,
+    /// What ties its memory to the detail, over restarts.
+    check: u32,
     results: &'a [ResultFragment<'a>],
 }
 
@@ -45,7 +47,8 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let mask = engine.stream_mask(streams, || engine.check_held(primary, token))?;
-        engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail: mask, results: &[] })
+        let judgement = Judgement { verdict: Verdict::Accepted, detail: mask, check: mask, results: &[] };
+        engine.decide(primary, token, &judgement)
     }
 
     /// Keeps a leased event in streams with chosen sources, and adds results to it: fragments of sources that it does
@@ -59,9 +62,12 @@ impl Store {
         engine.check_primary(primary)?;
         engine.check_results(primary, accept.results)?;
         let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
-        // The output is held until the verdict has named it: the log may be folded in between.
-        let (detail, _output) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
-        engine.decide(primary, token, &Judgement { verdict: Verdict::Accepted, detail, results: accept.results })
+        engine.relieve_log();
+        engine.await_records_in_flight(primary);
+        let _effects = engine.quiesce.read();
+        let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
+        let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
+        engine.decide_resting(primary, token, &judgement)
     }
 
     /// Drops a leased event. Repeating it with the same token gives the same answer.
@@ -69,7 +75,11 @@ impl Store {
     /// # Errors
     /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`.
     pub fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
-        self.engine().decide(primary, token, &Judgement { verdict: Verdict::Rejected, detail: 0, results: &[] })
+        self.engine().decide(
+            primary,
+            token,
+            &Judgement { verdict: Verdict::Rejected, detail: 0, check: 0, results: &[] },
+        )
     }
 
     /// Hands a leased event to a later stage, with results for it. It counts no failure there yet. Repeating it with the
@@ -88,7 +98,7 @@ impl Store {
         engine.check_primary(primary)?;
         engine.check_results(primary, results)?;
         let detail = u32::from(engine.keyspace.stage(next_stage)?);
-        engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, results })
+        engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, check: detail, results })
     }
 
     /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
@@ -135,7 +145,7 @@ impl Engine {
         let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
         let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.boot);
         let recorded = if here { this_life().or_else(|| self.recent.lock().get(*token)) } else { None };
-        let again = self.code(primary.as_bytes(), judgement.verdict, judgement.detail);
+        let again = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
 
@@ -168,6 +178,21 @@ impl Engine {
         self.relieve_log();
         self.await_records_in_flight(primary);
         let _effects = self.quiesce.read();
+        self.decide_resting(primary, token, judgement)
+    }
+
+    /// The same within a quiesce guard.
+    fn decide_resting(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
+        if !judgement.results.is_empty() {
+            // A repetition writes nothing, and needs no space.
+            let shard = self.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
+                return self.repeat(&shard, primary, token, judgement);
+            }
+        }
         let written = self.write_results(primary, token, judgement.results)?;
         let mut ended = Ended::new();
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
@@ -232,7 +257,7 @@ impl Engine {
                 cell.publish_ready(&shard);
             }
         }
-        let code = self.code(primary.as_bytes(), judgement.verdict, judgement.detail);
+        let code = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
         let given = Given { boot: self.boot, code, counter: token.counter };
         self.recent.lock().keep(given, !by_number, self.verdicts_kept());
@@ -310,7 +335,7 @@ impl Engine {
     fn adopt_results(&self, shard: &mut Shard, event: u32, written: &[Written]) {
         for Written { rest, location, length } in written {
             let Err(slot) = shard.slot(event, rest) else { continue };
-            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length));
+            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length).of_result());
             let run = shard.events[event].run as usize;
             shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
             let primary = shard.primary(event);

@@ -1,7 +1,7 @@
 //! Why a fragment is missing: for the person who looks for it at night.
 
 use crate::engine::{Engine, closed};
-use crate::home::{Ending, Incident, Run, Shard, State};
+use crate::home::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
 use crate::stats::Why;
 use crate::{RunState, SourceState, Store};
 use forebay_core::{Key, LiveState, Result};
@@ -22,12 +22,19 @@ impl Store {
         if shard.closed {
             return Err(closed());
         }
-        let incidents = shard.incidents.of(key).map(|incident| engine.tell(incident)).collect();
+        let incidents: Vec<String> = shard.incidents.of(key).map(|incident| engine.tell(incident)).collect();
         let number = schema.run_of(primary);
         let (answer, because) = match (shard.run_index(number), shard.find(primary)) {
             (None, _) => ("run-unknown", format!("run {number} was never opened in this store")),
             (Some(run), None) => engine.why_no_event(&shard.runs[run as usize], primary),
             (Some(_), Some(event)) => engine.why_in_event(&shard, event, source),
+        };
+        let lost = shard.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
+        let (answer, because) = match answer {
+            "missing" | "not-expected" | "never-announced" if lost => {
+                ("lost", format!("{because}; it was stored, and damaged later: the operator accepted its loss"))
+            }
+            _ => (answer, because),
         };
         Ok(Why { answer, because, incidents })
     }
@@ -83,7 +90,8 @@ impl Engine {
             return ("masked", format!("{of}; source {named} is masked by {by}: the event does not wait for it"));
         }
         let rule = shard.rule(event);
-        match rule.absent(source, false) {
+        match rule.absent(source, leaf.is(Flag::Complete)) {
+            SourceState::Masked => ("masked", format!("{of}; source {named} was masked when it became ready")),
             SourceState::Missing if leaf.state == State::Live(LiveState::Open) => {
                 ("missing", format!("{of}; it waits for source {named}"))
             }

@@ -208,11 +208,15 @@ impl<'a> Records<'a> {
         if state.ready || state.deliveries > 0 || state.stage > 0 {
             leaf.set(Flag::ReadyMarked);
         }
+        if state.complete {
+            leaf.set(Flag::Complete);
+        }
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
         }
         let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
         let here = Word::at(location).of_fragment(late, entry.length);
+        let here = if result { here.of_result() } else { here };
         match shard.slot(event, rest) {
             Err(slot) => {
                 shard.insert_slot(event, slot, rest, here);
@@ -368,11 +372,7 @@ impl<'a> Records<'a> {
                         leaf.set(Flag::ReadyMarked);
                     }
                     let marked = leaf.is(Flag::ReadyMarked) || stopped;
-                    if leaf.rule == 0 {
-                        shard.consider(event);
-                    } else {
-                        shard.reconsider(event);
-                    }
+                    shard.consider_recovered(event);
                     if marked && shard.events[event].state == State::Live(LiveState::Open) {
                         shard.events[event].set(Flag::ReadyMarked);
                         shard.move_to(event, LiveState::Ready);
