@@ -1,4 +1,5 @@
 //! The keyspace files in `docs/profiles` work: each TOML block is a keyspace that reads and writes back the same.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use forebay_core::{Completeness, Keyspace, RingKeyspace};
 use std::path::Path;

@@ -73,7 +73,7 @@ series! {
     "ring.events" PerSecond "the same frames put as events of 48 fragments";
     "ring.open" Micros "ring: opening a window of 1 ms over 48 links, bytes untouched";
     "ring.window" BytesPerSecond "ring: copying such windows out";
-    "ring.plain" BytesPerSecond "limit: plain copy of as many bytes in one piece";
+    "ring.plain" BytesPerSecond "limit: plain copy of about as many bytes in one piece, both sides cold";
     "ring.memory" Bytes "ring: memory per fragment, everything counted";
     "memory.events16.dense" Bytes "memory per fragment, events of 16, dense numbers (store's own count)";
     "memory.events16.random" Bytes "memory per fragment, events of 16, random numbers (store's own count)";

@@ -104,9 +104,13 @@ fn store_put(bench: &mut Bench, frames: u64, blocks: &mut Blocks<'_>) -> Result<
 fn windows(links: &Links, buffer: &Buffer, results: &mut Results) -> Result<()> {
     let mut target = Vec::new();
     let (mut copied, mut plain, mut bytes) = (Duration::ZERO, Duration::ZERO, 0_u64);
+    // About the same bytes in one piece, from memory as cold as the ring's: both walk through more than any cache holds.
+    let piece = (LINKS * (WINDOW_TICKS / SPAN + 1)) as usize * BYTES;
+    let mut pieces = buffer.blocks(piece, Warmth::Cold, 0, 1);
+    let back = (links.history_ticks / WINDOW_TICKS).saturating_sub(2).max(1);
     for turn in 0..WINDOWS {
-        // Windows begin anywhere in a frame, half of the history ago: what was written then is in no cache.
-        let begin = links.tick - links.history_ticks / 2 - WINDOW_TICKS - turn * 997;
+        // One window after the other through the history, beginning anywhere in a frame.
+        let begin = links.tick - (2 + turn % back) * WINDOW_TICKS - turn * 97;
         let from = Instant::now();
         let window = links.ring.window(begin, begin + WINDOW_TICKS, &RingSources::All, Duration::ZERO)?;
         let opened = from.elapsed();
@@ -124,16 +128,14 @@ fn windows(links: &Links, buffer: &Buffer, results: &mut Results) -> Result<()> 
         }
         black_box(&target);
         copied += from.elapsed();
-        // The same bytes in one piece, from memory as cold as the ring's.
-        let mut whole = buffer.blocks(at, Warmth::Cold, 0, 1);
-        let source = (0..=turn % 4).map(|_| whole.next_block()).last().ok_or("nothing to copy")?;
+        target.resize(piece.max(target.len()), 1_u8);
         let from = Instant::now();
-        target[..at].copy_from_slice(source);
+        target[..piece].copy_from_slice(pieces.next_block());
         black_box(&target);
         plain += from.elapsed();
         bytes += at as u64;
     }
     results.record("ring.window", BYTES, bytes as f64 / copied.as_secs_f64());
-    results.record("ring.plain", BYTES, bytes as f64 / plain.as_secs_f64());
+    results.record("ring.plain", BYTES, (WINDOWS * piece as u64) as f64 / plain.as_secs_f64());
     Ok(())
 }
