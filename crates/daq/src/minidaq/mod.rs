@@ -102,7 +102,7 @@ fn take_run(
     let outcome = work(&shared, stop, progress)?;
     let mut problems = Vec::new();
     let ledger = match store.run_close(RUN.into()) {
-        Ok(ledger) => ledger,
+        Ok(summary) => summary.ledger,
         Err(error) => {
             problems.push(format!("the run does not close: {error}"));
             store.ledger(RUN.into())?

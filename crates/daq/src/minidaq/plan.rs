@@ -184,13 +184,11 @@ impl Plan {
     pub(crate) fn keyspace(&self) -> Result<Keyspace> {
         let header = TriggerRecordHeader::bytes_for(self.links as usize);
         let keyspace = Keyspace {
-            name: "trigger-records".to_owned(),
             schema: self.schema.clone(),
-            attributes: Default::default(),
             run: self.run_config()?,
             auto_open_runs: false,
-            deliveries_max: 3,
             fragment_bytes_max: usize::try_from(self.fragment_bytes()).unwrap_or(usize::MAX).max(header),
+            ..Keyspace::events("trigger-records", self.links + 1)
         };
         keyspace.check()?;
         Ok(keyspace)
@@ -200,10 +198,7 @@ impl Plan {
     pub(crate) fn run_config(&self) -> Result<RunConfig> {
         let links = (0..self.links).map(SourceId::link).chain([SourceId::BUILDER]);
         let sources: Vec<Vec<u64>> = links.map(|source| vec![source.subsystem.0.into(), source.id.into()]).collect();
-        Ok(RunConfig {
-            completeness: Completeness::sources(&self.schema, &sources)?,
-            complete_within: self.config.record_timeout,
-        })
+        Ok(RunConfig::new(Completeness::sources(&self.schema, &sources)?, self.config.record_timeout))
     }
 
     /// How the store of trigger records is opened.
