@@ -54,3 +54,16 @@ pub use store::Store;
 pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
     ops::decode_all(keyspace, bytes);
 }
+
+/// The calls on the pages of `docs/profiles` compile.
+#[cfg(doctest)]
+mod profiles {
+    #[doc = include_str!("../../../docs/profiles/alice.md")]
+    mod alice {}
+    #[doc = include_str!("../../../docs/profiles/atlas.md")]
+    mod atlas {}
+    #[doc = include_str!("../../../docs/profiles/cms.md")]
+    mod cms {}
+    #[doc = include_str!("../../../docs/profiles/dune.md")]
+    mod dune {}
+}

@@ -2,7 +2,7 @@
 
 use super::memory::SHARE_BYTES;
 use super::results::{Results, Unit};
-use super::{recovery, refill, selection, stages};
+use super::{recovery, refill, ring, selection, stages};
 use serde::Serialize;
 
 const KIB: usize = 1024;
@@ -41,6 +41,7 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
     judge.memory();
     judge.space();
     judge.recovery();
+    judge.ring();
     judge.goals
 }
 
@@ -64,6 +65,7 @@ impl Judge<'_> {
             Unit::PerSecond => "/s",
             Unit::BytesPerSecond => "B/s",
             Unit::Bytes => "B",
+            Unit::Micros => "µs",
             Unit::Count => "fragments",
             Unit::Share => "",
         };
@@ -198,6 +200,26 @@ impl Judge<'_> {
         let none = self.median("held.none", selection::BYTES).map(|rate| 0.9 * rate);
         let some = self.median("held.some", selection::BYTES);
         self.at_least("1 % of events held under lease: 90 % of the rate without", Unit::PerSecond, some, none);
+    }
+
+    fn ring(&mut self) {
+        let of = |judge: &Self, id| judge.median(id, ring::BYTES);
+        let (measured, wanted) = (of(self, "ring.put"), of(self, "ring.events"));
+        self.at_least(
+            "ring put of 7200 B: as fast as put of the same frames as events",
+            Unit::PerSecond,
+            measured,
+            wanted,
+        );
+        let (measured, wanted) = (of(self, "ring.window"), of(self, "ring.plain").map(|rate| 0.7 * rate));
+        let goal = "ring, 1 ms of 48 links copied out: 70 % of a plain copy";
+        self.at_least(goal, Unit::BytesPerSecond, measured, wanted);
+        let measured = of(self, "ring.open");
+        let goal = "ring, 1 ms of 48 links, bytes untouched: at most 100 µs";
+        self.add(goal.into(), Unit::Micros, measured, Some(100.0), true, false);
+        let measured = of(self, "ring.memory");
+        let goal = "ring, memory per fragment: at most 24 B";
+        self.add(goal.into(), Unit::Bytes, measured, Some(24.0), true, false);
     }
 
     fn recovery(&mut self) {

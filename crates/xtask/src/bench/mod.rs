@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each repetition, for each size:  limits ─▶ store ─▶ concurrent ─▶ Redis     (interleaved: drift hits all alike)
-//! for each repetition:  selection ─▶ grants ─▶ stages ─▶ samplers
+//! for each repetition:  selection ─▶ grants ─▶ stages ─▶ samplers ─▶ ring
 //! then:  memory per fragment and per decided event, recovery, fill and refill, events held under lease
 //! all samples ─▶ medians ─▶ goals ─▶ embedded.md, embedded.json, embedded.svg
 //! ```
@@ -26,6 +26,7 @@ mod redis;
 mod refill;
 mod report;
 mod results;
+mod ring;
 mod samplers;
 mod selection;
 mod source;
@@ -87,6 +88,7 @@ fn repeated(plan: &Plan, results: &mut Results, failures: &mut Vec<String>) -> R
         part("grants", failures, || grants::measure(plan, &buffer, results));
         part("stages", failures, || stages::measure(plan, &buffer, results));
         part("samplers", failures, || samplers::measure(plan, &buffer, results));
+        part("ring", failures, || ring::measure(plan, &buffer, results));
     }
     Ok(())
 }

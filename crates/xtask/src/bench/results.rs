@@ -11,6 +11,8 @@ pub(super) enum Unit {
     BytesPerSecond,
     /// Bytes (per fragment or event, where the title says so).
     Bytes,
+    /// Microseconds.
+    Micros,
     /// A number of things.
     Count,
     /// A share of one.
@@ -67,6 +69,12 @@ series! {
     "sampled.none" PerSecond "get_any, accept or reject, without a sampler";
     "sampled.decided" Share "the same beside a sampler of decided events at 1 kHz, by without";
     "sampled.live" Share "the same beside a sampler of live events at 1 kHz, by without";
+    "ring.put" PerSecond "ring: put of frames, 48 links in turn, 1 thread, cold source";
+    "ring.events" PerSecond "the same frames put as events of 48 fragments";
+    "ring.open" Micros "ring: opening a window of 1 ms over 48 links, bytes untouched";
+    "ring.window" BytesPerSecond "ring: copying such windows out";
+    "ring.plain" BytesPerSecond "limit: plain copy of about as many bytes in one piece, both sides cold";
+    "ring.memory" Bytes "ring: memory per fragment, everything counted";
     "memory.events16.dense" Bytes "memory per fragment, events of 16, dense numbers (store's own count)";
     "memory.events16.random" Bytes "memory per fragment, events of 16, random numbers (store's own count)";
     "memory.single.dense" Bytes "memory per single-fragment event, dense numbers (store's own count)";
