@@ -26,7 +26,8 @@ A keyspace file says more, such as a source with two parts and a list of expecte
   sources = [\"1/7\", \"1/8\", \"2/0\"]
   complete_within_ms = 1500
 
-Instead of sources, count = 3 waits for any three; with neither, events wait until they are sealed.";
+Instead of sources, count = 3 waits for any three; with neither, events wait until they are sealed. Stages of the \
+selection, source groups, classes, order of delivery and more: docs/keyspace.toml explains every value.";
 
 /// Make a store: a keyspace and a hot level.
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
-use forebay_daq::demo::{self, DemoConfig, Profile};
+use forebay_daq::demo::{self, DemoConfig, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -16,15 +16,19 @@ use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 The whole path in one process: readout threads put detector frames of many sources per event into an embedded store; \
-complete events become ready; filter threads take them with get_any, read a few sources, then accept (read the whole \
-event, verify every byte) or reject. In the end: throughput per role, latencies, and a ledger that must balance, else the \
+complete events become ready. Filter threads select in two stages: `fast` reads a tenth of the sources of every event and \
+rejects most of them, `final` reads what is left as a whole, verifies every byte, writes a result and accepts into the \
+streams physics and calib. In the end: throughput per role, latencies, and a ledger that must balance, else the \
 exit code is 1. Ctrl-C ends it in order, with the summary and exit code 130.
 
 Without --input an emulator makes WIBEth frames with realistic noise. With it, recorded frames are replayed, the file \
 cycled and timestamps rewritten.
 
-Example: ten seconds; the fragments of ATLAS at a steady rate; recorded ProtoDUNE frames:
+Example: ten seconds; a source that dies and returns; two classes of events and one event shown a second; the fragments \
+of ATLAS at a steady rate; recorded ProtoDUNE frames:
   forebay demo
+  forebay demo --kill-source 7 --at 3s --back-at 6s
+  forebay demo --classes --watch
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
 
@@ -61,10 +65,10 @@ pub(crate) struct Demo {
     /// Threads that take events and decide.
     #[arg(long, value_name = "N")]
     filter_threads: Option<usize>,
-    /// Share of events that are accepted, 0 to 1.
+    /// Share of events that the first stage passes on, which are then accepted, 0 to 1.
     #[arg(long, value_name = "SHARE")]
     accept: Option<f64>,
-    /// Share of the sources that the selection reads before it decides, 0 to 1; at least one source.
+    /// Share of the sources that the first stage reads before it decides, 0 to 1; at least one source.
     #[arg(long, value_name = "SHARE")]
     fast_fraction: Option<f64>,
     /// Directory for the store, kept afterwards; memory, gone afterwards, when not given.
@@ -79,6 +83,21 @@ pub(crate) struct Demo {
     /// Seed of emulated frames and of the decisions.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// A source that stops sending in the middle: it is missed, masked by the run's policy, and unmasked when it returns.
+    #[arg(long, value_name = "SOURCE")]
+    kill_source: Option<u32>,
+    /// When it stops.
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration, requires = "kill_source")]
+    at: Duration,
+    /// When it sends again; not at all when not given.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, requires = "kill_source")]
+    back_at: Option<Duration>,
+    /// Physics events of all sources, and calibration events of a quarter of them.
+    #[arg(long)]
+    classes: bool,
+    /// Show one event a second: sources, sizes, ADC values.
+    #[arg(long)]
+    watch: bool,
     #[command(flatten)]
     minidaq: MiniDaqOptions,
 }
@@ -106,6 +125,9 @@ impl Demo {
             ("--fragment-bytes", self.fragment_bytes.is_some()),
             ("--events-per-second", self.events_per_second.is_some()),
             ("--fast-fraction", self.fast_fraction.is_some()),
+            ("--kill-source", self.kill_source.is_some()),
+            ("--classes", self.classes),
+            ("--watch", self.watch),
         ];
         let given: Vec<&str> = others.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
         minidaq::refuse("--profile dune", &given)?;
@@ -136,7 +158,10 @@ impl Demo {
         let config = self.config(base);
         let stop = signal::stop_flag()?;
         let mut line = ProgressLine::new(out.json);
-        let summary = demo::run(&config, &stop, &mut |progress| line.show(&|| progress.line()));
+        let summary = demo::run(&config, &stop, &mut |progress| {
+            line.notices(&progress.notices);
+            line.show(&|| progress.line());
+        });
         line.end();
         let summary = summary?;
         out.json(&summary)?;
@@ -170,6 +195,13 @@ impl Demo {
             hot_bytes: self.hot_bytes.unwrap_or(base.hot_bytes),
             input: self.input.clone(),
             seed: self.seed.unwrap_or(base.seed),
+            kill: self.kill_source.map(|source| Kill {
+                source,
+                at_s: self.at.as_secs_f64(),
+                back_at_s: self.back_at.map(|back| back.as_secs_f64()),
+            }),
+            classes: self.classes,
+            watch: self.watch,
             ..base
         }
     }
@@ -215,6 +247,20 @@ impl ProgressLine {
         } else if !self.json && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(990)) {
             self.shown = Some(Instant::now());
             let _ = writeln!(std::io::stderr(), "{}", progress());
+        }
+    }
+
+    /// Lines of their own, above the one that lives.
+    fn notices(&mut self, notices: &[String]) {
+        if self.json && !self.terminal {
+            return;
+        }
+        if self.terminal && self.width > 0 && !notices.is_empty() {
+            let _ = write!(std::io::stderr(), "\r{:width$}\r", "", width = self.width);
+            self.width = 0;
+        }
+        for notice in notices {
+            let _ = writeln!(std::io::stderr(), "{notice}");
         }
     }
 

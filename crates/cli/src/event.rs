@@ -1,27 +1,30 @@
-//! `forebay event`: one event, its state and its sources; seal, attributes, release.
+//! `forebay event`: one event, its state and its sources; announce, seal, attributes, release.
 
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::units;
+use crate::{choose, units};
 use forebay_core::{Attributes, KeySchema, Primary, Result};
-use forebay_store::{Sources, Store};
+use forebay_store::{OpenEvent, PutOutcome, SourceState, Sources, Store};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
 Show one live event: its state (open, ready, leased, debug, accepted), its attributes, which sources are there with their \
-sizes, and which expected ones are missing (for runs with a source list). An event that is decided and gone, removed, or \
+sizes, and which expected ones are missing (for runs with a source list), masked or late. An event that is decided and gone, removed, or \
 never seen is absent: exit code 1.
 
-Example: look at event 42 of run 1; stop waiting for the rest of it; set its attribute lumi (declared by \
+Example: look at event 42 of run 1; announce event 43 as a trigger does, and event 44 with the sources that it must have \
+(where the keyspace has attributes or says `announced = true`); stop waiting for the rest of event 42; set its attribute lumi (declared by \
 `forebay create`); give its space back once the archive has it:
   forebay event /tmp/first 1/42
+  forebay event /tmp/first 1/43 --announce --attribute class=calib
+  forebay event /tmp/first 1/44 --announce 1,2,5..9
   forebay event /tmp/first 1/42 --seal
   forebay event /tmp/first 1/42 --attribute lumi=7
   forebay event /tmp/first 1/42 --release
 
 `forebay take` leases and decides events; `forebay rm /tmp/first 1/42` removes one.";
 
-/// Show one event; seal it, set attributes, release it.
+/// Show one event; announce it, seal it, set attributes, release it.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Event {
@@ -30,6 +33,9 @@ pub(crate) struct Event {
     /// The event, such as run/event: 1/42.
     #[arg(value_name = "RUN/EVENT")]
     event: String,
+    /// Announces the event, with the sources (or groups) that it must have if they are given.
+    #[arg(long, value_name = "SOURCES", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
+    announce: Option<Vec<String>>,
     /// Makes the event ready now, with what it has.
     #[arg(long)]
     seal: bool,
@@ -37,7 +43,7 @@ pub(crate) struct Event {
     #[arg(long, value_name = "NAME=VALUE")]
     attribute: Vec<String>,
     /// Frees an accepted or debug event that an archive has taken over.
-    #[arg(long, conflicts_with_all = ["seal", "attribute"])]
+    #[arg(long, conflicts_with_all = ["seal", "attribute", "announce"])]
     release: bool,
 }
 
@@ -62,8 +68,15 @@ impl Event {
             out.json(&json!({ "event": text, "released": released }))?;
             return Ok(Answer::found(released));
         }
-        if !self.attribute.is_empty() {
-            let attributes = Attributes::parse(&store.keyspace().attributes, &self.attribute)?;
+        let attributes = Attributes::parse(&store.keyspace().attributes, &self.attribute)?;
+        if let Some(sources) = &self.announce {
+            let answer = self.announce(store, &primary, sources, &attributes)?;
+            if answer == PutOutcome::Late {
+                out.note(format!("forebay: event {} is leased or decided already", self.event));
+                out.json(&json!({ "event": self.event, "found": false }))?;
+                return Ok(Answer::No);
+            }
+        } else if !self.attribute.is_empty() {
             store.update_attributes(&primary, &attributes, None)?;
         }
         if self.seal {
@@ -71,6 +84,25 @@ impl Event {
             store.seal(&primary)?;
         }
         show(store, &primary, out)
+    }
+
+    fn announce(
+        &self,
+        store: &Store,
+        primary: &Primary,
+        sources: &[String],
+        attributes: &Attributes,
+    ) -> Result<PutOutcome> {
+        let chosen = match sources {
+            [] => Sources::All,
+            [none] if none.is_empty() => Sources::All,
+            list => choose::sources(store.keyspace(), list)?,
+        };
+        let sources = match &chosen {
+            Sources::Only(list) => Some(&list[..]),
+            _ => None,
+        };
+        store.open_event(primary, &OpenEvent { sources, attributes: (!attributes.is_empty()).then_some(attributes) })
     }
 }
 
@@ -89,7 +121,12 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
         "event": text,
         "found": true,
         "state": event.state.name(),
+        "stage": event.stage,
+        "streams": event.streams,
         "attributes": attributes_json(&attributes),
+        "sources": event.sources.iter()
+            .map(|(source, state)| (schema.source_text(source), json!(state)))
+            .collect::<serde_json::Map<_, _>>(),
         "fragments": event.fragments.iter().map(|fragment| json!({
             "source": source(schema, fragment.key().as_bytes()),
             "bytes": fragment.len(),
@@ -101,8 +138,10 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
         "missing": event.missing.iter().map(|key| source(schema, key.as_bytes())).collect::<Vec<_>>(),
     }))?;
     out.line(format!(
-        "event {text} · {} · {}, {}",
+        "event {text} · {}{}{} · {}, {}",
         event.state.name(),
+        if store.keyspace().stages.len() > 1 { format!(" · stage {}", event.stage) } else { String::new() },
+        if event.streams.is_empty() { String::new() } else { format!(" into {}", event.streams.join(", ")) },
         units::plural(event.fragments.len() as u64, "fragment"),
         units::bytes(bytes)
     ))?;
@@ -110,7 +149,7 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
         out.line(format!("  {name} = {value}"))?;
     }
     for fragment in &event.fragments {
-        let presence = if fragment.is_empty() { "empty" } else { "present" };
+        let presence = event.sources.of(schema.rest_of(&fragment.key())).name();
         out.line(format!(
             "  source {:<12} {presence:<8} {:>10}  status {:#x}  version {}  crc32c {:08x}",
             source(schema, fragment.key().as_bytes()),
@@ -120,8 +159,9 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
             fragment.checksum()
         ))?;
     }
-    for key in &event.missing {
-        out.line(format!("  source {:<12} missing", source(schema, key.as_bytes())))?;
+    let there = |state| matches!(state, SourceState::Present | SourceState::Empty | SourceState::Late);
+    for (source, state) in event.sources.iter().filter(|(_, state)| !there(*state)) {
+        out.line(format!("  source {:<12} {}", schema.source_text(source), state.name()))?;
     }
     Ok(Answer::Yes)
 }

@@ -2,8 +2,8 @@
 
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use forebay_core::{Error, LIVE_STATES, Ledger as Account, Result, Tally};
-use forebay_store::{RunState, RunStatus, Store};
+use forebay_core::{Error, LIVE_STATES, Ledger as Account, LiveState, Result, Tally};
+use forebay_store::{LedgerBy, LedgerRow, RunState, RunStatus, Store};
 use serde_json::{Map, Value, json};
 
 const HELP: &str = "\
@@ -13,8 +13,13 @@ Show what became of every fragment that was ever put into a run. Two sums must b
 
 They always are; if they are not, the command names what does not add up and exits with 1. An unknown run is absent: 1 too.
 
+With --by the account is split: by accepted stream (an event may stand in several), by source, or by the attribute that \
+the keyspace names (`ledger_by`), such as a lumi section. By source and by attribute the rows sum to the whole.
+
 Example:
   forebay ledger /tmp/first 1
+  forebay ledger /tmp/first 1 --by stream
+  forebay ledger /tmp/first 1 --by lumi
   forebay ledger /tmp/first 1 --json | jq .terms.rejected.events";
 
 /// Show the account of a run and whether it balances.
@@ -25,6 +30,9 @@ pub(crate) struct Ledger {
     store: Directory,
     /// Run number.
     run: u64,
+    /// Splits it by `stream`, by `source`, or by the keyspace's attribute, such as `lumi`.
+    #[arg(long, value_name = "WHAT")]
+    by: Option<String>,
 }
 
 impl Ledger {
@@ -32,12 +40,11 @@ impl Ledger {
         let store = self.store.open(out)?;
         let status = store.runs().into_iter().find(|status| status.run == self.run);
         let answer = match &status {
-            Some(status) => self.show(&store, status, out)?,
-            None => {
-                out.note(format!("forebay: no run {} here (`forebay run DIR list` shows the runs)", self.run));
-                out.json(&json!({ "run": self.run, "found": false }))?;
-                Answer::No
-            }
+            Some(status) => match self.by(&store)? {
+                None => self.show(&store, status, out)?,
+                Some(by) => self.split(&store, by, out)?,
+            },
+            None => no_run_here(self.run, out)?,
         };
         store.close()?;
         Ok(answer)
@@ -52,6 +59,73 @@ impl Ledger {
         }
         Ok(Answer::found(account.imbalance().is_none()))
     }
+
+    fn by(&self, store: &Store) -> Result<Option<LedgerBy>> {
+        let attribute = store.keyspace().ledger_by.as_deref();
+        match self.by.as_deref() {
+            None => Ok(None),
+            Some("stream") => Ok(Some(LedgerBy::Stream)),
+            Some("source") => Ok(Some(LedgerBy::Source)),
+            Some(name) if Some(name) == attribute => Ok(Some(LedgerBy::Attribute)),
+            Some(name) => Err(Error::invalid(format!(
+                "--by {name}: stream, source{}",
+                attribute.map_or_else(
+                    || "; this keyspace names no attribute to keep the ledger by (`ledger_by` in its file)".to_owned(),
+                    |attribute| format!(" or {attribute}")
+                )
+            ))),
+        }
+    }
+
+    fn split(&self, store: &Store, by: LedgerBy, out: &mut Output) -> Result<Answer> {
+        let rows = store.ledger_by(self.run, by)?;
+        out.json(&json!({ "run": self.run, "by": self.by, "rows": rows }))?;
+        out.line(format!("run {} · by {}", self.run, self.by.as_deref().unwrap_or_default()))?;
+        for line in rows_table(&rows, by) {
+            out.line(line)?;
+        }
+        Ok(Answer::Yes)
+    }
+}
+
+/// The rows of a split account: only columns that mean something for the split.
+fn rows_table(rows: &[LedgerRow], by: LedgerBy) -> Vec<String> {
+    type Column = (&'static str, fn(&LedgerRow) -> u64);
+    let columns: Vec<Column> = match by {
+        LedgerBy::Stream => vec![
+            ("live events", |row| row.live.events),
+            ("live fragments", |row| row.live.fragments),
+            ("live bytes", |row| row.live.bytes),
+            ("released events", |row| row.released.events),
+        ],
+        LedgerBy::Source => vec![
+            ("live fragments", |row| row.live.fragments),
+            ("live bytes", |row| row.live.bytes),
+            ("ended fragments", |row| row.ended.fragments),
+            ("ended bytes", |row| row.ended.bytes),
+        ],
+        LedgerBy::Attribute => vec![
+            ("complete", |row| row.complete),
+            ("incomplete", |row| row.incomplete),
+            ("live events", |row| row.live.events),
+            ("rejected", |row| row.rejected.events),
+            ("released", |row| row.released.events),
+            ("removed", |row| row.removed.events),
+        ],
+    };
+    let row = |name: &str, cells: &mut dyn Iterator<Item = String>| {
+        cells.fold(format!("{name:<16}"), |line, cell| format!("{line} {cell:>15}"))
+    };
+    let mut lines = vec![row("", &mut columns.iter().map(|column| column.0.to_owned()))];
+    lines.extend(rows.iter().map(|one| row(&one.name, &mut columns.iter().map(|column| column.1(one).to_string()))));
+    lines
+}
+
+/// What a question about a run that is not there gets.
+pub(crate) fn no_run_here(run: u64, out: &mut Output) -> Result<Answer> {
+    out.note(format!("forebay: no run {run} here (`forebay run DIR list` shows the runs)"));
+    out.json(&json!({ "run": run, "found": false }))?;
+    Ok(Answer::No)
 }
 
 /// The outcomes of a put, by name.
@@ -85,6 +159,15 @@ pub(crate) fn table(account: &Account) -> Vec<String> {
         lines.push(row(&format!("  {name}"), *tally, with_events));
     }
     lines.push(row("  sum", sum(&terms), false));
+    lines.push(format!(
+        "events: {} known = {} complete + {} incomplete + {} never seen + {} open + {} announced, nothing of them yet",
+        account.announced(),
+        account.complete,
+        account.incomplete,
+        account.never_seen,
+        account.live[LiveState::Open as usize].events,
+        account.awaited
+    ));
     lines.push(match account.imbalance() {
         None => "balanced: both sums are exact".to_owned(),
         Some(what) => format!("NOT BALANCED: {what}"),
@@ -115,6 +198,11 @@ pub(crate) fn account_json(run: u64, state: RunState, account: &Account) -> Valu
         "offered": account.offered,
         "outcomes": named(&outcomes(account)),
         "terms": named(&account.stored_terms()),
+        "announced": account.announced(),
+        "complete": account.complete,
+        "incomplete": account.incomplete,
+        "never_seen": account.never_seen,
+        "awaited": account.awaited,
     })
 }
 
@@ -131,7 +219,6 @@ pub(crate) fn no_run(run: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::LiveState;
 
     #[test]
     fn the_table_shows_every_term_and_the_verdict() {
@@ -139,6 +226,7 @@ mod tests {
         let text = table(&account).join("\n");
         assert!(text.contains("NOT BALANCED: stored 1 fragments, 10 bytes"), "{text}");
         *account.live(LiveState::Ready) += Tally::event(1, 10);
+        account.complete = 1;
         let text = table(&account).join("\n");
         assert!(text.ends_with("balanced: both sums are exact"), "{text}");
         for (name, _) in outcomes(&account).into_iter().chain(account.stored_terms()) {

@@ -9,12 +9,16 @@
 
 mod bench;
 mod check;
+mod choose;
 mod create;
+mod debug;
 mod demo;
 mod event;
 mod get;
+mod hold;
 mod inspect;
 mod ledger;
+mod mask;
 mod minidaq;
 mod open;
 mod output;
@@ -23,9 +27,12 @@ mod range;
 mod rm;
 mod run;
 mod signal;
+mod sources;
 mod stats;
 mod take;
 mod units;
+mod watch;
+mod why;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -44,6 +51,7 @@ Then by hand, with a store in a directory of your choice:
   forebay get  /tmp/first 1/42/0             its bytes
   forebay take /tmp/first --accept physics   lease an event as a filter does, accept it
   forebay ledger /tmp/first 1                what became of every fragment of run 1
+  forebay why  /tmp/first 1/42/7             why this fragment is, or is not, there
 
 Each command explains itself with an example: forebay help put";
 
@@ -83,6 +91,14 @@ enum Command {
     Take(take::Take),
     Run(run::Run),
     Ledger(ledger::Ledger),
+    Why(why::Why),
+    #[command(name = "sources")]
+    SourcesOf(sources::SourcesOf),
+    Watch(watch::Watch),
+    Mask(mask::Mask),
+    Unmask(mask::Unmask),
+    Hold(hold::Hold),
+    Debug(debug::Debug),
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
@@ -102,6 +118,13 @@ impl Command {
             Command::Take(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Ledger(command) => command.run(out),
+            Command::Why(command) => command.run(out),
+            Command::SourcesOf(command) => command.run(out),
+            Command::Watch(command) => command.run(out),
+            Command::Mask(command) => command.run(out),
+            Command::Unmask(command) => command.run(out),
+            Command::Hold(command) => command.run(out),
+            Command::Debug(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),

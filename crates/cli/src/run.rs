@@ -1,30 +1,34 @@
-//! `forebay run`: the life of runs: list, open, stop, close, watch.
+//! `forebay run`: the life of runs: list, open, pause, resume, stop, close, watch.
 
 use crate::ledger::{self, account_json, state_name};
 use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::{Args, Subcommand};
-use forebay_core::{Completeness, LiveState, Result, RunConfig};
+use forebay_core::{Completeness, Error, KeySchema, LiveState, Result, RunConfig};
 use forebay_store::{RunState, RunStatus, Store};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
-A run is open (takes fragments), stopped (takes no new events; what is there gets decided) or closed (the account is \
-frozen). Runs of most keyspaces open by themselves at their first fragment; opening one beforehand says what its events \
+A run is open (takes fragments), paused (the same, but the time that open events wait stands still), stopped (takes no new \
+events; what is there gets decided) or closed (the account is frozen). Runs of most keyspaces open by themselves at their first fragment; opening one beforehand says what its events \
 wait for.
 
 Example: run 7, whose events are complete with sources 1, 2 and 3, or one second after their first fragment:
   forebay run /tmp/first open 7 --sources 1,2,3 --within 1s
   forebay run /tmp/first list
+  forebay run /tmp/first pause 7
+  forebay run /tmp/first resume 7
   forebay run /tmp/first stop 7
   forebay take /tmp/first -n 1000000 --reject
   forebay run /tmp/first close 7
 
-A run closes when none of its events is open, ready or leased, and its ledger balances; until then close says what is left.";
+A run closes when none of its events is open, ready or leased, and its ledger balances; until then close says what is left. \
+What remains of it is a summary, which is printed and kept in the store's directory as runs/run-7.json.";
 
-/// List, open, stop, close and watch runs.
+/// List, open, pause, resume, stop, close and watch runs.
 #[derive(Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Run {
@@ -40,7 +44,17 @@ enum Action {
     List,
     /// Open a run. Example: forebay run /tmp/first open 7 --count 3 --within 500ms
     Open(Open),
-    /// Stop a run: no new events, incomplete ones are sealed. Example: forebay run /tmp/first stop 7
+    /// Pause a run: the time that open events wait stands still. Example: forebay run /tmp/first pause 7
+    Pause {
+        /// Run number.
+        run: u64,
+    },
+    /// Resume a paused run. Example: forebay run /tmp/first resume 7
+    Resume {
+        /// Run number.
+        run: u64,
+    },
+    /// Stop a run: no new events, incomplete ones are sealed after its grace time. Example: forebay run /tmp/first stop 7
     Stop {
         /// Run number.
         run: u64,
@@ -76,6 +90,18 @@ struct Open {
     /// Time after an event's first fragment at which it is ready in any case; the keyspace's when not given.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     within: Option<Duration>,
+    /// What completes events of a class: CLASS=SOURCES, such as calib=0,4,8, or CLASS=COUNT with a #, such as calib=#12.
+    #[arg(long, value_name = "CLASS=SOURCES")]
+    class: Vec<String>,
+    /// Time after the stop in which open events may still be completed.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+    grace: Option<Duration>,
+    /// Masks a source after so many events in a row without it, and unmasks it when it has come back.
+    #[arg(long, value_name = "EVENTS")]
+    auto_mask: Option<u32>,
+    /// File (TOML) with the run's part of a keyspace file: sources or count, complete_within_ms, classes, …
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl Run {
@@ -87,7 +113,13 @@ impl Run {
             Action::Stop { run } => known(&store, *run)
                 .and_then(|_| store.run_stop(*run))
                 .and_then(|()| changed(*run, RunState::Stopped, out)),
-            Action::Close { run } => close(&store, *run, out),
+            Action::Pause { run } => known(&store, *run)
+                .and_then(|_| store.run_pause(*run))
+                .and_then(|()| changed(*run, RunState::Paused, out)),
+            Action::Resume { run } => known(&store, *run)
+                .and_then(|_| store.run_resume(*run))
+                .and_then(|()| changed(*run, RunState::Open, out)),
+            Action::Close { run } => close(&store, *run, &self.store.dir, out),
             Action::Watch { run, time } => watch(&store, *run, *time, out),
         }?;
         store.close()?;
@@ -97,18 +129,54 @@ impl Run {
 
 impl Open {
     fn open(&self, store: &Store, out: &mut Output) -> Result<Answer> {
-        let default = &store.keyspace().run;
+        let default = match &self.config {
+            Some(file) => read_config(file, store.schema())?,
+            None => store.keyspace().run.clone(),
+        };
         let completeness = match (&self.sources, self.count, self.seal) {
-            (Some(list), ..) => Completeness::sources(store.schema(), &units::parse_sources(store.schema(), list)?)?,
+            (Some(list), ..) => completeness(store.schema(), list)?,
             (_, Some(count), _) => Completeness::Count(count),
             (.., true) => Completeness::Seal,
             _ => default.completeness.clone(),
         };
-        let config = RunConfig::new(completeness, self.within.unwrap_or(default.complete_within));
-        config.check()?;
+        let classes = match &self.class[..] {
+            [] => default.classes.clone(),
+            rules => rules.iter().map(|rule| class_rule(store.schema(), rule)).collect::<Result<_>>()?,
+        };
+        let config = RunConfig {
+            completeness,
+            complete_within: self.within.unwrap_or(default.complete_within),
+            classes,
+            stop_grace: self.grace.unwrap_or(default.stop_grace),
+            auto_mask: self.auto_mask.or(default.auto_mask),
+        };
+        store.keyspace().check_run(&config)?;
         store.run_open(self.run, &config)?;
         changed(self.run, RunState::Open, out)
     }
+}
+
+fn completeness<S: AsRef<str>>(schema: &KeySchema, sources: &[S]) -> Result<Completeness> {
+    Completeness::sources(schema, &units::parse_sources(schema, sources)?)
+}
+
+/// `calib=0,4,8`, or `calib=#12` for any twelve.
+fn class_rule(schema: &KeySchema, rule: &str) -> Result<(String, Completeness)> {
+    let wrong =
+        || Error::invalid(format!("--class `{rule}`: expected CLASS=SOURCES or CLASS=#COUNT, such as calib=0,4,8"));
+    let (class, what) = rule.split_once('=').ok_or_else(wrong)?;
+    let completeness = match what.strip_prefix('#') {
+        Some(count) => Completeness::Count(count.parse().map_err(|_| wrong())?),
+        None => completeness(schema, &what.split(',').collect::<Vec<_>>())?,
+    };
+    Ok((class.to_owned(), completeness))
+}
+
+fn read_config(file: &Path, schema: &KeySchema) -> Result<RunConfig> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Error::invalid(format!("cannot read {}", file.display())).with_source(error))?;
+    RunConfig::from_toml(&text, schema)
+        .map_err(|error| Error::invalid(format!("{}: {}", file.display(), error.message())))
 }
 
 fn changed(run: u64, state: RunState, out: &mut Output) -> Result<Answer> {
@@ -134,14 +202,37 @@ fn list(store: &Store, out: &mut Output) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn close(store: &Store, run: u64, out: &mut Output) -> Result<Answer> {
+fn close(store: &Store, run: u64, dir: &Path, out: &mut Output) -> Result<Answer> {
     known(store, run)?;
-    let account = store.run_close(run)?.ledger;
-    out.json(&account_json(run, RunState::Closed, &account))?;
+    let summary = store.run_close(run)?;
+    let account = summary.ledger;
+    let file = dir.join("runs").join(format!("run-{run}.json"));
+    let mut json = account_json(run, RunState::Closed, &account);
+    json["file"] = serde_json::json!(file);
+    json["summary"] = serde_json::json!(summary);
+    out.json(&json)?;
     out.line(format!("run {run} · closed"))?;
     for line in ledger::table(&account) {
         out.line(line)?;
     }
+    for stream in &summary.streams {
+        let (released, live) = (stream.released.events, stream.live.events);
+        out.line(format!("stream {}: {}, {live} not released", stream.name, units::plural(released + live, "event")))?;
+    }
+    for mask in &summary.masks {
+        out.line(format!("mask: {mask}"))?;
+    }
+    for producer in &summary.producers {
+        let unknown = if producer.unknown { ", no last report" } else { "" };
+        out.line(format!(
+            "producer {}: announced {}, offered {}, {}{unknown}",
+            producer.name,
+            units::plural(producer.announced, "event"),
+            units::plural(producer.fragments, "fragment"),
+            units::bytes(producer.bytes)
+        ))?;
+    }
+    out.line(format!("summary: {}", file.display()))?;
     Ok(Answer::found(account.imbalance().is_none()))
 }
 
@@ -176,7 +267,7 @@ fn summary(status: &RunStatus) -> String {
     let account = &status.ledger;
     let live = |state: LiveState| account.live[state as usize].events;
     format!(
-        "run {} · {:<7} · stored {} ({}) · open {} · ready {} · leased {} · debug {} · accepted {} · rejected {}{}",
+        "run {} · {:<7} · stored {} ({}) · open {} · ready {} · leased {} · debug {} · accepted {} · rejected {}{}{}",
         status.run,
         state_name(status.state),
         units::plural(account.stored.fragments, "fragment"),
@@ -187,6 +278,7 @@ fn summary(status: &RunStatus) -> String {
         live(LiveState::Debug),
         live(LiveState::Accepted),
         account.rejected.events,
+        if status.masked.is_empty() { String::new() } else { format!(" · masked {}", status.masked.join(", ")) },
         account.imbalance().map_or_else(String::new, |what| format!(" · NOT BALANCED: {what}"))
     )
 }

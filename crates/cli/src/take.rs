@@ -3,9 +3,9 @@
 use crate::event;
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::units;
-use forebay_core::{Filter, Result};
-use forebay_store::{GetAny, Lease, Sources, Store};
+use crate::{choose, units};
+use forebay_core::{Error, Filter, Result};
+use forebay_store::{Accept, GetAny, Lease, ResultFragment, Sources, Store};
 use serde_json::json;
 use std::time::Duration;
 
@@ -14,13 +14,18 @@ Take ready events as a filter process does: get_any leases them and returns the 
 each event's lease token, sources and sizes. Nothing ready, within --wait: exit code 1.
 
 A lease lives in the process that took it, so the verdict is given here as well: --accept into a stream (or several), \
---reject, or --requeue. Without one the lease ends with this process: the event is ready again, and the delivery counts \
+--reject, --pass to a later stage of the selection, or --requeue. Without one the lease ends with this process: the event is ready again, and the delivery counts \
 as one that a worker did not end; after the keyspace's deliveries_max of them the event goes to the debug stream.
 
 Example: accept one event into the stream physics; reject up to ten whose attribute lumi is 1 to 5; look at two sources and give back:
   forebay take /tmp/first --accept physics
   forebay take /tmp/first -n 10 --filter lumi=1..5 --reject
   forebay take /tmp/first --sources 1,2 --requeue
+
+Two stages (fast and final, named in the keyspace file): the first reads the group `fast` and passes on, the second \
+adds a result under a source of its own, keeps the whole event in physics and some sources of it in calib:
+  forebay take /tmp/first --stage fast --sources fast --pass final
+  forebay take /tmp/first --stage final --result 1000=tracks.bin --accept physics --accept calib:1,2,5..9
 
 With --json: one object per line and event.";
 
@@ -33,8 +38,11 @@ pub(crate) struct Take {
     /// Most events to take.
     #[arg(short, value_name = "N", default_value_t = 1)]
     n: usize,
-    /// Takes this event instead of any.
-    #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["n", "filter", "min_age", "wait", "sources"])]
+    /// Stage of the selection whose events are wanted; the first one when not given.
+    #[arg(long, value_name = "STAGE")]
+    stage: Option<String>,
+    /// Takes this event instead of any, in whatever stage it is.
+    #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["stage", "n", "filter", "min_age", "wait", "sources"])]
     event: Option<String>,
     /// Condition on attributes: name=value, name=low..high or name&mask; may be repeated.
     #[arg(long, value_name = "CONDITION")]
@@ -45,12 +53,19 @@ pub(crate) struct Take {
     /// How long to wait for a first event.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = units::parse_duration)]
     wait: Duration,
-    /// Sources to read, such as 1,2,3 (7/1,7/2 where a source has two parts), or `none`; all when not given.
+    /// Sources to read, such as 1,2,5..9 (7/1,7/2 where a source has two parts), a group, or `none`; all when not given.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     sources: Option<Vec<String>>,
-    /// Accepts into a stream; may be repeated; `accepted` when no name is given.
-    #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "accepted", conflicts_with_all = ["reject", "requeue"])]
+    /// Accepts into a stream, whole or (STREAM:SOURCES, a list or a group) in part; may be repeated; `accepted` when no
+    /// name is given.
+    #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "accepted", conflicts_with_all = ["reject", "requeue", "pass"])]
     accept: Vec<String>,
+    /// Hands the events to a later stage.
+    #[arg(long, value_name = "STAGE", conflicts_with_all = ["reject", "requeue"])]
+    pass: Option<String>,
+    /// Adds a fragment with --accept or --pass, SOURCE=FILE, under a source that the event does not have; may be repeated.
+    #[arg(long, value_name = "SOURCE=FILE", conflicts_with_all = ["reject", "requeue"])]
+    result: Vec<String>,
     /// Rejects: the space is freed.
     #[arg(long, conflicts_with = "requeue")]
     reject: bool,
@@ -68,6 +83,7 @@ impl Take {
     }
 
     fn take(&self, store: &Store, out: &mut Output) -> Result<Answer> {
+        let results = self.results(store)?;
         let leases = match &self.event {
             Some(event) => store.lease(&store.schema().parse_primary(event)?, None)?.into_iter().collect(),
             None => store.get_any(&self.request(store)?)?,
@@ -76,7 +92,7 @@ impl Take {
             for fragment in &lease.fragments {
                 fragment.verify()?;
             }
-            let verdict = self.decide(lease)?;
+            let verdict = self.decide(store, lease, &results)?;
             show(store, lease, verdict, out)?;
         }
         if leases.is_empty() {
@@ -98,22 +114,10 @@ impl Take {
     }
 
     fn request(&self, store: &Store) -> Result<GetAny> {
-        let sources = match &self.sources {
-            None => Sources::All,
-            Some(list) if list.len() == 1 && list[0] == "none" => Sources::None,
-            Some(list) => {
-                let (schema, lead) = (store.schema(), vec![0; store.schema().primary_len()]);
-                let mut packed = Vec::new();
-                for source in units::parse_sources(schema, list)? {
-                    packed.push(schema.rest_of(&schema.key(&[&lead[..], &source].concat())?).to_vec());
-                }
-                packed.sort_unstable();
-                packed.dedup();
-                Sources::Only(packed)
-            }
-        };
+        let keyspace = store.keyspace();
+        let sources = self.sources.as_ref().map_or(Ok(Sources::All), |list| choose::sources(keyspace, list))?;
         Ok(GetAny {
-            stage: None,
+            stage: self.stage.clone(),
             n: self.n,
             filter: Filter::parse(&store.keyspace().attributes, &self.filter)?,
             min_age: self.min_age,
@@ -124,23 +128,47 @@ impl Take {
     }
 
     fn verdict(&self) -> Option<&'static str> {
-        match (self.accept.is_empty(), self.reject, self.requeue) {
+        match (self.accept.is_empty(), self.reject, self.requeue, &self.pass) {
             (false, ..) => Some("accepted"),
-            (_, true, _) => Some("rejected"),
-            (.., true) => Some("requeued"),
+            (_, true, ..) => Some("rejected"),
+            (.., true, _) => Some("requeued"),
+            (.., Some(_)) => Some("passed"),
             _ => None,
         }
     }
 
-    fn decide(&self, lease: &Lease) -> Result<Option<&'static str>> {
+    fn decide(&self, store: &Store, lease: &Lease, results: &[(Vec<u8>, Vec<u8>)]) -> Result<Option<&'static str>> {
         let verdict = self.verdict();
-        match verdict {
-            Some("accepted") => lease.accept(&self.accept.iter().map(String::as_str).collect::<Vec<_>>())?,
-            Some("rejected") => lease.reject()?,
-            Some(_) => lease.requeue()?,
-            None => {}
+        let results: Vec<ResultFragment<'_>> =
+            results.iter().map(|(source, bytes)| (&source[..], &bytes[..])).collect();
+        match (verdict, &self.pass) {
+            (Some("accepted"), _) => {
+                let stream = |text| choose::stream(store.keyspace(), text);
+                let streams: Vec<_> = self.accept.iter().map(|text| stream(text)).collect::<Result<_>>()?;
+                lease.accept_into(&Accept { streams: &streams, results: &results })?;
+            }
+            (Some("rejected"), _) => lease.reject()?,
+            (Some("requeued"), _) => lease.requeue()?,
+            (_, Some(stage)) => lease.pass(stage, &results)?,
+            _ => {}
         }
         Ok(verdict)
+    }
+
+    /// Results from their files, before anything is leased.
+    fn results(&self, store: &Store) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        if !self.result.is_empty() && self.accept.is_empty() && self.pass.is_none() {
+            return Err(Error::invalid("--result goes with --accept or --pass"));
+        }
+        let one = |text: &String| {
+            let (source, file) = text.split_once('=').ok_or_else(|| {
+                Error::invalid(format!("--result `{text}`: expected SOURCE=FILE, such as 1000=tracks.bin"))
+            })?;
+            let bytes = std::fs::read(file)
+                .map_err(|error| Error::invalid(format!("cannot read {file}")).with_source(error))?;
+            Ok((store.schema().parse_source(source)?, bytes))
+        };
+        self.result.iter().map(one).collect()
     }
 }
 
@@ -151,6 +179,7 @@ fn show(store: &Store, lease: &Lease, verdict: Option<&str>, out: &mut Output) -
     out.json(&json!({
         "event": text,
         "token": lease.token.to_string(),
+        "stage": store.keyspace().stages.get(usize::from(lease.stage)),
         "delivery": lease.delivery,
         "verdict": verdict,
         "attributes": event::attributes_json(&attributes),

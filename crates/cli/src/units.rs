@@ -84,13 +84,13 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(width - full))
 }
 
-/// Source lists such as `1,2,3` or, where a source has several sub-keys, `1/7,1/8`: the values of each.
+/// Source lists such as `1,2,5..9` or, where a source has several sub-keys, `1/7,1/8..9`: the values of each.
 ///
 /// # Errors
 /// `Invalid`, naming the part that is wrong.
 pub(crate) fn parse_sources<S: AsRef<str>>(schema: &KeySchema, texts: &[S]) -> Result<Vec<Vec<u64>>> {
     let parts = &schema.sub_keys()[schema.primary_len()..];
-    let one = |text: &str| {
+    let one = |text: &str| -> Result<Vec<u64>> {
         let given: Vec<&str> = text.split('/').collect();
         if given.len() != parts.len() {
             let form = parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("/");
@@ -106,8 +106,26 @@ pub(crate) fn parse_sources<S: AsRef<str>>(schema: &KeySchema, texts: &[S]) -> R
         };
         parts.iter().zip(&given).map(number).collect()
     };
-    texts.iter().map(|text| one(text.as_ref())).collect()
+    let mut sources = Vec::new();
+    for text in texts.iter().map(AsRef::as_ref) {
+        let (first, last) = text.split_once("..").unwrap_or((text, ""));
+        let mut values = one(first)?;
+        let Some(from) = values.last().copied() else { continue };
+        let to = if last.is_empty() { Ok(from) } else { last.parse() };
+        let wrong =
+            || Error::invalid(format!("sources `{text}`: expected FIRST..LAST, such as 0..47, at most {RANGE_MAX}"));
+        let to = to.ok().filter(|to| (from..from.saturating_add(RANGE_MAX)).contains(to)).ok_or_else(wrong)?;
+        for value in from..=to {
+            values.pop();
+            values.push(value);
+            sources.push(values.clone());
+        }
+    }
+    Ok(sources)
 }
+
+/// Most sources of one range: more than an event can have.
+const RANGE_MAX: u64 = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +164,10 @@ mod tests {
     fn sources_by_the_schema() {
         let schema = KeySchema::run_event_source();
         assert_eq!(parse_sources(&schema, &["1", "2"]).unwrap(), [[1], [2]]);
+        assert_eq!(parse_sources(&schema, &["0..2", "9"]).unwrap(), [[0], [1], [2], [9]]);
+        for wrong in ["3..2", "0..x", "0..65536", "..4"] {
+            assert!(parse_sources(&schema, &[wrong]).is_err(), "{wrong}");
+        }
         assert!(parse_sources(&schema, &["1/2"]).unwrap_err().message().contains("expected source"));
         assert!(parse_sources(&schema, &["x"]).unwrap_err().message().contains("0 to 4294967295"));
     }

@@ -6,9 +6,12 @@
 //! replay ───┘
 //! ```
 //!
+//! `display` shows one event as a person reads it.
+//!
 //! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints.
 
 pub mod demo;
+pub mod display;
 pub mod dune;
 pub mod emulator;
 pub mod frames;

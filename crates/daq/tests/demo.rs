@@ -1,6 +1,6 @@
 //! Short demos against the real store: every fragment is accounted for, nothing stays behind.
 
-use forebay_daq::demo::{DemoConfig, Profile, Progress, Summary, run};
+use forebay_daq::demo::{DemoConfig, Kill, Profile, Progress, Summary, run};
 use forebay_daq::frames::FrameKind;
 use forebay_daq::{emulator, frames};
 use std::path::{Path, PathBuf};
@@ -23,8 +23,11 @@ fn completed(config: &DemoConfig) -> Summary {
     let events = &summary.events;
     assert!(events.produced > 0);
     assert_eq!(events.accepted + events.rejected, events.produced);
-    assert_eq!(summary.ledger.stored.fragments, events.produced * u64::from(config.sources));
-    assert_eq!(summary.ledger.stored.bytes, events.produced * summary.event_bytes);
+    // Each accepted event has a result of eight bytes beside its fragments, if there was room for it.
+    let results = events.accepted - summary.results_left_out;
+    assert_eq!(summary.ledger.stored.fragments, events.produced * u64::from(config.sources) + results);
+    assert_eq!(summary.ledger.stored.bytes, events.produced * summary.event_bytes + 8 * results);
+    assert_eq!((summary.ledger.complete, summary.ledger.announced()), (events.produced, events.produced));
     assert!(config.dir.is_some() || !Path::new(&summary.directory).exists(), "{} is left", summary.directory);
     summary
 }
@@ -55,9 +58,31 @@ fn a_short_demo_balances() {
     for latency in &summary.latencies {
         assert!(latency.p50_us <= latency.p99_us && latency.p999_us <= latency.max_us * 1.01, "{latency:?}");
     }
-    assert_eq!(summary.latencies[0].count, summary.ledger.stored.fragments);
+    assert_eq!(summary.results_left_out, 0);
+    assert_eq!(summary.latencies[0].count + summary.events.accepted, summary.ledger.stored.fragments);
+    let [fast, last] = &summary.stages[..] else { panic!("{:?}", summary.stages) };
+    assert_eq!((fast.events, fast.fragments), (summary.events.produced, 2 * summary.events.produced));
+    assert_eq!((fast.passed, last.events, last.rejected), (last.accepted, last.accepted, 0));
+    let [physics, calib] = &summary.streams[..] else { panic!("{:?}", summary.streams) };
+    assert_eq!((physics.events, physics.fragments), (last.accepted, 13 * last.accepted));
+    assert_eq!((calib.fragments, calib.bytes), (4 * calib.events, calib.events * (3 * 7200 + 8)));
+    assert!(calib.events < physics.events, "{calib:?}");
+    assert!(summary.producers.iter().all(|producer| producer.finished), "{:?}", summary.producers);
     let text = summary.text();
-    for word in ["readout", "selection", "get_any", "event read", "verdict", "dead time", "released", "balanced:"] {
+    for word in [
+        "readout",
+        "fast",
+        "final",
+        "physics",
+        "calib",
+        "trigger",
+        "get_any",
+        "event read",
+        "verdict",
+        "dead time",
+        "released",
+        "balanced:",
+    ] {
         assert!(text.contains(word), "{word} in\n{text}");
     }
 }
@@ -137,6 +162,80 @@ fn a_slow_selection_inhibits_and_loses_nothing() {
     // Everything is read whole by one filter while two threads produce into a small level.
     let config = DemoConfig { accept: 1.0, fast_fraction: 1.0, filter_threads: 1, hot_bytes: 16 << 20, ..small() };
     completed(&config);
+}
+
+/// What happened, in order, without the figures.
+fn happened(summary: &Summary) -> Vec<&str> {
+    let what = summary.happened.iter().map(|happened| happened.what.as_str());
+    what.map(|what| what.split(':').next().unwrap_or(what)).collect()
+}
+
+#[test]
+fn a_source_that_dies_is_masked_and_comes_back() {
+    let kill = Kill { source: 7, at_s: 0.5, back_at_s: Some(1.5) };
+    let config = DemoConfig { kill: Some(kill), seconds: 2.5, events_per_second: 400, ..small() };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(summary.balanced, "{}", summary.text());
+    let expected = ["source 7 stops sending", "source 7 is masked", "source 7 sends again", "source 7 is unmasked"];
+    assert_eq!(happened(&summary), expected, "{}", summary.text());
+    let killed = summary.killed.as_ref().unwrap();
+    assert!(killed.missing >= 20 && killed.masked.is_none(), "{killed:?}");
+    // Without the mask every event of the dead second would have come without it.
+    assert!(summary.ledger.incomplete >= 20, "{}", summary.text());
+    assert!(summary.ledger.complete > summary.ledger.incomplete, "{}", summary.text());
+    assert!(summary.ledger.stored.fragments < summary.events.produced * 12, "{}", summary.text());
+    assert_eq!(summary.masks.len(), 2, "{:?}", summary.masks);
+}
+
+#[test]
+fn a_source_that_stays_away_stays_masked() {
+    let kill = Kill { source: 0, at_s: 0.2, back_at_s: None };
+    let config = DemoConfig { kill: Some(kill), seconds: 1.0, events_per_second: 400, sources: 3, ..small() };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(summary.balanced, "{}", summary.text());
+    assert_eq!(happened(&summary), ["source 0 stops sending", "source 0 is masked"]);
+    assert_eq!(summary.killed.as_ref().unwrap().masked.as_deref(), Some("by policy"));
+    assert!(summary.text().contains("masked by policy"), "{}", summary.text());
+}
+
+#[test]
+fn events_whose_only_source_died_are_never_seen() {
+    let kill = Kill { source: 0, at_s: 0.3, back_at_s: None };
+    let config = DemoConfig {
+        kill: Some(kill),
+        seconds: 0.6,
+        events_per_second: 200,
+        sources: 1,
+        readout_threads: 1,
+        ..small()
+    };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(summary.balanced && summary.ledger.never_seen > 0, "{}", summary.text());
+}
+
+#[test]
+fn classes_complete_with_their_own_sources() {
+    let config = DemoConfig { classes: true, accept: 0.5, ..small() };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(summary.balanced, "{}", summary.text());
+    let [physics, calibration] = &summary.classes[..] else { panic!("{:?}", summary.classes) };
+    assert_eq!((physics.sources, calibration.sources), (12, 3));
+    assert_eq!((physics.events, calibration.events), (physics.complete, calibration.complete));
+    assert_eq!(calibration.events, summary.events.produced / 10);
+    let offered = physics.events * 12 + calibration.events * 3;
+    assert_eq!(summary.ledger.stored.fragments, offered + summary.events.accepted);
+    assert_eq!((summary.ledger.incomplete, summary.ledger.never_seen), (0, 0));
+    assert!(summary.streams[1].events > summary.streams[0].events / 20, "{:?}", summary.streams);
+}
+
+#[test]
+fn watching_shows_events() {
+    let mut shown = Vec::new();
+    let config = DemoConfig { watch: true, seconds: 1.2, ..small() };
+    let mut progress = |progress: &Progress| shown.extend(progress.notices.clone());
+    let summary = run(&config, &AtomicBool::new(false), &mut progress).unwrap();
+    assert!(summary.balanced, "{}", summary.text());
+    assert!(!shown.is_empty() && shown[0].starts_with("event 1/"), "{shown:?}");
 }
 
 #[test]

@@ -5,6 +5,17 @@ use crate::limits::THREADS_MAX;
 use serde::Serialize;
 use std::path::PathBuf;
 
+/// A source that stops sending in the middle of data taking.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Kill {
+    /// The source.
+    pub source: u32,
+    /// Seconds of data taking after which it stops.
+    pub at_s: f64,
+    /// Seconds of data taking after which it sends again; `None`: it does not.
+    pub back_at_s: Option<f64>,
+}
+
 /// Choices of one demo. [`DemoConfig::default`] and [`DemoConfig::for_profile`] are whole; change what should differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DemoConfig {
@@ -35,6 +46,12 @@ pub struct DemoConfig {
     pub input: Option<PathBuf>,
     /// Seed of emulated frames and of the decisions.
     pub seed: u64,
+    /// A source that dies, and maybe returns: the store misses it, masks it, waits for it again.
+    pub kill: Option<Kill>,
+    /// Beside physics events of all sources, calibration events of a quarter of them.
+    pub classes: bool,
+    /// Show one event a second among the notices of progress.
+    pub watch: bool,
 }
 
 impl Default for DemoConfig {
@@ -55,6 +72,9 @@ impl Default for DemoConfig {
             hot_bytes: 1 << 30,
             input: None,
             seed: 1,
+            kill: None,
+            classes: false,
+            watch: false,
         }
     }
 }

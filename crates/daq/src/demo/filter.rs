@@ -1,139 +1,214 @@
-//! A filter thread: leases ready events with a part of their sources, looks at the bytes, decides.
+//! A filter thread: takes events of both stages, the last one first, looks at their bytes, decides.
 //!
 //! ```text
-//! get_any(n, fast sources) ─▶ verify, check frames, search for signals ─▶ keep? ─no──▶ reject
-//!                                                                          └─yes─▶ read all, verify every byte
-//!                                                                                  ─▶ accept ─▶ release
+//! fast:   get_any(n, group `fast`) ─▶ verify, check frames, search for signals ─▶ keep? ─no──▶ reject
+//!                                                                                 └─yes─▶ pass to `final`
+//! final:  get_any(n, all) ─▶ verify every byte ─▶ accept into streams, with a result ─▶ release
 //! ```
 //!
 //! `release` stands for the archive, which takes over what was accepted. Which events are kept follows from their number
-//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it.
+//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it. A result
+//! that finds no space in a full store is left out and counted: what is accepted goes on, so that the store empties.
 //!
 //! *On failure*: bytes that do not verify or are not those of their event end the demo with `Corrupt`. A lease that ran
 //! out (`Fenced`) is counted; another thread gets the event.
 
-use super::meter::{Latency, Meter};
-use super::plan::{Plan, STREAM};
+use super::decided::FilterReport;
+use super::meter::Meter;
+use super::plan::Plan;
+use super::setup::{CALIB, FAST, FINAL, PHYSICS};
 use super::shared::{AbortOnPanic, Shared};
 use crate::limits::GET_ANY_WAIT;
-use forebay_core::{Error, Kind, Result};
-use forebay_store::{Fragment, GetAny, Lease, Sources, Store};
-use std::time::{Duration, Instant};
-
-/// What a filter thread has to say at its end.
-pub(crate) struct FilterReport {
-    /// Calls that gave at least one event at once.
-    pub(crate) get_any: Latency,
-    /// All fragments of an event, every byte verified.
-    pub(crate) event_read: Latency,
-    /// Accept or reject.
-    pub(crate) verdict: Latency,
-    pub(crate) accepted: u64,
-    pub(crate) rejected: u64,
-    /// Events in whose fast sources a signal was found.
-    pub(crate) with_signal: u64,
-    /// Events without all of their sources.
-    pub(crate) incomplete: u64,
-    /// Events that another worker had before.
-    pub(crate) redelivered: u64,
-    /// Verdicts that came too late.
-    pub(crate) fenced: u64,
-    /// Accepted events that the store did not know when they were released.
-    pub(crate) not_released: u64,
-}
+use forebay_core::{Error, Kind, Result, Tally};
+use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
+use std::time::Instant;
 
 /// The body of a filter thread; a failure ends the demo.
 pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
     let _abort = AbortOnPanic(shared);
     let store = shared.store.named(&format!("filter-{thread}"));
-    select(shared, &store, thread).inspect_err(|_| shared.abort())
+    let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
+    filter.select().inspect_err(|_| shared.abort())?;
+    Ok(filter.report)
 }
 
-fn select(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<FilterReport> {
-    let mut report = FilterReport {
-        get_any: Latency::new()?,
-        event_read: Latency::new()?,
-        verdict: Latency::new()?,
-        accepted: 0,
-        rejected: 0,
-        with_signal: 0,
-        incomplete: 0,
-        redelivered: 0,
-        fenced: 0,
-        not_released: 0,
-    };
-    let sources = shared.plan.fast_sources()?;
-    let at_once = GetAny { n: shared.plan.batch, sources, wait: Duration::ZERO, ..GetAny::default() };
-    let patient = GetAny { wait: GET_ANY_WAIT, ..at_once.clone() };
-    while !shared.finished() {
-        let start = Instant::now();
-        let mut leases = store.get_any(&at_once)?;
-        if leases.is_empty() {
-            // Waiting for the detector is not the store's latency.
-            leases = store.get_any(&patient)?;
-        } else {
-            report.get_any.record(start);
-        }
-        for lease in leases {
-            let decided = decide(shared, store, thread, lease, &mut report);
-            match decided {
-                Err(error) if error.kind() == Kind::Fenced => report.fenced += 1,
-                other => other?,
+struct Filter<'f, 's> {
+    shared: &'f Shared<'s>,
+    store: &'f Store,
+    thread: usize,
+    report: FilterReport,
+}
+
+impl Filter<'_, '_> {
+    fn select(&mut self) -> Result<()> {
+        let plan = self.shared.plan;
+        let request = |stage: &str, sources| GetAny {
+            stage: Some(stage.to_owned()),
+            n: plan.batch,
+            sources,
+            ..GetAny::default()
+        };
+        let last = request(FINAL, Sources::All);
+        let fast = request(FAST, plan.group(&plan.fast)?);
+        let patient = GetAny { wait: GET_ANY_WAIT, ..fast.clone() };
+        while !self.shared.finished() {
+            // What was passed on goes first: it is whole, and done with soon.
+            let passed = self.take(&last)?;
+            let mut fresh = self.take(&fast)?;
+            if passed.is_empty() && fresh.is_empty() {
+                // Waiting for the detector is not the store's latency.
+                fresh = self.store.get_any(&patient)?;
+            }
+            for lease in passed {
+                let primary = lease.primary;
+                match self.conclude(lease) {
+                    // No guard is held any more, so that the release frees the space.
+                    Ok(()) => self.report.not_released += u64::from(!self.store.release(&primary)?),
+                    Err(error) if error.kind() == Kind::Fenced => self.report.last.fenced += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            for lease in fresh {
+                match self.look(&lease) {
+                    Err(error) if error.kind() == Kind::Fenced => self.report.fast.fenced += 1,
+                    other => other?,
+                }
             }
         }
+        Ok(())
     }
-    Ok(report)
-}
 
-fn decide(shared: &Shared<'_>, store: &Store, thread: usize, lease: Lease, report: &mut FilterReport) -> Result<()> {
-    let plan = shared.plan;
-    let event = plan.schema.values(lease.primary.as_bytes()).last().copied().unwrap_or_default();
-    let bytes = inspect(plan, event, &lease.fragments)?;
-    let signal = lease.fragments.iter().any(|fragment| plan.frames.search(fragment).signal);
-    report.with_signal += u64::from(signal);
-    report.redelivered += u64::from(lease.delivery > 1);
-    report.incomplete += u64::from(!lease.missing.is_empty() || lease.event_fragments != plan.config.sources);
-    if lease.missing.is_empty() && lease.fragments.len() != plan.fast.len() {
-        return Err(short(event, lease.fragments.len(), plan.fast.len()));
-    }
-    let meter = &shared.taken[thread];
-    Meter::count(&meter.events, 1);
-    Meter::count(&meter.fragments, lease.fragments.len() as u64);
-    Meter::count(&meter.bytes, bytes);
-    if !plan.keeps(event) {
+    fn take(&mut self, request: &GetAny) -> Result<Vec<Lease>> {
         let start = Instant::now();
-        lease.reject()?;
-        report.verdict.record(start);
-        report.rejected += 1;
-        return Ok(());
+        let leases = self.store.get_any(request)?;
+        if !leases.is_empty() {
+            self.report.get_any.record(start);
+        }
+        Ok(leases)
     }
-    read_whole(shared, thread, event, &lease, report)?;
-    let start = Instant::now();
-    lease.accept(&[STREAM])?;
-    report.verdict.record(start);
-    report.accepted += 1;
-    Meter::count(&meter.accepted, 1);
-    let primary = lease.primary;
-    // Guards go before the release, so that it frees the space.
-    drop(lease);
-    report.not_released += u64::from(!store.release(&primary)?);
-    Ok(())
+
+    /// The first stage: a few sources decide.
+    fn look(&mut self, lease: &Lease) -> Result<()> {
+        let plan = self.shared.plan;
+        let event = number(plan, lease);
+        let bytes = inspect(plan, event, &lease.fragments)?;
+        let signal = lease.fragments.iter().any(|fragment| plan.frames.search(fragment).signal);
+        self.report.with_signal += u64::from(signal);
+        self.report.fast.book(lease, bytes);
+        check_chosen(plan, event, lease)?;
+        self.report.class(plan, event, lease);
+        let meter = &self.shared.taken[self.thread];
+        Meter::count(&meter.events, 1);
+        Meter::count(&meter.fragments, lease.fragments.len() as u64);
+        Meter::count(&meter.bytes, bytes);
+        let start = Instant::now();
+        if plan.keeps(event) {
+            lease.pass(FINAL, &[])?;
+            self.report.fast.passed += 1;
+        } else {
+            lease.reject()?;
+            self.report.fast.rejected += 1;
+        }
+        self.report.verdict.record(start);
+        Ok(())
+    }
+
+    /// The last stage: every byte is read, the event goes to its streams with a result.
+    fn conclude(&mut self, lease: Lease) -> Result<()> {
+        let plan = self.shared.plan;
+        let event = number(plan, &lease);
+        let start = Instant::now();
+        let bytes = inspect(plan, event, &lease.fragments)?;
+        self.report.event_read.record(start);
+        self.report.last.book(&lease, bytes);
+        if (lease.fragments.len(), bytes) != (lease.event_fragments as usize, lease.event_bytes) {
+            return Err(short(event, lease.fragments.len(), lease.event_fragments as usize));
+        }
+        let meter = &self.shared.read[self.thread];
+        Meter::count(&meter.events, 1);
+        Meter::count(&meter.fragments, lease.fragments.len() as u64);
+        Meter::count(&meter.bytes, bytes);
+        let result = result(plan, &lease.fragments);
+        let source = plan.schema.source(&[plan.result_source().into()])?;
+        let results = [(&source[..], &result[..])];
+        let streams = streams(plan, event, &lease)?;
+        let accept = Accept { streams: &streams, results: &results };
+        let start = Instant::now();
+        let written = match lease.accept_into(&accept) {
+            Ok(()) => Tally::fragment(result.len() as u64),
+            Err(error) if error.kind() == Kind::Full => {
+                lease.accept_into(&Accept { streams: &streams, results: &[] })?;
+                self.report.left_out += 1;
+                Tally::default()
+            }
+            Err(error) => return Err(error),
+        };
+        self.report.verdict.record(start);
+        self.report.last.accepted += 1;
+        self.report.results += written;
+        for (stream, sources) in &streams {
+            let mut tally = kept(plan, &lease, sources);
+            tally += written;
+            self.report.stream(stream, tally);
+        }
+        Meter::count(&self.shared.taken[self.thread].accepted, 1);
+        Ok(())
+    }
 }
 
-/// Reads all fragments of an event and verifies every byte of them.
-fn read_whole(shared: &Shared<'_>, thread: usize, event: u64, lease: &Lease, report: &mut FilterReport) -> Result<()> {
-    let plan = shared.plan;
-    let start = Instant::now();
-    let fragments = lease.get(&Sources::All)?;
-    let bytes = inspect(plan, event, &fragments)?;
-    report.event_read.record(start);
-    if (fragments.len(), bytes) != (lease.event_fragments as usize, lease.event_bytes) {
-        return Err(short(event, fragments.len(), lease.event_fragments as usize));
+/// Where an accepted event goes: physics whole, one of ten to calibration in part; calibration events there as a whole.
+fn streams(plan: &Plan, event: u64, lease: &Lease) -> Result<Vec<(&'static str, Sources)>> {
+    if plan.is_calibration(event) {
+        return Ok(vec![(CALIB, Sources::All)]);
     }
-    let meter = &shared.read[thread];
-    Meter::count(&meter.events, 1);
-    Meter::count(&meter.fragments, fragments.len() as u64);
-    Meter::count(&meter.bytes, bytes);
+    let mut streams = vec![(PHYSICS, Sources::All)];
+    if plan.prescale.keeps(&lease.primary) {
+        streams.push((CALIB, plan.group(&plan.calib)?));
+    }
+    Ok(streams)
+}
+
+/// What a stream keeps of an event, beside its result.
+fn kept(plan: &Plan, lease: &Lease, sources: &Sources) -> Tally {
+    let mut tally = Tally::event(0, 0);
+    for fragment in &lease.fragments {
+        let takes = match sources {
+            Sources::All => true,
+            Sources::None => false,
+            Sources::Only(list) => list.iter().any(|source| source == plan.schema.rest_of(&fragment.key())),
+        };
+        if takes {
+            tally += Tally::fragment(fragment.len() as u64);
+        }
+    }
+    tally
+}
+
+/// What the last stage found: largest excursion and number of fragments, each as four bytes, little-endian.
+fn result(plan: &Plan, fragments: &[Fragment]) -> [u8; 8] {
+    let excursion = fragments.iter().map(|fragment| plan.frames.search(fragment).excursion).max().unwrap_or_default();
+    let mut result = [0; 8];
+    result[..4].copy_from_slice(&u32::from(excursion).to_le_bytes());
+    result[4..].copy_from_slice(&(fragments.len() as u32).to_le_bytes());
+    result
+}
+
+fn number(plan: &Plan, lease: &Lease) -> u64 {
+    plan.schema.values(lease.primary.as_bytes()).last().copied().unwrap_or_default()
+}
+
+/// `get_any` gave every chosen source that it says is there, and without a dying source every one at all.
+fn check_chosen(plan: &Plan, event: u64, lease: &Lease) -> Result<()> {
+    let there = |state| matches!(state, SourceState::Present | SourceState::Empty | SourceState::Late);
+    let chosen = |source: &[u8]| plan.fast.binary_search(&source_number(source)).is_ok();
+    let said = lease.sources.iter().filter(|(source, state)| there(*state) && chosen(source)).count();
+    if lease.fragments.len() != said {
+        return Err(short(event, lease.fragments.len(), said));
+    }
+    let due = plan.fast.iter().filter(|source| plan.takes_part(event, **source)).count();
+    if plan.config.kill.is_none() && said != due {
+        return Err(short(event, said, due));
+    }
     Ok(())
 }
 
@@ -147,15 +222,15 @@ fn inspect(plan: &Plan, event: u64, fragments: &[Fragment]) -> Result<u64> {
             let message = format!("{name} has {} bytes, {} were put", fragment.len(), plan.fragment_bytes);
             return Err(Error::corrupt(message));
         }
-        plan.frames.check(event, source_of(plan, fragment), fragment)?;
+        plan.frames.check(event, source_number(plan.schema.rest_of(&fragment.key())), fragment)?;
         bytes += fragment.len() as u64;
     }
     Ok(bytes)
 }
 
-/// The source number of a fragment: the big-endian sub-key after the primary key.
-fn source_of(plan: &Plan, fragment: &Fragment) -> u32 {
-    plan.schema.rest_of(&fragment.key()).iter().fold(0, |source, byte| source << 8 | u32::from(*byte))
+/// The number of a packed source: the big-endian sub-key after the primary key.
+fn source_number(source: &[u8]) -> u32 {
+    source.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
 #[cold]

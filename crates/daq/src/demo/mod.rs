@@ -1,14 +1,16 @@
 //! The demo: readout, store and selection in one process, and an account of every fragment at the end.
 //!
 //! ```text
-//! trigger ─grants─▶ readout threads ─reserve, fill, commit─▶ store ─get_any─▶ filter threads ─▶ accept, release | reject
-//!    ▲                                                         │
-//!    └───────────────────────── inhibit ◀──────────────────────┘
+//! trigger ─announces, grants─▶ readout threads ─reserve, fill, commit─▶ store ─get_any─▶ filter threads
+//!    ▲                                                                   │              fast:  pass | reject
+//!    └────────────────────────────── inhibit ◀───────────────────────────┘              final: accept, release
 //! ```
 //!
 //! *Lifecycle*: create the store → open run 1 → take data for the time asked or until `stop` → readout ends at one common
 //! event → stop the run → filters decide what is left → close the run → compare the ledger with what the threads counted →
 //! remove the store if the demo made its directory.
+//!
+//! One readout thread, one filter thread for both stages and a main thread that mostly sleeps keep two cores busy.
 //!
 //! *Invariants*: nothing that was granted by the trigger is lost; every wait has an end (`limits`).
 //!
@@ -17,24 +19,30 @@
 //!
 //! *Not here*: the command line, anything that prints.
 
+mod audit;
 mod config;
+mod decided;
 pub(crate) mod directory;
 mod filter;
 pub(crate) mod meter;
+mod notices;
 mod outcome;
 pub(crate) mod plan;
 mod profile;
 mod progress;
 mod readout;
+mod setup;
 mod shared;
 mod summary;
 pub(crate) mod text;
 mod trigger;
 
-pub use config::DemoConfig;
+pub use config::{DemoConfig, Kill};
 pub use profile::Profile;
 pub use progress::{Phase, Progress};
-pub use summary::{DeadTime, Decided, LatencySummary, RoleSummary, Summary};
+pub use summary::{
+    ClassSummary, DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary, Summary,
+};
 
 pub(crate) use plan::Plan;
 
@@ -42,7 +50,8 @@ use crate::limits::DRAIN;
 use directory::Directory;
 use forebay_core::{Error, Kind, Ledger, LiveState, Result};
 use forebay_store::Store;
-use outcome::Outcome;
+use notices::Notices;
+use outcome::{Ended, Outcome};
 use plan::RUN;
 use progress::Reporter;
 use shared::{EndThreads, Shared};
@@ -81,18 +90,17 @@ fn take_run(
 ) -> Result<Summary> {
     let store = Store::create(directory.path(), &plan.keyspace()?, plan.store_config())?;
     store.run_open(RUN, &plan.run_config()?)?;
-    let shared = Shared::new(plan, &store);
+    let shared = Shared::new(plan, &store, store.producer(RUN, "trigger")?);
     let outcome = work(&shared, stop, progress)?;
-    let mut problems: Vec<String> = outcome.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
-    let ledger = match store.run_close(RUN) {
-        Ok(summary) => summary.ledger,
-        Err(error) => {
-            problems.push(format!("the run does not close: {error}"));
-            store.ledger(RUN)?
-        }
+    if let Some(announcer) = shared.announcer.lock().take() {
+        announcer.finish()?;
+    }
+    let ended = match store.run_close(RUN) {
+        Ok(summary) => Ended::Closed(Box::new(summary)),
+        Err(error) => Ended::Not(Box::new(store.ledger(RUN)?), error.to_string()),
     };
     store.close()?;
-    outcome.summarise(&shared, directory.path(), ledger, problems)
+    outcome.summarise(&shared, directory.path(), ended)
 }
 
 /// Starts all threads and sees them to their end.
@@ -104,11 +112,12 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let filter = spawn(scope, "filter", config.filter_threads, |thread| filter::run(shared, thread))?;
         let start = Instant::now();
         let mut reporter = Reporter::new(progress);
+        let mut notices = Notices::new(shared)?;
         let taking = Duration::from_secs_f64(config.seconds);
         let stopped = || stop.load(Ordering::Relaxed);
         while !stopped() && !shared.aborted() && start.elapsed() < taking {
             std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
-            reporter.tick(shared, Phase::Taking);
+            reporter.tick(shared, Phase::Taking, notices.look(shared)?);
         }
         let interrupted = stopped();
         let produced = shared.trigger.close();
@@ -119,21 +128,22 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
                 shared.give_up();
             }
             std::thread::sleep(LOOK);
-            reporter.tick(shared, Phase::Draining);
+            reporter.tick(shared, Phase::Draining, Vec::new());
         }
         let readout = join(readout);
         if readout.is_ok() {
             shared.store.run_stop(RUN)?;
             while !shared.aborted() && Instant::now() < deadline && left(&shared.store.ledger(RUN)?) > 0 {
                 std::thread::sleep(LOOK);
-                reporter.tick(shared, Phase::Draining);
+                reporter.tick(shared, Phase::Draining, Vec::new());
             }
         }
         shared.finish();
         let filter = join(filter);
         let draining = start.elapsed().saturating_sub(taking);
         let (readout, filter) = first_failure(readout, filter)?;
-        Ok(Outcome { readout, filter, produced, interrupted, taking, draining })
+        let happened = notices.happened;
+        Ok(Outcome { readout, filter, produced, interrupted, taking, draining, happened })
     })
 }
 

@@ -1,12 +1,17 @@
 //! What the threads of a demo came to, put together into the summary.
 
 use super::Profile;
-use super::filter::FilterReport;
+use super::audit::{Counted, problems as imbalances};
+use super::decided::{ClassReport, FilterReport, StageReport};
 use super::meter::{Latency, Meter, read};
 use super::readout::ReadoutReport;
+use super::setup::{CALIB, CALIBRATION, FAST, FINAL, PHYSICS};
 use super::shared::Shared;
-use super::summary::{DeadTime, Decided, LatencySummary, RoleSummary, Summary, problems as imbalances};
-use forebay_core::{Ledger, Result};
+use super::summary::{
+    ClassSummary, DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary, Summary,
+};
+use forebay_core::{Ledger, Result, Tally};
+use forebay_store::RunSummary;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,37 +23,70 @@ pub(super) struct Outcome {
     pub(super) interrupted: bool,
     pub(super) taking: Duration,
     pub(super) draining: Duration,
+    pub(super) happened: Vec<Happened>,
+}
+
+/// How the run ended: with its summary, or with an account and why there is no more.
+pub(super) enum Ended {
+    Closed(Box<RunSummary>),
+    Not(Box<Ledger>, String),
 }
 
 impl Outcome {
-    /// Holds the ledger against what the threads counted. `problems` are those found so far.
-    pub(super) fn summarise(
-        &self,
-        shared: &Shared<'_>,
-        directory: &Path,
-        ledger: Ledger,
-        mut problems: Vec<String>,
-    ) -> Result<Summary> {
+    /// Holds the ledger against what the threads counted.
+    pub(super) fn summarise(&self, shared: &Shared<'_>, directory: &Path, ended: Ended) -> Result<Summary> {
         let (plan, config) = (shared.plan, &shared.plan.config);
+        let mut problems: Vec<String> = self.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
+        let (ledger, run) = match ended {
+            Ended::Closed(run) => (run.ledger, Some(run)),
+            Ended::Not(ledger, why) => {
+                problems.push(format!("the run does not close: {why}"));
+                (*ledger, None)
+            }
+        };
+        let producers = run.as_ref().map(|run| run.producers.clone()).unwrap_or_default();
+        let (mut fast, mut last) = (StageReport::default(), StageReport::default());
+        for report in &self.filter {
+            fast += report.fast;
+            last += report.last;
+        }
         let sum = |of: fn(&FilterReport) -> u64| self.filter.iter().map(of).sum::<u64>();
         let events = Decided {
             produced: self.produced,
-            accepted: sum(|report| report.accepted),
-            rejected: sum(|report| report.rejected),
+            accepted: last.accepted,
+            rejected: fast.rejected + last.rejected,
             with_signal: sum(|report| report.with_signal),
-            incomplete: sum(|report| report.incomplete),
-            redelivered: sum(|report| report.redelivered),
-            fenced: sum(|report| report.fenced),
+            incomplete: fast.incomplete,
+            redelivered: fast.redelivered + last.redelivered,
+            fenced: fast.fenced + last.fenced,
         };
-        problems.extend(imbalances(&ledger, &events, config.sources));
+        let results = self.filter.iter().fold(Tally::default(), |mut all, report| {
+            all += report.results;
+            all
+        });
+        let full_answers = self.readout.iter().map(|report| report.full_answers).sum();
+        let counted = Counted {
+            events,
+            producers: &producers,
+            results,
+            refused: full_answers,
+            late: self.readout.iter().map(|report| report.late).sum(),
+            killed: config.kill.is_some(),
+        };
+        problems.extend(imbalances(&ledger, &counted));
         let not_released = sum(|report| report.not_released);
         if not_released > 0 {
             problems.push(format!("{not_released} accepted events were not there to be released"));
         }
+        let streams = self.streams(shared);
+        problems.extend(stream_problems(&streams, run.as_deref()));
+        let classes = self.classes(shared, &mut problems);
         let taking = self.taking.as_secs_f64();
         let whole = (self.taking + self.draining).as_secs_f64();
         let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
         let (dead_time, lost_triggers) = dead_time(shared, &self.readout, taking);
+        let killed = config.kill.as_ref().map(|kill| kill.source.to_string());
+        let sources = run.iter().flat_map(|run| &run.sources);
         Ok(Summary {
             profile: config.profile.map(Profile::name),
             frames: plan.frames.kind(),
@@ -64,8 +102,8 @@ impl Outcome {
             draining_s: self.draining.as_secs_f64(),
             roles: vec![
                 role("readout", config.readout_threads, &shared.put, taking),
-                role("selection", config.filter_threads, &shared.taken, whole),
-                role("event read", config.filter_threads, &shared.read, whole),
+                role(FAST, config.filter_threads, &shared.taken, whole),
+                role(FINAL, config.filter_threads, &shared.read, whole),
             ],
             latencies: vec![
                 latency("put", self.readout.iter().map(|report| &report.put))?,
@@ -75,13 +113,82 @@ impl Outcome {
             ],
             dead_time,
             lost_triggers,
-            full_answers: self.readout.iter().map(|report| report.full_answers).sum(),
+            full_answers,
             events,
+            stages: vec![stage(FAST, &fast), stage(FINAL, &last)],
+            classes,
+            streams,
+            results_left_out: sum(|report| report.left_out),
+            happened: self.happened.clone(),
+            killed: killed.and_then(|killed| sources.into_iter().find(|status| status.source == killed).cloned()),
+            masks: run.as_ref().map(|run| run.masks.clone()).unwrap_or_default(),
+            producers,
             ledger,
             balanced: problems.is_empty(),
             problems,
         })
     }
+
+    fn streams(&self, shared: &Shared<'_>) -> Vec<StreamSummary> {
+        let plan = shared.plan;
+        let group =
+            format!("one physics event of {:.0}: its {CALIB} group of {}", plan.prescale.factor(), plan.calib.len());
+        let calib = if plan.config.classes { format!("calibration events, {group}") } else { group };
+        let one = |stream, keeps| {
+            let mut all = Tally::default();
+            self.filter.iter().filter_map(|report| report.streams.get(stream)).for_each(|tally| all += *tally);
+            StreamSummary { stream, events: all.events, fragments: all.fragments, bytes: all.bytes, keeps }
+        };
+        vec![one(PHYSICS, "whole events, and the result".to_owned()), one(CALIB, calib)]
+    }
+
+    fn classes(&self, shared: &Shared<'_>, problems: &mut Vec<String>) -> Vec<ClassSummary> {
+        let plan = shared.plan;
+        if !plan.config.classes {
+            return Vec::new();
+        }
+        let named = [(PHYSICS, u64::from(plan.config.sources)), (CALIBRATION, plan.calib.len() as u64)];
+        let one = |(at, (class, sources)): (usize, (&'static str, u64))| {
+            let sum =
+                |of: fn(&ClassReport) -> u64| self.filter.iter().map(|report| of(&report.classes[at])).sum::<u64>();
+            let wrong = sum(|class| class.wrong);
+            if wrong > 0 {
+                problems.push(format!("{wrong} {class} events had other sources than those of their class"));
+            }
+            ClassSummary { class, sources, events: sum(|class| class.events), complete: sum(|class| class.complete) }
+        };
+        named.into_iter().enumerate().map(one).collect()
+    }
+}
+
+fn stage(stage: &'static str, report: &StageReport) -> StageSummary {
+    StageSummary {
+        stage,
+        events: report.taken.events,
+        fragments: report.taken.fragments,
+        bytes: report.taken.bytes,
+        rejected: report.rejected,
+        passed: report.passed,
+        accepted: report.accepted,
+        incomplete: report.incomplete,
+        fenced: report.fenced,
+    }
+}
+
+/// The ledger by stream has exactly the events that the last stage gave to each.
+fn stream_problems(streams: &[StreamSummary], run: Option<&RunSummary>) -> Vec<String> {
+    let Some(run) = run else { return Vec::new() };
+    let in_ledger = |name: &str| run.streams.iter().find(|row| row.name == name).map_or(0, |row| row.released.events);
+    let wrong = streams.iter().filter(|stream| in_ledger(stream.stream) != stream.events);
+    let say = |stream: &StreamSummary| {
+        format!(
+            "stream {}: {} events in the ledger, expected {}",
+            stream.stream,
+            in_ledger(stream.stream),
+            stream.events
+        )
+    };
+    wrong.map(say).collect()
 }
 
 fn latency<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -> Result<LatencySummary> {

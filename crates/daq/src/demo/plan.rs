@@ -1,22 +1,27 @@
-//! What follows from a [`DemoConfig`]: checked numbers, the frame source, and how the store is set up.
+//! What follows from a [`DemoConfig`]: checked numbers, the frame source, what is read and kept.
 //!
 //! *Invariants*: a plan that was made can be carried out: events fit many times into the hot level, fragments into a
 //! segment (test `what_cannot_work_is_refused_with_numbers`).
+//!
+//! *Not here*: how the store is set up (`setup`).
 
 use super::DemoConfig;
 use crate::frames::RecordedFrames;
 use crate::limits::{
-    BATCH_BYTES, BATCH_EVENTS_MAX, COMPLETE_WITHIN, EVENTS_IN_HOT_MIN, HOT_BYTES_MIN, LEASE, PUT_WAIT, SEGMENTS_MIN,
-    SOURCES_MAX, THREADS_MAX, WINDOW_EVENTS_MAX, WINDOW_SHARE,
+    BATCH_BYTES, BATCH_EVENTS_MAX, EVENTS_IN_HOT_MIN, HOT_BYTES_MIN, SEGMENTS_MIN, SOURCES_MAX, THREADS_MAX,
+    WINDOW_EVENTS_MAX, WINDOW_SHARE,
 };
 use crate::{FrameSource, emulator, replay};
-use forebay_core::{Completeness, Error, KeySchema, Keyspace, Result, RunConfig};
-use forebay_store::{Config, Sources};
+use forebay_core::{Error, KeySchema, Prescale, Result};
 
 /// The run of every demo.
 pub(crate) const RUN: u64 = 1;
-/// The stream that accepted events go to.
-pub(crate) const STREAM: &str = "physics";
+/// With classes, one event of so many is for calibration.
+const CALIBRATION_EVERY: u64 = 10;
+/// One source of so many takes part in calibration.
+const CALIBRATION_SOURCES: u64 = 4;
+/// One accepted physics event of so many goes to calibration as well.
+const CALIBRATION_PRESCALE: f64 = 10.0;
 
 /// Bytes that the store needs beside each fragment, at most: its entry and the padding to a cache line.
 const FRAGMENT_OVERHEAD_BYTES: u64 = 128;
@@ -34,8 +39,12 @@ pub(crate) struct Plan {
     pub(crate) window: u64,
     /// Events per `get_any`.
     pub(crate) batch: usize,
-    /// Sources that the selection reads in `get_any`, in ascending order.
+    /// Sources that the first stage reads, in ascending order.
     pub(crate) fast: Vec<u32>,
+    /// Sources that take part in calibration, in ascending order.
+    pub(crate) calib: Vec<u32>,
+    /// Which accepted physics events go to calibration as well.
+    pub(crate) prescale: Prescale,
 }
 
 pub(crate) fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
@@ -67,6 +76,7 @@ impl Plan {
         let event_bytes = u64::from(config.sources) * fragment_bytes as u64;
         let share = config.hot_bytes / WINDOW_SHARE / event_bytes.max(1);
         let n = (f64::from(config.sources) * config.fast_fraction).ceil().clamp(1.0, f64::from(config.sources)) as u64;
+        let spread = |n: u64| (0..n).map(|at| (at * u64::from(config.sources) / n) as u32).collect();
         Ok(Plan {
             frames,
             schema: KeySchema::run_event_source(),
@@ -75,47 +85,36 @@ impl Plan {
             segment_bytes,
             window: share.clamp(1, WINDOW_EVENTS_MAX),
             batch: (BATCH_BYTES / event_bytes.max(1)).clamp(1, BATCH_EVENTS_MAX) as usize,
-            fast: (0..n).map(|at| (at * u64::from(config.sources) / n) as u32).collect(),
+            fast: spread(n),
+            calib: spread(u64::from(config.sources).div_ceil(CALIBRATION_SOURCES)),
+            prescale: Prescale::new("calib", CALIBRATION_PRESCALE)?,
             config: config.clone(),
         })
-    }
-
-    /// The keyspace `run/event/source`; runs are opened by hand.
-    pub(crate) fn keyspace(&self) -> Result<Keyspace> {
-        let mut keyspace = Keyspace::events("demo", self.config.sources);
-        keyspace.run = self.run_config()?;
-        keyspace.auto_open_runs = false;
-        keyspace.fragment_bytes_max = keyspace.fragment_bytes_max.max(self.fragment_bytes);
-        keyspace.check()?;
-        Ok(keyspace)
-    }
-
-    /// Events are complete when each source has arrived.
-    pub(crate) fn run_config(&self) -> Result<RunConfig> {
-        let completeness = Completeness::first_sources(&self.schema, u64::from(self.config.sources))?;
-        Ok(RunConfig::new(completeness, COMPLETE_WITHIN))
-    }
-
-    /// How the store is opened.
-    pub(crate) fn store_config(&self) -> Config {
-        Config {
-            hot_bytes: self.config.hot_bytes,
-            segment_bytes: Some(self.segment_bytes),
-            write_heads: self.config.readout_threads,
-            put_deadline: PUT_WAIT,
-            lease: LEASE,
-            ..Config::default()
-        }
-    }
-
-    /// The sources that `get_any` reads.
-    pub(crate) fn fast_sources(&self) -> Result<Sources> {
-        Sources::only(&self.schema, self.fast.iter().map(|source| u64::from(*source)))
     }
 
     /// Whether the selection keeps this event: a hash of seed and event number, the same in every run.
     pub(crate) fn keeps(&self, event: u64) -> bool {
         keeps(self.config.seed, event, self.config.accept)
+    }
+
+    /// Whether an event is one for calibration.
+    pub(crate) fn is_calibration(&self, event: u64) -> bool {
+        self.config.classes && event.is_multiple_of(CALIBRATION_EVERY)
+    }
+
+    /// Whether a source has a part in an event.
+    pub(crate) fn takes_part(&self, event: u64, source: u32) -> bool {
+        !self.is_calibration(event) || self.calib.binary_search(&source).is_ok()
+    }
+
+    /// Sources of an event.
+    pub(crate) fn sources_of(&self, event: u64) -> u64 {
+        if self.is_calibration(event) { self.calib.len() as u64 } else { self.config.sources.into() }
+    }
+
+    /// The source under which the last stage writes its result: one past those of the detector.
+    pub(crate) fn result_source(&self) -> u32 {
+        self.config.sources
     }
 }
 
@@ -126,6 +125,14 @@ fn check(config: &DemoConfig) -> Result<()> {
     within("sources", config.sources.into(), 1.0, SOURCES_MAX.into())?;
     within("readout threads", config.readout_threads as f64, 1.0, THREADS_MAX as f64)?;
     within("filter threads", config.filter_threads as f64, 1.0, THREADS_MAX as f64)?;
+    if let Some(kill) = &config.kill {
+        let last = config.sources - 1;
+        within("the source to kill", kill.source.into(), 0.0, last.into())?;
+        within("seconds until the source dies", kill.at_s, 0.0, 1e7)?;
+        if let Some(back) = kill.back_at_s {
+            within("seconds until the source returns", back, kill.at_s, 1e7)?;
+        }
+    }
     if config.readout_threads > config.sources as usize {
         return Err(Error::invalid(format!(
             "{} readout threads for {} source(s): each thread owns at least one source",
@@ -179,7 +186,9 @@ pub(crate) fn keeps(seed: u64, event: u64, accept: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::Kill;
     use forebay_core::Kind;
+    use forebay_store::Sources;
 
     fn refused(change: impl FnOnce(&mut DemoConfig)) -> String {
         let mut config = DemoConfig::default();
@@ -196,7 +205,8 @@ mod tests {
         assert_eq!(plan.fast, [0, 9, 19, 28, 38]);
         assert_eq!(plan.segment_bytes, 16 << 20);
         plan.keyspace().unwrap();
-        assert_eq!(plan.fast_sources().unwrap(), Sources::only(&plan.schema, [0, 9, 19, 28, 38]).unwrap());
+        assert_eq!(plan.calib.len(), 12);
+        assert_eq!(plan.group(&plan.fast).unwrap(), Sources::only(&plan.schema, [0, 9, 19, 28, 38]).unwrap());
     }
 
     #[test]
@@ -206,6 +216,10 @@ mod tests {
         assert!(refused(|config| config.seconds = -1.0).contains("seconds"));
         assert!(refused(|config| config.sources = 0).contains("sources"));
         assert!(refused(|config| config.filter_threads = 0).contains("filter threads"));
+        let kill = Kill { source: 48, at_s: 1.0, back_at_s: None };
+        assert!(refused(|config| config.kill = Some(kill)).contains("the source to kill: 0 to 47, not 48"));
+        let kill = Kill { source: 7, at_s: 3.0, back_at_s: Some(2.0) };
+        assert!(refused(|config| config.kill = Some(kill)).contains("until the source returns: 3 to"));
         assert!(
             refused(|config| (config.sources, config.readout_threads) = (2, 3)).contains("3 readout threads for 2")
         );

@@ -43,6 +43,8 @@ pub struct Progress {
     pub leased: u64,
     /// Set while the store holds the trigger.
     pub inhibit: Option<Inhibit>,
+    /// What happened since the report before, and events that are shown: lines of their own, above that of the rates.
+    pub notices: Vec<String>,
 }
 
 impl Progress {
@@ -85,17 +87,17 @@ impl<'p> Reporter<'p> {
         Reporter { report, start: now, last: now, before: [Reading::default(); 3] }
     }
 
-    /// Reports if it is time.
-    pub(super) fn tick(&mut self, shared: &Shared<'_>, phase: Phase) {
+    /// Reports if it is time, or if there is something to notice.
+    pub(super) fn tick(&mut self, shared: &Shared<'_>, phase: Phase, notices: Vec<String>) {
         let seconds = self.last.elapsed().as_secs_f64();
-        if seconds < PROGRESS_EVERY.as_secs_f64() {
+        if seconds < PROGRESS_EVERY.as_secs_f64() && notices.is_empty() {
             return;
         }
         self.last = Instant::now();
         let now = [read(&shared.put), read(&shared.taken), read(&shared.read)];
         let [put, taken, whole] = now;
         let [put_before, taken_before, whole_before] = std::mem::replace(&mut self.before, now);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
         let read_bytes = rate(taken.bytes, taken_before.bytes) + rate(whole.bytes, whole_before.bytes);
         let stats = shared.store.stats();
         (self.report)(&Progress {
@@ -110,6 +112,7 @@ impl<'p> Reporter<'p> {
             ready: stats.events[LiveState::Ready as usize].events,
             leased: stats.events[LiveState::Leased as usize].events,
             inhibit: stats.inhibit,
+            notices,
         });
     }
 }
@@ -132,6 +135,7 @@ mod tests {
             ready: 12,
             leased: 4,
             inhibit: None,
+            notices: Vec::new(),
         };
         let expected = "   3.2 s taking  in 6.30 GB/s 1234 ev/s  out 1.20 GB/s 1230 ev/s  fill 31 %  ready 12  leased 4  \
                         inhibit no";

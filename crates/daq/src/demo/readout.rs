@@ -3,16 +3,19 @@
 //!
 //! ```text
 //! trigger.wait(event) ─▶ for each of its sources: reserve ─▶ fill (frames) ─▶ commit ─▶ trigger.done(event)
+//!     └▶ open_event: whoever comes first announces what is granted
 //! ```
 //!
-//! *Invariants*: a granted event is produced by every thread; a fragment for which there is no space is offered again until
-//! it is stored. Only after the time for draining is over does the thread give up, and says so.
+//! *Invariants*: a granted event is produced by every thread, except for a source that is to be dead; each offer is
+//! counted by a producer of the run, so that the ledger has something to be held against. A fragment for which
+//! there is no space is offered again until it is stored. Only after the time for draining is over does the thread give up, and says so.
 
 use super::meter::{Latency, Meter};
 use super::plan::RUN;
 use super::shared::{AbortOnPanic, Shared};
+use super::trigger::Port;
 use forebay_core::{Error, Kind, Result};
-use forebay_store::{PutOptions, PutOutcome, Store};
+use forebay_store::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use std::time::{Duration, Instant};
 
 /// Between two tries where a put finds no space.
@@ -26,6 +29,8 @@ pub(crate) struct ReadoutReport {
     pub(crate) full: Duration,
     /// Such answers; each was tried again.
     pub(crate) full_answers: u64,
+    /// Fragments that came after their event was leased or decided: only where a source is to die.
+    pub(crate) late: u64,
     /// Set where a fragment was given up.
     pub(crate) gave_up: Option<String>,
 }
@@ -39,14 +44,23 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
 
 fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutReport> {
     let plan = shared.plan;
-    let mut report = ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, gave_up: None };
+    let mut report =
+        ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, late: 0, gave_up: None };
     let inhibit = || store.stats().inhibit.map(|inhibit| (inhibit.owner, inhibit.cause));
+    let announce = |event: u64| announce(shared, store, event);
+    let port = Port { inhibit: &inhibit, announce: &announce };
+    let producer = store.producer(RUN, &format!("readout-{thread}"))?;
     let step = plan.config.readout_threads;
     let mut event = 1;
-    while shared.trigger.wait(event, &inhibit) {
+    while shared.trigger.wait(event, &port)? {
+        let silent = shared.silent();
         let mut fragments = 0;
         for source in (thread as u32..plan.config.sources).step_by(step) {
-            if !put(shared, store, event, source, &mut report)? {
+            if silent == Some(source) || !plan.takes_part(event, source) {
+                continue;
+            }
+            if !put(shared, store, &producer, (event, source), &mut report)? {
+                producer.finish()?;
                 return Ok(report);
             }
             fragments += 1;
@@ -59,11 +73,34 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
         shared.trigger.done(thread, event);
         event += 1;
     }
+    producer.finish()?;
     Ok(report)
 }
 
+/// Announces an event; `false` where there is no space for it now.
+fn announce(shared: &Shared<'_>, store: &Store, event: u64) -> Result<bool> {
+    let plan = shared.plan;
+    let primary = plan.schema.primary(&[RUN, event])?;
+    let attributes = plan.attributes(store.keyspace(), event)?;
+    match store.open_event(&primary, &OpenEvent { sources: None, attributes: attributes.as_ref() }) {
+        Ok(PutOutcome::Stored) => {
+            shared.announced();
+            Ok(true)
+        }
+        Ok(other) => Err(Error::internal(format!("the announcement of event {event} was answered {other:?}"))),
+        Err(error) if error.kind() == Kind::Full => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Stores one fragment, however long the store is full; `false` where it was given up.
-fn put(shared: &Shared<'_>, store: &Store, event: u64, source: u32, report: &mut ReadoutReport) -> Result<bool> {
+fn put(
+    shared: &Shared<'_>,
+    store: &Store,
+    producer: &Producer,
+    (event, source): (u64, u32),
+    report: &mut ReadoutReport,
+) -> Result<bool> {
     let plan = shared.plan;
     let key = plan.schema.key(&[RUN, event, source.into()])?;
     let once = || -> Result<PutOutcome> {
@@ -73,9 +110,14 @@ fn put(shared: &Shared<'_>, store: &Store, event: u64, source: u32, report: &mut
     };
     loop {
         let start = Instant::now();
+        producer.offered(plan.fragment_bytes as u64);
         match once() {
             Ok(PutOutcome::Stored) => {
                 report.put.record(start);
+                return Ok(true);
+            }
+            Ok(PutOutcome::Late) if plan.config.kill.is_some() => {
+                report.late += 1;
                 return Ok(true);
             }
             Ok(other) => {

@@ -3,18 +3,21 @@
 use super::meter::Meter;
 use super::plan::Plan;
 use super::trigger::Trigger;
-use forebay_store::Store;
+use forebay_store::{Producer, Store};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
     pub(crate) trigger: Trigger,
+    /// Counts what the trigger announces.
+    pub(crate) announcer: Mutex<Option<Producer>>,
     /// Per readout thread: what was put.
     pub(crate) put: Vec<Meter>,
-    /// Per filter thread: what `get_any` gave; verdicts.
+    /// Per filter thread: what the first stage was given; verdicts.
     pub(crate) taken: Vec<Meter>,
-    /// Per filter thread: events that were read whole.
+    /// Per filter thread: what the last stage was given, whole.
     pub(crate) read: Vec<Meter>,
     /// A thread has failed: everybody ends now.
     aborted: AtomicBool,
@@ -29,12 +32,13 @@ fn meters(n: usize) -> Vec<Meter> {
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, store: &'a Store) -> Shared<'a> {
+    pub(crate) fn new(plan: &'a Plan, store: &'a Store, announcer: Producer) -> Shared<'a> {
         let config = &plan.config;
         Shared {
             plan,
             store,
             trigger: Trigger::new(config.readout_threads, plan.window, config.events_per_second),
+            announcer: Mutex::new(Some(announcer)),
             put: meters(config.readout_threads),
             taken: meters(config.filter_threads),
             read: meters(config.filter_threads),
@@ -42,6 +46,21 @@ impl<'a> Shared<'a> {
             giving_up: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         }
+    }
+
+    /// The trigger has announced an event.
+    pub(crate) fn announced(&self) {
+        if let Some(announcer) = &*self.announcer.lock() {
+            announcer.announced(1);
+        }
+    }
+
+    /// The source that does not send now.
+    pub(crate) fn silent(&self) -> Option<u32> {
+        let kill = self.plan.config.kill.as_ref()?;
+        let now = self.trigger.elapsed().as_secs_f64();
+        let silent = now >= kill.at_s && kill.back_at_s.is_none_or(|back| now < back);
+        silent.then_some(kill.source)
     }
 
     pub(crate) fn abort(&self) {

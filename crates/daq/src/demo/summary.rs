@@ -3,12 +3,13 @@
 use super::meter::{Latency, Reading};
 use crate::frames::FrameKind;
 use forebay_core::Ledger;
+use forebay_store::{ProducerStatus, SourceStatus};
 use serde::Serialize;
 
 /// Throughput of one role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoleSummary {
-    /// `readout`, `selection` (chosen sources in `get_any`) or `event read` (accepted events as a whole).
+    /// `readout`, `fast` (chosen sources of every event) or `final` (what was passed on, whole).
     pub role: &'static str,
     /// Threads of this role.
     pub threads: usize,
@@ -49,7 +50,7 @@ impl RoleSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencySummary {
     /// `put` (reserve, fill, commit of a fragment, waits for space included), `get_any` (a batch, where events were
-    /// ready), `event read` (all fragments, every byte verified) or `verdict` (accept or reject).
+    /// ready), `event read` (all fragments, every byte verified) or `verdict` (accept, pass or reject).
     pub call: &'static str,
     /// Calls.
     pub count: u64,
@@ -94,9 +95,9 @@ pub struct DeadTime {
 pub struct Decided {
     /// Events that the trigger granted and the readout produced.
     pub produced: u64,
-    /// Events accepted.
+    /// Events accepted by the last stage.
     pub accepted: u64,
-    /// Events rejected.
+    /// Events rejected by the first stage.
     pub rejected: u64,
     /// Events with a signal in the sources that the selection read.
     pub with_signal: u64,
@@ -106,6 +107,66 @@ pub struct Decided {
     pub redelivered: u64,
     /// Verdicts that came after the lease had run out.
     pub fenced: u64,
+}
+
+/// What one stage of the selection did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageSummary {
+    /// Its name.
+    pub stage: &'static str,
+    /// Events that it was given.
+    pub events: u64,
+    /// Fragments that it read.
+    pub fragments: u64,
+    /// Bytes that it read.
+    pub bytes: u64,
+    /// Events that it dropped.
+    pub rejected: u64,
+    /// Events that it handed to the next stage.
+    pub passed: u64,
+    /// Events that it kept.
+    pub accepted: u64,
+    /// Events that it was given without all of the sources that they wait for.
+    pub incomplete: u64,
+    /// Verdicts that came after the lease had run out.
+    pub fenced: u64,
+}
+
+/// What one class of events came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassSummary {
+    /// Its name.
+    pub class: &'static str,
+    /// Sources that complete its events.
+    pub sources: u64,
+    /// Events that the selection saw.
+    pub events: u64,
+    /// Events that came to the selection with every source that they wait for.
+    pub complete: u64,
+}
+
+/// What one stream was given.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamSummary {
+    /// Its name.
+    pub stream: &'static str,
+    /// Events.
+    pub events: u64,
+    /// Fragments that it keeps, results included.
+    pub fragments: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// What it keeps, in words.
+    pub keeps: String,
+}
+
+/// Something that happened on the way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Happened {
+    /// Seconds of data taking.
+    pub at_s: f64,
+    /// In words.
+    pub what: String,
 }
 
 /// The result of a demo.
@@ -147,60 +208,26 @@ pub struct Summary {
     pub full_answers: u64,
     /// Events by what became of them.
     pub events: Decided,
+    /// The selection by stage.
+    pub stages: Vec<StageSummary>,
+    /// Events by class; empty without classes.
+    pub classes: Vec<ClassSummary>,
+    /// What streams were given.
+    pub streams: Vec<StreamSummary>,
+    /// Results that were left out, because the store was full.
+    pub results_left_out: u64,
+    /// What happened on the way: a source that died, masks.
+    pub happened: Vec<Happened>,
+    /// The source that was to die, as the store saw it.
+    pub killed: Option<SourceStatus>,
+    /// Masks as the store set and lifted them, in words.
+    pub masks: Vec<String>,
+    /// What the trigger and the readout threads say they announced and offered.
+    pub producers: Vec<ProducerStatus>,
     /// The account of the run.
     pub ledger: Ledger,
     /// Whether the account is exact, nothing is left, and nothing was lost.
     pub balanced: bool,
     /// Why it is not balanced, one sentence each; empty where it is.
     pub problems: Vec<String>,
-}
-
-/// What does not add up in the account of a run in which every granted event was to be decided.
-pub(crate) fn problems(ledger: &Ledger, events: &Decided, sources: u32) -> Vec<String> {
-    let mut problems: Vec<String> = ledger.imbalance().into_iter().collect();
-    let mut expect = |what: &str, found: u64, expected: u64| {
-        if found != expected {
-            problems.push(format!("{what}: {found}, expected {expected}"));
-        }
-    };
-    for (name, tally) in ledger.stored_terms().iter().take(ledger.live.len()) {
-        expect(&format!("fragments still {name} at the end"), tally.fragments, 0);
-    }
-    expect("fragments stored", ledger.stored.fragments, events.produced * u64::from(sources));
-    expect("events decided", events.accepted + events.rejected, events.produced);
-    expect("events rejected in the ledger", ledger.rejected.events, events.rejected);
-    expect("events released in the ledger", ledger.released.events, events.accepted);
-    expect("late fragments", ledger.late.fragments, 0);
-    expect("duplicate fragments", ledger.duplicate.fragments, 0);
-    expect("conflicting fragments", ledger.conflict.fragments, 0);
-    expect("lost fragments", ledger.lost.fragments, 0);
-    expect("events without all sources", events.incomplete, 0);
-    problems
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use forebay_core::Tally;
-
-    #[test]
-    fn whatever_is_left_or_lost_is_named() {
-        let events = Decided { produced: 2, accepted: 1, rejected: 1, ..Decided::default() };
-        let mut ledger = Ledger::default();
-        let event = Tally::event(3, 30);
-        (ledger.rejected, ledger.released) = (event, event);
-        for _ in 0..2 {
-            ledger.offered += event;
-            ledger.stored += event;
-        }
-        assert_eq!(problems(&ledger, &events, 3), Vec::<String>::new());
-        let mut left = ledger;
-        (left.live[1], left.rejected) = (event, Tally::default());
-        let found = problems(&left, &Decided { rejected: 0, ..events }, 3);
-        assert_eq!(found, ["fragments still ready at the end: 3, expected 0", "events decided: 1, expected 2"]);
-        let mut short = ledger;
-        short.released = Tally::event(3, 29);
-        assert!(problems(&short, &events, 3)[0].contains("60 bytes; terms sum to 6 and 59"));
-        assert_eq!(problems(&ledger, &events, 4), ["fragments stored: 6, expected 8"]);
-    }
 }

@@ -17,7 +17,9 @@ impl Summary {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         self.write_head(out)?;
+        self.write_happened(out)?;
         self.write_roles(out)?;
+        self.write_selection(out)?;
         self.write_latencies(out)?;
         self.write_dead_time(out)?;
         self.write_ledger(out)
@@ -68,6 +70,51 @@ impl Summary {
                 grouped(role.fragments_per_second as u64),
                 role.gb_per_second
             )?;
+        }
+        Ok(())
+    }
+
+    fn write_happened(&self, out: &mut String) -> std::fmt::Result {
+        if !self.happened.is_empty() {
+            writeln!(out)?;
+        }
+        self.happened.iter().try_for_each(|happened| writeln!(out, "{:6.1} s  {}", happened.at_s, happened.what))
+    }
+
+    fn write_selection(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "\n{:<12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8}",
+            "stage", "events", "rejected", "passed", "accepted", "incomplete", "fenced"
+        )?;
+        for stage in &self.stages {
+            writeln!(
+                out,
+                "{:<12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8}",
+                stage.stage,
+                grouped(stage.events),
+                grouped(stage.rejected),
+                grouped(stage.passed),
+                grouped(stage.accepted),
+                grouped(stage.incomplete),
+                grouped(stage.fenced)
+            )?;
+        }
+        if !self.classes.is_empty() {
+            writeln!(out, "\n{:<12} {:>12} {:>12} {:>12}", "class", "sources", "events", "complete")?;
+        }
+        for class in &self.classes {
+            let (sources, events) = (grouped(class.sources), grouped(class.events));
+            writeln!(out, "{:<12} {sources:>12} {events:>12} {:>12}", class.class, grouped(class.complete))?;
+        }
+        writeln!(out, "\n{:<12} {:>12} {:>12} {:>18}", "stream", "events", "fragments", "bytes")?;
+        for stream in &self.streams {
+            let (events, fragments) = (grouped(stream.events), grouped(stream.fragments));
+            let (name, bytes) = (stream.stream, grouped(stream.bytes));
+            writeln!(out, "{name:<12} {events:>12} {fragments:>12} {bytes:>18}  {}", stream.keeps)?;
+        }
+        if self.results_left_out > 0 {
+            writeln!(out, "{} results left out: the store was full", grouped(self.results_left_out))?;
         }
         Ok(())
     }
@@ -127,11 +174,49 @@ impl Summary {
         for (at, (name, tally)) in self.ledger.stored_terms().into_iter().enumerate() {
             row(&format!("{} {name}", if at == 0 { '=' } else { '+' }), tally)?;
         }
+        self.write_account(out)?;
         if self.balanced {
             return writeln!(out, "\nbalanced: every fragment is accounted for, nothing is left");
         }
         writeln!(out, "\nNOT BALANCED")?;
         self.problems.iter().try_for_each(|problem| writeln!(out, "  {problem}"))
+    }
+}
+
+impl Summary {
+    /// Completeness, producers, and the source that was to die.
+    fn write_account(&self, out: &mut String) -> std::fmt::Result {
+        let ledger = &self.ledger;
+        writeln!(
+            out,
+            "\nevents       {} announced = {} complete + {} incomplete + {} never seen",
+            grouped(ledger.announced()),
+            grouped(ledger.complete),
+            grouped(ledger.incomplete),
+            grouped(ledger.never_seen)
+        )?;
+        for producer in &self.producers {
+            let what = match (producer.announced, producer.fragments) {
+                (announced, 0) => format!("announced {} events", grouped(announced)),
+                (_, fragments) => {
+                    format!("offered {} fragments, {} bytes", grouped(fragments), grouped(producer.bytes))
+                }
+            };
+            let unknown = if producer.unknown { " (no last report)" } else { "" };
+            writeln!(out, "{:<12} {what}{unknown}", producer.name)?;
+        }
+        if let Some(killed) = &self.killed {
+            writeln!(
+                out,
+                "{:<12} {} fragments stored, missing in {} events, late {}; {}",
+                format!("source {}", killed.source),
+                grouped(killed.fragments),
+                grouped(killed.missing),
+                grouped(killed.late),
+                killed.masked.as_ref().map_or_else(|| "not masked".to_owned(), |by| format!("masked {by}"))
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -151,14 +236,15 @@ pub(crate) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{DeadTime, Decided, LatencySummary, RoleSummary};
+    use crate::demo::{DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary};
     use crate::frames::FrameKind;
     use forebay_core::Ledger;
+    use forebay_store::ProducerStatus;
 
     fn summary() -> Summary {
         let one = Tally::fragment(7_200_000);
         let rejected = Tally::event(1, 7_200_000);
-        let ledger = Ledger { offered: one, stored: one, rejected, ..Ledger::default() };
+        let ledger = Ledger { offered: one, stored: one, rejected, complete: 12_345, ..Ledger::default() };
         Summary {
             profile: Some("atlas"),
             frames: FrameKind::WibEth,
@@ -200,6 +286,37 @@ mod tests {
             lost_triggers: 7,
             full_answers: 0,
             events: Decided { produced: 12_345, accepted: 1200, rejected: 11_145, ..Decided::default() },
+            stages: vec![StageSummary {
+                stage: "fast",
+                events: 12_345,
+                fragments: 1,
+                bytes: 1,
+                rejected: 11_145,
+                passed: 1200,
+                accepted: 0,
+                incomplete: 3,
+                fenced: 0,
+            }],
+            classes: Vec::new(),
+            streams: vec![StreamSummary {
+                stream: "physics",
+                events: 1200,
+                fragments: 58_800,
+                bytes: 1_000_000,
+                keeps: "whole events".into(),
+            }],
+            results_left_out: 0,
+            happened: vec![Happened { at_s: 3.04, what: "source 7 stops sending".into() }],
+            killed: None,
+            masks: Vec::new(),
+            producers: vec![ProducerStatus {
+                name: "readout-0".into(),
+                finished: true,
+                unknown: false,
+                announced: 0,
+                fragments: 5000,
+                bytes: 10_000,
+            }],
             ledger,
             balanced: true,
             problems: Vec::new(),
@@ -213,6 +330,11 @@ mod tests {
             "atlas: 500 sources × 10,240 B = 4.88 MiB per event, emulated WIBEth frames, hot level 1024 MiB",
             "10.0 s of data taking (interrupted), 0.2 s to drain",
             "12,345 events: 1,200 accepted, 11,145 rejected; 0 with a signal",
+            "   3.0 s  source 7 stops sending",
+            "fast               12,345       11,145        1,200            0            3        0",
+            "physics             1,200       58,800          1,000,000  whole events",
+            "events       12,345 announced = 12,345 complete + 0 incomplete + 0 never seen",
+            "readout-0    offered 5,000 fragments, 10,000 bytes",
             "readout            2         12,345        1,234        617,250     6.32",
             "put               6,172,500         1.2         3.4        56.0       789.0",
             "selection        1.500    15.00  hot fill 92 %",

@@ -6,6 +6,8 @@
 //!         └ complete           └ may be produced      └ never beyond: bounds what is open in the store
 //! ```
 //!
+//! Each event is announced before it is granted, so that the store knows of it before its first fragment.
+//!
 //! Without a rate, events are granted to the end of the window at once. With one, each is granted when it is due; what is
 //! overdue by more than [`CATCH_UP`] is lost to dead time, as at a real detector.
 //!
@@ -13,6 +15,7 @@
 //! `all_threads_end_at_the_same_event`); one cause of dead time runs at a time.
 
 use crate::limits::{CATCH_UP, INHIBIT_POLL, TRIGGER_WAIT};
+use forebay_core::Result;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +31,14 @@ pub(crate) struct Dead {
     pub(crate) owner: String,
     pub(crate) detail: String,
     pub(crate) ns: u64,
+}
+
+/// What the trigger asks of the store.
+pub(crate) struct Port<'p> {
+    /// Owner and cause of the store's inhibit.
+    pub(crate) inhibit: &'p dyn Fn() -> Option<(String, String)>,
+    /// Announces an event; `false` where there is no space for it now.
+    pub(crate) announce: &'p dyn Fn(u64) -> Result<bool>,
 }
 
 /// One thread's last finished event, on a cache line of its own.
@@ -97,19 +108,27 @@ impl Trigger {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits until `event` may be produced; `false` when it never will. `inhibit` asks the store, at bounded intervals.
-    /// The wait ends at the latest when the trigger is closed.
-    pub(crate) fn wait(&self, event: u64, inhibit: &dyn Fn() -> Option<(String, String)>) -> bool {
+    /// Time since the trigger was made, which is when data taking began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Waits until `event` may be produced; `false` when it never will. The store is asked for its inhibit at bounded
+    /// intervals. The wait ends at the latest when the trigger is closed.
+    ///
+    /// # Errors
+    /// What an announcement was answered, space excepted.
+    pub(crate) fn wait(&self, event: u64, port: &Port<'_>) -> Result<bool> {
         let mut pause = WAIT_MIN;
         loop {
             let granted = self.granted.load(Ordering::Acquire);
             if event <= granted & !CLOSED {
-                return true;
+                return Ok(true);
             }
             if granted & CLOSED != 0 {
-                return false;
+                return Ok(false);
             }
-            if !self.grant(self.now_ns(), inhibit) {
+            if !self.grant(self.now_ns(), port)? {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(TRIGGER_WAIT);
             }
@@ -117,38 +136,46 @@ impl Trigger {
     }
 
     /// Grants what may be granted now; `false` where nothing may.
-    fn grant(&self, now: u64, inhibit: &dyn Fn() -> Option<(String, String)>) -> bool {
+    fn grant(&self, now: u64, port: &Port<'_>) -> Result<bool> {
         let state = &mut *self.state.lock();
         let granted = self.granted.load(Ordering::Acquire);
         if granted & CLOSED != 0 {
-            return true;
+            return Ok(true);
         }
         if state.polled_ns.is_none_or(|polled| now.saturating_sub(polled) >= INHIBIT_POLL.as_nanos() as u64) {
             state.polled_ns = Some(now);
-            state.inhibit = inhibit();
+            state.inhibit = (port.inhibit)();
         }
         if let Some((owner, cause)) = state.inhibit.clone() {
             state.block(now, &owner, &cause);
-            return false;
+            return Ok(false);
         }
         let slowest = self.done.iter().map(|done| done.0.load(Ordering::Acquire)).min().unwrap_or(0);
         let limit = slowest + self.window;
         let due = self.due(state, now);
         if due == 0 {
             state.unblock(now);
-            return false;
+            return Ok(false);
         }
         if granted >= limit {
             if self.period_ns > 0.0 {
                 state.block(now, "readout", "a readout thread is a whole window of events behind the trigger");
             }
-            return false;
+            return Ok(false);
+        }
+        let most = granted + due.min(limit - granted);
+        let mut last = granted;
+        while last < most && (port.announce)(last + 1)? {
+            last += 1;
+        }
+        if last == granted {
+            state.block(now, "store full", "an announcement found no space");
+            return Ok(false);
         }
         state.unblock(now);
-        let n = due.min(limit - granted);
-        state.due_ns += n as f64 * self.period_ns;
-        self.granted.store(granted + n, Ordering::Release);
-        true
+        state.due_ns += (last - granted) as f64 * self.period_ns;
+        self.granted.store(last, Ordering::Release);
+        Ok(true)
     }
 
     /// Events that are due now; the schedule moves on past what is overdue too long.
@@ -199,8 +226,10 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn free() -> Option<(String, String)> {
-        None
+    const FREE: Port<'_> = Port { inhibit: &|| None, announce: &|_| Ok(true) };
+
+    fn grant(trigger: &Trigger, now: u64, port: &Port<'_>) -> bool {
+        trigger.grant(now, port).unwrap()
     }
 
     fn granted(trigger: &Trigger) -> u64 {
@@ -210,12 +239,12 @@ mod tests {
     #[test]
     fn no_thread_leaves_the_window() {
         let trigger = Trigger::new(2, 4, 0);
-        assert!(trigger.grant(0, &free));
+        assert!(grant(&trigger, 0, &FREE));
         assert_eq!(granted(&trigger), 4);
         trigger.done(0, 4);
-        assert!(!trigger.grant(MS, &free), "thread 1 has finished nothing");
+        assert!(!grant(&trigger, MS, &FREE), "thread 1 has finished nothing");
         trigger.done(1, 3);
-        assert!(trigger.grant(2 * MS, &free));
+        assert!(grant(&trigger, 2 * MS, &FREE));
         assert_eq!(granted(&trigger), 7);
         assert_eq!(trigger.dead_time(), (vec![], 0), "without a rate nothing is due");
     }
@@ -223,28 +252,47 @@ mod tests {
     #[test]
     fn a_rate_is_kept_and_overdue_triggers_are_lost() {
         let trigger = Trigger::new(1, 1000, 1000);
-        assert!(trigger.grant(0, &free));
-        assert!(!trigger.grant(MS / 2, &free));
+        assert!(grant(&trigger, 0, &FREE));
+        assert!(!grant(&trigger, MS / 2, &FREE));
         assert_eq!(granted(&trigger), 1);
-        assert!(trigger.grant(3 * MS, &free));
+        assert!(grant(&trigger, 3 * MS, &FREE));
         assert_eq!(granted(&trigger), 4);
         // 100 ms later 100 more are due: 10 ms are caught up, the others are lost.
-        assert!(trigger.grant(104 * MS, &free));
+        assert!(grant(&trigger, 104 * MS, &FREE));
         assert_eq!((granted(&trigger), trigger.dead_time().1), (15, 90));
     }
 
     #[test]
     fn dead_time_is_booked_by_owner() {
         let trigger = Trigger::new(1, 10, 1000);
-        let selection = || Some(("selection".to_owned(), "hot fill 92 %".to_owned()));
-        let archive = || Some(("archive".to_owned(), "hot fill 91 %".to_owned()));
-        assert!(!trigger.grant(0, &selection));
-        assert!(!trigger.grant(MS, &free), "the store is not asked again before its time");
-        assert!(!trigger.grant(5 * MS, &archive));
-        assert!(trigger.grant(8 * MS, &free));
+        let selection = &|| Some(("selection".to_owned(), "hot fill 92 %".to_owned()));
+        let archive = &|| Some(("archive".to_owned(), "hot fill 91 %".to_owned()));
+        let (selection, archive) = (Port { inhibit: selection, ..FREE }, Port { inhibit: archive, ..FREE });
+        assert!(!grant(&trigger, 0, &selection));
+        assert!(!grant(&trigger, MS, &FREE), "the store is not asked again before its time");
+        assert!(!grant(&trigger, 5 * MS, &archive));
+        assert!(grant(&trigger, 8 * MS, &FREE));
         let dead = |owner: &str, detail: &str, ms| Dead { owner: owner.into(), detail: detail.into(), ns: ms * MS };
         let expected = vec![dead("selection", "hot fill 92 %", 5), dead("archive", "hot fill 91 %", 3)];
         assert_eq!(trigger.dead_time().0, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_announced_is_not_granted() {
+        let trigger = Trigger::new(1, 8, 0);
+        let room = AtomicU64::new(3);
+        let announce = &|event: u64| Ok(event <= room.load(Ordering::Relaxed));
+        let port = Port { announce, ..FREE };
+        assert!(grant(&trigger, 0, &port));
+        assert_eq!(granted(&trigger), 3);
+        assert!(!grant(&trigger, MS, &port));
+        room.store(100, Ordering::Relaxed);
+        assert!(grant(&trigger, 3 * MS, &port));
+        assert_eq!(granted(&trigger), 8);
+        assert_eq!(trigger.dead_time().0[0].ns, 2 * MS);
+        let broken = Port { announce: &|_| Err(forebay_core::Error::internal("no")), ..FREE };
+        trigger.done(0, 8);
+        assert!(trigger.grant(4 * MS, &broken).is_err());
     }
 
     #[test]
@@ -255,7 +303,7 @@ mod tests {
                 let trigger = &trigger;
                 scope.spawn(move || {
                     let mut event = 1;
-                    while trigger.wait(event, &free) {
+                    while trigger.wait(event, &FREE).unwrap() {
                         trigger.done(thread, event);
                         event += 1;
                     }

@@ -12,11 +12,13 @@
 mod bits;
 mod detect;
 mod input;
+mod recognise;
 pub mod wib1;
 pub mod wibeth;
 
 pub use detect::{Recording, detect};
 pub use input::RecordedFrames;
+pub use recognise::recognise;
 
 use serde::Serialize;
 

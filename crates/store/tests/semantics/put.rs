@@ -50,6 +50,18 @@ fn other_bytes_conflict_and_the_first_stay() {
 }
 
 #[test]
+fn a_late_reservation_is_booked_once() {
+    let store = Fixture::new(&single());
+    store.stored(1, 0, b"first");
+    let lease = store.take(1);
+    let reservation = store.reserve(&store.key(1, 1), 7, &PutOptions::default()).unwrap();
+    assert_eq!(reservation.commit().unwrap(), PutOutcome::Late);
+    lease.reject().unwrap();
+    let ledger = store.ledger(RUN).unwrap();
+    assert_eq!((ledger.offered.fragments, ledger.late.fragments, ledger.late.bytes), (2, 1, 7));
+}
+
+#[test]
 fn conflicting_copies_are_kept_but_bounded() {
     let store = Fixture::with(&three(), |config| config.conflict_share = 1.0 / 64.0);
     store.stored(1, 0, &[0; 1024]);

@@ -1,0 +1,111 @@
+//! What a filter thread has to say at its end: figures by stage, class and stream.
+
+use super::meter::Latency;
+use super::plan::Plan;
+use forebay_core::{Result, Tally};
+use forebay_store::{Lease, SourceState};
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// Figures of one stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StageReport {
+    pub(crate) taken: Tally,
+    pub(crate) rejected: u64,
+    pub(crate) passed: u64,
+    pub(crate) accepted: u64,
+    /// Events without all of the sources that they wait for.
+    pub(crate) incomplete: u64,
+    /// Events that another worker had before.
+    pub(crate) redelivered: u64,
+    /// Verdicts that came too late.
+    pub(crate) fenced: u64,
+}
+
+impl StageReport {
+    /// An event was given out, with so many bytes of it.
+    pub(crate) fn book(&mut self, lease: &Lease, bytes: u64) {
+        self.taken += Tally::event(lease.fragments.len() as u64, bytes);
+        self.incomplete += u64::from(!lease.missing.is_empty());
+        self.redelivered += u64::from(lease.delivery > 1);
+    }
+}
+
+impl AddAssign for StageReport {
+    fn add_assign(&mut self, other: StageReport) {
+        self.taken += other.taken;
+        self.rejected += other.rejected;
+        self.passed += other.passed;
+        self.accepted += other.accepted;
+        self.incomplete += other.incomplete;
+        self.redelivered += other.redelivered;
+        self.fenced += other.fenced;
+    }
+}
+
+/// Figures of one class, as the first stage saw its events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClassReport {
+    pub(crate) events: u64,
+    /// With every source that the class names, masked ones not asked for.
+    pub(crate) complete: u64,
+    /// Events whose sources are not those of their class.
+    pub(crate) wrong: u64,
+}
+
+/// All of it.
+pub(crate) struct FilterReport {
+    /// Calls that gave at least one event at once.
+    pub(crate) get_any: Latency,
+    /// All fragments of an event, every byte verified.
+    pub(crate) event_read: Latency,
+    /// Accept, pass or reject.
+    pub(crate) verdict: Latency,
+    pub(crate) fast: StageReport,
+    pub(crate) last: StageReport,
+    /// Physics, calibration.
+    pub(crate) classes: [ClassReport; 2],
+    /// What streams were given.
+    pub(crate) streams: BTreeMap<&'static str, Tally>,
+    /// Fragments that the last stage wrote.
+    pub(crate) results: Tally,
+    /// Results that found no space.
+    pub(crate) left_out: u64,
+    /// Events in whose fast sources a signal was found.
+    pub(crate) with_signal: u64,
+    /// Accepted events that the store did not know when they were released.
+    pub(crate) not_released: u64,
+}
+
+impl FilterReport {
+    pub(crate) fn new() -> Result<FilterReport> {
+        Ok(FilterReport {
+            get_any: Latency::new()?,
+            event_read: Latency::new()?,
+            verdict: Latency::new()?,
+            fast: StageReport::default(),
+            last: StageReport::default(),
+            classes: Default::default(),
+            streams: BTreeMap::new(),
+            results: Tally::default(),
+            left_out: 0,
+            with_signal: 0,
+            not_released: 0,
+        })
+    }
+
+    /// The first stage saw an event of a class.
+    pub(crate) fn class(&mut self, plan: &Plan, event: u64, lease: &Lease) {
+        let class = &mut self.classes[usize::from(plan.is_calibration(event))];
+        class.events += 1;
+        class.complete += u64::from(lease.missing.is_empty());
+        // Sources that came, are missing or masked are those that the event waits for: a rule of another class shows.
+        let of_rule = lease.sources.iter().filter(|(_, state)| *state != SourceState::NotExpected).count() as u64;
+        class.wrong += u64::from(of_rule != plan.sources_of(event));
+    }
+
+    /// A stream was given an event.
+    pub(crate) fn stream(&mut self, stream: &'static str, tally: Tally) {
+        *self.streams.entry(stream).or_default() += tally;
+    }
+}
