@@ -196,23 +196,31 @@ pub struct StateWord {
     pub deliveries: u8,
     /// The event became ready (by time, by seal or by a grant) and stays so. On a result: its verdict is recorded.
     pub ready: bool,
+    /// The event has every source that it waits for, or those that it lacks are masked. Only beside `ready`.
+    pub complete: bool,
     /// The stage that the event has reached.
     pub stage: u8,
 }
 
 const LIVE: u64 = 0x3C;
+/// Four bits from both of the others.
+const LIVE_COMPLETE: u64 = 0x55;
 const DEAD: u64 = 0xC3;
 
 impl StateWord {
     /// A fresh record's word.
-    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false, stage: 0 };
+    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false, complete: false, stage: 0 };
     /// The word of a record that has ended.
     pub const ENDED: StateWord = StateWord { mark: Mark::Dead, ..StateWord::FRESH };
 
     /// The word for entry `number` of this generation.
     #[inline]
     pub fn encode(self, seed: RecordSeed, number: u32) -> u64 {
-        let mark = if self.mark == Mark::Live { LIVE } else { DEAD };
+        let mark = match (self.mark, self.complete) {
+            (Mark::Live, false) => LIVE,
+            (Mark::Live, true) => LIVE_COMPLETE,
+            (Mark::Dead, _) => DEAD,
+        };
         let word = u64::from(seed.generation & 0xFF_FFFF)
             | mark << 24
             | u64::from(self.deliveries & 15) << 32
@@ -225,16 +233,17 @@ impl StateWord {
     #[inline]
     pub fn decode(word: u64, seed: RecordSeed, number: u32) -> Option<StateWord> {
         let body = word & 0xFF_FFFF_FFFF;
-        let mark = match word >> 24 & 0xFF {
-            LIVE => Mark::Live,
-            DEAD => Mark::Dead,
+        let (mark, complete) = match word >> 24 & 0xFF {
+            LIVE => (Mark::Live, false),
+            LIVE_COMPLETE => (Mark::Live, true),
+            DEAD => (Mark::Dead, false),
             _ => return None,
         };
         if word >> 40 != check(body, seed, number) || word & 0xFF_FFFF != u64::from(seed.generation & 0xFF_FFFF) {
             return None;
         }
         let (deliveries, stage) = ((word >> 32 & 15) as u8, (word >> 37 & 7) as u8);
-        Some(StateWord { mark, deliveries, ready: word >> 36 & 1 == 1, stage })
+        Some(StateWord { mark, deliveries, ready: word >> 36 & 1 == 1, complete, stage })
     }
 }
 
@@ -400,7 +409,8 @@ mod tests {
     #[test]
     fn no_single_bit_removes() {
         let seed = RecordSeed::new(&STORE, 3, 8);
-        let live = StateWord { mark: Mark::Live, deliveries: 2, ready: true, stage: 5 }.encode(seed, 77);
+        let live =
+            StateWord { mark: Mark::Live, deliveries: 2, ready: true, complete: true, stage: 5 }.encode(seed, 77);
         assert_eq!(StateWord::decode(live, seed, 78), None);
         for bit in 0..64 {
             let flipped = StateWord::decode(live ^ 1 << bit, seed, 77);
@@ -410,9 +420,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn state_words_round_trip(dead in any::<bool>(), deliveries in 0_u8..16, ready in any::<bool>(), stage in 0_u8..8, generation in any::<u32>()) {
+        fn state_words_round_trip(mark in 0_u8..3, deliveries in 0_u8..16, ready in any::<bool>(), stage in 0_u8..8, generation in any::<u32>()) {
             let seed = RecordSeed::new(&STORE, 1, generation);
-            let state = StateWord { mark: if dead { Mark::Dead } else { Mark::Live }, deliveries, ready, stage };
+            let (mark, complete) = [(Mark::Dead, false), (Mark::Live, false), (Mark::Live, true)][usize::from(mark)];
+            let state = StateWord { mark, deliveries, ready, complete, stage };
             prop_assert_eq!(StateWord::decode(state.encode(seed, 4), seed, 4), Some(state));
         }
 

@@ -18,6 +18,8 @@ mod home;
 mod hot;
 mod index;
 mod limits;
+#[doc(hidden)]
+pub mod measure;
 mod open;
 mod ops;
 mod options;
@@ -51,4 +53,17 @@ pub use store::Store;
 #[doc(hidden)]
 pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
     ops::decode_all(keyspace, bytes);
+}
+
+/// The calls on the pages of `docs/profiles` compile.
+#[cfg(doctest)]
+mod profiles {
+    #[doc = include_str!("../../../docs/profiles/alice.md")]
+    mod alice {}
+    #[doc = include_str!("../../../docs/profiles/atlas.md")]
+    mod atlas {}
+    #[doc = include_str!("../../../docs/profiles/cms.md")]
+    mod cms {}
+    #[doc = include_str!("../../../docs/profiles/dune.md")]
+    mod dune {}
 }

@@ -87,6 +87,7 @@ fn sequence(seed: u64, operations: u64, bytes_max: usize, live_target: usize, ch
     let mut fixture = Fixture::with(&keyspace(COUNT), change);
     fixture.run_open(RUN, &fixture.keyspace().run.clone()).unwrap();
     let mut model = Model::new(0, COUNT, bytes_max);
+    model.may_mask = true;
     let mut driver = Driver::new(seed, 1, live_target);
     let mut pressure = false;
     let fail = |turn: u64, what: &str, wrong: String| panic!("seed {seed}, operation {turn}, {what}: {wrong}");
@@ -106,8 +107,12 @@ fn sequence(seed: u64, operations: u64, bytes_max: usize, live_target: usize, ch
                 model.void_leases();
                 model.audit(&fixture).unwrap_or_else(|wrong| fail(turn, "leases timed out", wrong));
             }
-            50..52 => {
-                fixture.reopen();
+            50..54 => {
+                if driver.rng().random_bool(0.5) {
+                    fixture.crash();
+                } else {
+                    fixture.reopen();
+                }
                 model.void_leases();
                 model.audit(&fixture).unwrap_or_else(|wrong| fail(turn, "reopened", wrong));
                 model.probe(&fixture, 16).unwrap_or_else(|wrong| fail(turn, "reopened", wrong));
@@ -181,6 +186,7 @@ fn lanes(seed: u64, threads: u64, operations: u64, bytes_max: usize) {
     let one_lane = |lane: u64| {
         let store = store.named(&format!("lane-{lane}"));
         let mut model = Model::new(lane, COUNT, bytes_max);
+        model.may_mask = lane == threads - 1;
         let mut driver = Driver::new(seed * 100 + lane, model.base() + 1, 40);
         let mut pressure = false;
         for turn in 0..operations {

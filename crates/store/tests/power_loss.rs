@@ -64,6 +64,7 @@ struct Life {
 fn live(medium: &Arc<SimMedium>, until: u64) -> Life {
     let store = Store::create_on(medium.clone(), &keyspace(COUNT), config()).unwrap();
     let mut model = Model::new(0, COUNT, BYTES_MAX);
+    model.may_mask = true;
     let mut driver = Driver::new(number("FOREBAY_POWER_SEED", 5), 1, 25);
     let mut life = Life { records: Vec::new(), created: medium.steps(), stored_bytes: 0, refused: 0 };
     let mut pressure = false;
@@ -90,6 +91,7 @@ fn live(medium: &Arc<SimMedium>, until: u64) -> Life {
 /// Opens an image that was taken just before `step`, and checks all promises.
 fn check_image(image: Vec<u8>, life: &Life, step: u64) -> Result<(), String> {
     let mut model = Model::new(0, COUNT, BYTES_MAX);
+    model.may_mask = true;
     let mut in_flight = Vec::new();
     for record in &life.records {
         if record.after < step {

@@ -87,6 +87,8 @@ fn what_a_restart_took_is_listed_booked_and_not_served() {
     assert_eq!((ledger.lost.fragments, ledger.lost.bytes, ledger.stored.fragments), (1, 4096, 40));
     assert_eq!(ledger.imbalance(), None);
     assert_eq!(read(&store, 3), None);
+    let why = store.why(&store.schema().key(&[1, 3, 0]).unwrap()).unwrap();
+    assert!(why.answer == "lost" && why.incidents[0].contains("lost"), "{why:?}");
     assert!((0..40).filter(|event| *event != 3).all(|event| read(&store, event).is_some()));
 }
 

@@ -95,7 +95,8 @@ impl Event {
     /// The marks that stand beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
         let (deliveries, stage) = (self.deliveries, self.stage);
-        StateWord { mark: Mark::Live, deliveries, ready: self.is(Flag::ReadyMarked), stage }
+        let ready = self.is(Flag::ReadyMarked);
+        StateWord { mark: Mark::Live, deliveries, ready, complete: ready && self.is(Flag::Complete), stage }
     }
 }
 

@@ -64,7 +64,9 @@ impl Shard {
     /// Looks whether the event has all that it waits for; an open one is ready then.
     #[inline]
     pub(crate) fn consider(&mut self, event: u32) {
-        if !self.events[event].is(Flag::Complete) && self.is_complete(event) {
+        // An event of which every source is masked has nothing to process: it waits for its time.
+        let leaf = &self.events[event];
+        if leaf.is(Flag::Counted) && !leaf.is(Flag::Complete) && self.is_complete(event) {
             let leaf = &mut self.events[event];
             leaf.set(Flag::Complete);
             if leaf.is(Flag::Booked) {
@@ -74,9 +76,7 @@ impl Shard {
             }
         }
         let leaf = &self.events[event];
-        // An event of which every source is masked has nothing to process: it waits for its time.
-        let ready = leaf.is(Flag::Complete) && leaf.is(Flag::Counted);
-        if ready && leaf.state == State::Live(LiveState::Open) {
+        if leaf.is(Flag::Complete) && leaf.state == State::Live(LiveState::Open) {
             self.move_to(event, LiveState::Ready);
         }
     }
@@ -123,8 +123,38 @@ impl Shard {
         self.covering(event, masks).find(|mask| mask.source == source)
     }
 
-    /// The event has another rule now, or its run other masks: what it has is counted again.
+    /// As [`Shard::consider`] for an event that was just found. One that was ready before says itself whether masks
+    /// made it complete: those of now may be others.
+    pub(crate) fn consider_recovered(&mut self, event: u32) {
+        if self.events[event].rule != 0 {
+            self.count_again(event);
+        }
+        let leaf = &self.events[event];
+        let all = self.rule(event).wanted().is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
+        if !leaf.is(Flag::ReadyMarked) {
+            self.consider(event);
+        } else if all {
+            self.events[event].set(Flag::Complete);
+        }
+    }
+
+    /// The event has another rule now: what it has is counted again. One that waits no more stays ready, and is complete
+    /// or not by its new rule.
     pub(crate) fn reconsider(&mut self, event: u32) {
+        self.count_again(event);
+        if self.events[event].is(Flag::Complete) && !self.is_complete(event) {
+            let leaf = &mut self.events[event];
+            leaf.clear(Flag::Complete);
+            if leaf.is(Flag::Booked) {
+                let ledger = &mut self.runs[leaf.run as usize].ledger;
+                ledger.complete = ledger.complete.wrapping_sub(1);
+                ledger.incomplete += 1;
+            }
+        }
+        self.consider(event);
+    }
+
+    fn count_again(&mut self, event: u32) {
         let table = self.table(event);
         let rule = self.rule(event);
         let slots = 0..self.events[event].slots as usize;
@@ -133,7 +163,6 @@ impl Shard {
             !word.is_pending() && !word.is_result() && rule.counts(self.form.rest_of(table, slot))
         });
         self.events[event].arrived = counted.count() as u16;
-        self.consider(event);
     }
 
     /// Moves a live event to another state, with its list and its booking.
@@ -316,10 +345,12 @@ impl Shard {
         self.events[event].rule = RULE_OWN;
     }
 
-    /// Expected sources that are not there: neither readable, nor removed, nor masked.
+    /// Expected sources that are not there: neither readable, nor removed, nor masked. What a complete event lacks was
+    /// masked when it was ready.
     pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
         let rule = self.rule(event);
-        if usize::from(self.events[event].arrived) >= rule.sources().len() {
+        let leaf = &self.events[event];
+        if leaf.is(Flag::Complete) || usize::from(leaf.arrived) >= rule.sources().len() {
             return Vec::new();
         }
         let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| !word.is_pending());
@@ -355,7 +386,9 @@ impl Shard {
             for source in named.chain(by_mask.filter(|source| !rule.sources().iter().any(|named| named == source))) {
                 if !there(source) {
                     packed.extend_from_slice(source);
-                    packed.push(rule.absent(source, self.masked(event, source).is_some()) as u8);
+                    packed.push(
+                        rule.absent(source, leaf.is(Flag::Complete) || self.masked(event, source).is_some()) as u8
+                    );
                 }
             }
         }

@@ -165,9 +165,6 @@ impl Engine {
         }
         self.follow_attributes(shard, event, &merged);
         if sources.is_some() && own.is_none() {
-            if !shard.events[event].is(Flag::Booked) {
-                shard.events[event].clear(Flag::Complete);
-            }
             self.reconsider(shard, event);
         }
         Ok(PutOutcome::Stored)

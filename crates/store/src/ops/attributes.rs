@@ -56,6 +56,13 @@ impl Engine {
 
     /// Writes the event's record anew: these attributes, and what the shard knows of its sources.
     pub(crate) fn write_event_record(&self, shard: &mut Shard, event: u32, attributes: &Attributes) -> Result<()> {
+        let leaf = &shard.events[event];
+        if leaf.is(Flag::Booked) && !leaf.is(Flag::ReadyMarked) {
+            // Ready by another rule than the one that this record may bring: that stays so, whatever it asks for.
+            shard.events[event].set(Flag::ReadyMarked);
+            self.mark_event(shard, event);
+            self.hot.region.fence();
+        }
         let schema = &self.keyspace.attributes;
         let standing = shard.attribute_word(event).map(Word::location);
         let mut packed = vec![0; if schema.is_empty() { 0 } else { schema.packed_bytes() }];
@@ -109,9 +116,6 @@ impl Engine {
             let rule = plan.rule_of_class(class);
             if rule != leaf.rule {
                 shard.events[event].rule = rule;
-                if !shard.events[event].is(Flag::Booked) {
-                    shard.events[event].clear(Flag::Complete);
-                }
                 self.reconsider(shard, event);
             }
         }
@@ -140,8 +144,14 @@ impl Engine {
         if shard.recovering {
             return;
         }
-        let before = shard.events[event].state;
+        let (before, complete) = (shard.events[event].state, shard.events[event].is(Flag::Complete));
         shard.reconsider(event);
+        let leaf = &shard.events[event];
+        if leaf.state == before && leaf.is(Flag::ReadyMarked) && leaf.is(Flag::Complete) != complete {
+            self.mark_event(shard, event);
+            self.lower_marks(shard, event);
+            self.hot.region.fence();
+        }
         if shard.events[event].state != before {
             self.keep_ready(shard, event);
             self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);

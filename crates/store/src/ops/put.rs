@@ -455,10 +455,16 @@ impl Engine {
         if let Ok((slot, word)) = shard.slot(event, rest) {
             shard.set_word(event, slot, word.settled());
         }
+        let complete = shard.events[event].is(Flag::Complete);
         shard.arrived(event, (primary, rest), claimed.length);
         shard.events[event].pending -= 1;
         if claimed.late {
             shard.runs[run].sources.of(rest).late += 1;
+            let leaf = &shard.events[event];
+            if leaf.is(Flag::Complete) && !complete && leaf.is(Flag::ReadyMarked) {
+                self.mark_event(&shard, event);
+                self.hot.region.fence();
+            }
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {

@@ -137,7 +137,8 @@ impl Engine {
         let length = self.hot.length_of(location);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
-        let marks = StateWord { ready: leaf.is(Flag::ReadyMarked) || decided, ..leaf.marks() };
+        let ready = leaf.is(Flag::ReadyMarked) || decided;
+        let marks = StateWord { ready, complete: ready && leaf.is(Flag::Complete), ..leaf.marks() };
         let mut others = shard.fragments(event, |other| other != rest).map(|(_, location)| location);
         if let (Some(anchor), true) = (others.next(), marks != StateWord::FRESH) {
             self.hot.mark(anchor, marks);

@@ -1,7 +1,7 @@
 //! Why a fragment is missing: for the person who looks for it at night.
 
 use crate::engine::{Engine, closed};
-use crate::home::{Ending, Incident, IncidentKind, Run, Shard, State};
+use crate::home::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
 use crate::stats::Why;
 use crate::{RunState, SourceState, Store};
 use forebay_core::{Key, LiveState, Result};
@@ -90,7 +90,8 @@ impl Engine {
             return ("masked", format!("{of}; source {named} is masked by {by}: the event does not wait for it"));
         }
         let rule = shard.rule(event);
-        match rule.absent(source, false) {
+        match rule.absent(source, leaf.is(Flag::Complete)) {
+            SourceState::Masked => ("masked", format!("{of}; source {named} was masked when it became ready")),
             SourceState::Missing if leaf.state == State::Live(LiveState::Open) => {
                 ("missing", format!("{of}; it waits for source {named}"))
             }

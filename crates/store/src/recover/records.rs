@@ -208,6 +208,9 @@ impl<'a> Records<'a> {
         if state.ready || state.deliveries > 0 || state.stage > 0 {
             leaf.set(Flag::ReadyMarked);
         }
+        if state.complete {
+            leaf.set(Flag::Complete);
+        }
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
         }
@@ -369,11 +372,7 @@ impl<'a> Records<'a> {
                         leaf.set(Flag::ReadyMarked);
                     }
                     let marked = leaf.is(Flag::ReadyMarked) || stopped;
-                    if leaf.rule == 0 {
-                        shard.consider(event);
-                    } else {
-                        shard.reconsider(event);
-                    }
+                    shard.consider_recovered(event);
                     if marked && shard.events[event].state == State::Live(LiveState::Open) {
                         shard.events[event].set(Flag::ReadyMarked);
                         shard.move_to(event, LiveState::Ready);

@@ -1,13 +1,13 @@
 //! Random operations that a model chooses, and how each is carried out on a store.
 
 use super::fixture::RUN;
-use super::model::{EventModel, Model, State, Verdict};
+use super::model::{EventModel, Model, RESULTS, State, Verdict};
 use super::ops::{Answer, Grant, Op};
 use super::{key, payload};
 use forebay_store::core::{
     AttributeSchema, Bounds, Completeness, Condition, Error, Filter, Keyspace, Primary, Result, Token,
 };
-use forebay_store::{GetAny, Lease, PutOptions, PutOutcome, Store};
+use forebay_store::{Accept, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sources, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;
@@ -15,10 +15,16 @@ use std::time::Duration;
 /// Worker failures after which an event of [`keyspace`] goes to the debug stream.
 pub(crate) const DELIVERIES_MAX: u8 = 3;
 
-/// Events that are complete by count and carry their lane as an attribute; time never completes them.
+/// The stages that events pass.
+pub(crate) const STAGES: [&str; 2] = ["fast", "final"];
+
+/// Events that are complete by count and carry their lane as an attribute; time never completes them. Some are of a class
+/// that one fragment completes.
 pub(crate) fn keyspace(count: usize) -> Keyspace {
     let mut keyspace = Keyspace::events("model", count as u32);
-    keyspace.attributes = AttributeSchema::parse(&["lane:u8"], &[]).unwrap();
+    keyspace.attributes = AttributeSchema::parse(&["lane:u8", "class"], &["other", "single"]).unwrap();
+    keyspace.run.classes = vec![("single".to_owned(), Completeness::Count(1))];
+    keyspace.stages = STAGES.map(str::to_owned).into();
     keyspace.run.completeness = Completeness::Count(count as u32);
     keyspace.run.complete_within = Duration::from_secs(29 * 24 * 3600);
     keyspace.deliveries_max = DELIVERIES_MAX;
@@ -60,7 +66,11 @@ impl Driver {
 
     fn pick_fragment(&mut self, model: &Model, fits: impl Fn(&EventModel) -> bool) -> Option<(u64, u64)> {
         let event = self.pick(model, |event| fits(event) && !event.fragments.is_empty())?;
-        let sources: Vec<u64> = model.events[&event].fragments.keys().copied().collect();
+        let sources: Vec<u64> =
+            model.events[&event].fragments.keys().copied().filter(|source| *source < RESULTS).collect();
+        if sources.is_empty() {
+            return None;
+        }
         Some((event, sources[self.rng.random_range(0..sources.len())]))
     }
 
@@ -80,9 +90,10 @@ impl Driver {
                 54 => self.range(model),
                 55..60 => self.pick(model, |event| event.state == State::Open).map(|event| Op::Seal { event }),
                 60..68 => self.pick(model, |event| event.state == State::Ready).map(|event| Op::Lease { event }),
-                68..74 => Some(Op::GetAny { n: self.rng.random_range(1..4) }),
+                68..74 => Some(Op::GetAny { n: self.rng.random_range(1..4), stage: self.rng.random_range(0..2) }),
                 74..78 => self.unlikely(model),
-                78..86 => self
+                78 => Some(self.rarely(model, pressure)),
+                79..86 => self
                     .pick(model, |event| matches!(event.state, State::Debug | State::Accepted))
                     .map(|event| Op::Release { event }),
                 86.. => self.verdict(model),
@@ -94,8 +105,50 @@ impl Driver {
         }
     }
 
+    /// Holds, masks, replays.
+    fn rarely(&mut self, model: &Model, pressure: bool) -> Op {
+        let dice = self.rng.random_range(0..8);
+        if let Some(id) = model.hold.filter(|_| dice < 6 || pressure) {
+            return Op::ReleaseHold { id };
+        }
+        match dice {
+            0 if !pressure => Op::Hold,
+            1..4 if model.may_mask => {
+                let (source, ahead) = (self.rng.random_range(0..4), self.rng.random_range(0..20));
+                let from = self.next_event.saturating_sub(10).max(model.base() + 1) + ahead;
+                match model.masks.iter().find(|mask| mask.source == source && mask.until == u64::MAX) {
+                    Some(mask) => Op::Unmask { source, from: from.max(mask.from) },
+                    None => Op::Mask { source, from },
+                }
+            }
+            _ => {
+                let event = self.pick(model, |event| event.state == State::Debug);
+                Op::Replay { event: event.unwrap_or(model.base() | 0xFFFF_FF00) }
+            }
+        }
+    }
+
+    fn announce(&mut self, model: &Model) -> Op {
+        let sources: Vec<u64> = (0..6).filter(|_| self.rng.random_bool(0.4)).collect();
+        let sources = if sources.is_empty() { vec![2] } else { sources };
+        if self.rng.random_bool(0.3)
+            && let Some(event) = self.pick(model, |_| true)
+        {
+            let sources = match &model.events[&event].own {
+                Some(own) if self.rng.random_bool(0.7) => own.iter().copied().collect(),
+                _ => sources,
+            };
+            return Op::Announce { event, sources };
+        }
+        self.next_event += 1;
+        Op::Announce { event: self.next_event, sources }
+    }
+
     fn new_fragment(&mut self, model: &Model) -> Op {
         let tag = self.tag();
+        if self.rng.random_bool(0.12) {
+            return self.announce(model);
+        }
         let reserve = self.rng.random_bool(0.2);
         if self.rng.random_bool(0.6)
             && let Some(event) = self.pick(model, |event| event.state.is_waiting() && event.fragments.len() < 12)
@@ -158,9 +211,17 @@ impl Driver {
                 let event = self.pick(model, |event| !event.stale.is_empty())?;
                 Some(verdict_of(event, *model.events[&event].stale.last()?, self.rng.random_range(0..3)))
             }
+            6 => {
+                let event = self.pick(model, |event| event.passed.is_some())?;
+                let result = self.rng.random_bool(0.5).then(|| self.tag());
+                Some(Op::Pass { event, token: model.events[&event].passed?, result })
+            }
             _ => {
                 let event = *model.judged.last()?;
                 let (token, given) = model.events[&event].verdict?;
+                if let (Verdict::Choose, Some((keep, result))) = (given, model.events[&event].kept.clone()) {
+                    return Some(Op::AcceptInto { event, token, keep, result });
+                }
                 let same = if given == Verdict::Accept { 0 } else { 1 };
                 Some(verdict_of(event, token, if self.rng.random_bool(0.5) { same } else { 1 - same }))
             }
@@ -170,6 +231,14 @@ impl Driver {
     fn verdict(&mut self, model: &Model) -> Option<Op> {
         let event = self.pick(model, |event| matches!(event.state, State::Leased(_)))?;
         let State::Leased(token) = model.events[&event].state else { return None };
+        let result = self.rng.random_bool(0.4).then(|| self.tag());
+        if model.events[&event].stage == 0 && self.rng.random_bool(0.4) {
+            return Some(Op::Pass { event, token, result });
+        }
+        if self.rng.random_bool(0.2) {
+            let keep = (0..5).filter(|_| self.rng.random_bool(0.5)).collect();
+            return Some(Op::AcceptInto { event, token, keep, result });
+        }
         Some(verdict_of(event, token, [0, 0, 1, 1, 1, 1, 2][self.rng.random_range(0..7)]))
     }
 }
@@ -194,7 +263,7 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
         Op::Put { event, source, tag, reserve } => {
             let key = key(RUN, *event, *source);
             let bytes = payload(&key, *tag, model.bytes_max);
-            let attributes = model.attributes(store);
+            let attributes = model.attributes(store, *event);
             let options = PutOptions { attributes: Some(&attributes), status: *tag as u32, ..PutOptions::default() };
             let outcome = if *reserve {
                 let mut reservation = store.reserve(&key, bytes.len(), &options)?;
@@ -224,17 +293,61 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
             Some(lease) => Answer::Grants(vec![grant(store, &lease)]),
             None => Answer::Absent,
         },
-        Op::GetAny { n } => {
+        Op::GetAny { n, stage } => {
             let lane = u128::from(model.lane);
             let filter = Filter::new(vec![Condition::Within { attribute: 0, min: lane, max: lane }]);
-            let leases = store.get_any(&GetAny { n: *n, filter, ..GetAny::default() })?;
+            let leases = store.get_any(&GetAny {
+                n: *n,
+                filter,
+                stage: Some(STAGES[usize::from(*stage)].to_owned()),
+                ..GetAny::default()
+            })?;
             Answer::Grants(leases.iter().map(|lease| grant(store, lease)).collect())
         }
         Op::Accept { event, token } => store.accept(&name(*event)?, token, &["main"]).map(|()| Answer::Done)?,
         Op::Reject { event, token } => store.reject(&name(*event)?, token).map(|()| Answer::Done)?,
         Op::Requeue { event, token } => store.requeue(&name(*event)?, token).map(|()| Answer::Done)?,
         Op::Release { event } => yes(store.release(&name(*event)?)?),
+        Op::Announce { event, sources } => {
+            let sources = packed(store, sources)?;
+            match store.open_event(&name(*event)?, &OpenEvent { sources: Some(&sources), attributes: None })? {
+                PutOutcome::Stored => Answer::Stored,
+                PutOutcome::Duplicate => Answer::Duplicate,
+                PutOutcome::Late => Answer::Late,
+            }
+        }
+        Op::Pass { event, token, result } => {
+            let (source, bytes) = a_result(model, *event, RESULTS, *result);
+            let results = result.iter().map(|_| (&source[..], &bytes[..])).collect::<Vec<ResultFragment<'_>>>();
+            store.pass(&name(*event)?, token, STAGES[1], &results).map(|()| Answer::Done)?
+        }
+        Op::AcceptInto { event, token, keep, result } => {
+            let (source, bytes) = a_result(model, *event, RESULTS + 1, *result);
+            let results = result.iter().map(|_| (&source[..], &bytes[..])).collect::<Vec<ResultFragment<'_>>>();
+            let streams = [("chosen", Sources::Only(packed(store, keep)?))];
+            let accept = Accept { streams: &streams, results: &results };
+            store.accept_into(&name(*event)?, token, &accept).map(|()| Answer::Done)?
+        }
+        Op::Replay { event } => yes(store.replay(&name(*event)?)?),
+        Op::Hold => Answer::Count(u64::from(store.hold(None, &[&format!("lane={}", model.lane)])?)),
+        Op::ReleaseHold { id } => yes(store.release_hold(*id as u32)?),
+        Op::Mask { source, from } => {
+            store.mask(RUN, &store.schema().source(&[*source])?, Some(&name(*from)?)).map(|()| Answer::Done)?
+        }
+        Op::Unmask { source, from } => {
+            store.unmask(RUN, &store.schema().source(&[*source])?, Some(&name(*from)?)).map(|()| Answer::Done)?
+        }
     })
+}
+
+fn packed(store: &Store, sources: &[u64]) -> Result<Vec<Vec<u8>>> {
+    sources.iter().map(|source| store.schema().source(&[*source])).collect()
+}
+
+/// Source and bytes of a worker's result.
+fn a_result(model: &Model, event: u64, source: u64, tag: Option<u64>) -> (Vec<u8>, Vec<u8>) {
+    let bytes = tag.map_or_else(Vec::new, |tag| model.bytes_of(event, source, tag));
+    ((source as u32).to_be_bytes().to_vec(), bytes)
 }
 
 fn grant(store: &Store, lease: &Lease) -> Grant {

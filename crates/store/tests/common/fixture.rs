@@ -2,7 +2,7 @@
 
 use super::{TempDir, assert_balanced, small_config};
 use forebay_store::core::{Attributes, Bounds, Key, Keyspace, LiveState, ManualClock, Primary, Result, Tally};
-use forebay_store::{Config, EventInfo, GetAny, Lease, PutOptions, PutOutcome, Sources, Store};
+use forebay_store::{Config, EventInfo, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +57,31 @@ impl Fixture {
             store.close().unwrap();
         }
         self.store = Some(Store::open(&self.dir.store(), self.config.clone()).unwrap());
+    }
+
+    /// Goes on with the store as a process that was killed now leaves it: its files as they are, nothing closed.
+    pub(crate) fn crash(&mut self) {
+        let left = TempDir::new();
+        std::fs::create_dir(left.store()).unwrap();
+        for name in ["keyspace.toml", "hot.fb"] {
+            std::fs::copy(self.dir.store().join(name), left.store().join(name)).unwrap();
+        }
+        self.store = None;
+        self.dir = left;
+        self.store = Some(Store::open(&self.dir.store(), self.config.clone()).unwrap());
+    }
+
+    /// Checks now, after a kill, after an orderly close and opening, and after a kill once more.
+    pub(crate) fn in_every_life(&mut self, check: impl Fn(&Fixture)) {
+        check(self);
+        self.crash();
+        check(self);
+        assert_balanced(self);
+        self.reopen();
+        check(self);
+        assert_balanced(self);
+        self.crash();
+        check(self);
     }
 
     /// Moves the clock and lets the store notice.
@@ -156,6 +181,33 @@ impl Fixture {
     /// The live term of one state in the run's account.
     pub(crate) fn live(&self, state: LiveState) -> Tally {
         self.ledger(RUN).unwrap().live[state as usize]
+    }
+
+    /// A packed source.
+    pub(crate) fn source(&self, source: u64) -> Vec<u8> {
+        self.schema().source(&[source]).unwrap()
+    }
+
+    /// Announces an event with sources of its own.
+    pub(crate) fn announce(&self, event: u64, sources: &[u64]) -> Result<PutOutcome> {
+        let sources: Vec<Vec<u8>> = sources.iter().map(|source| self.source(*source)).collect();
+        self.open_event(&self.primary(event), &OpenEvent { sources: Some(&sources), attributes: None })
+    }
+
+    /// How the sources of a live event stand, by source.
+    #[track_caller]
+    pub(crate) fn states(&self, event: u64) -> Vec<(u64, SourceState)> {
+        let found = self.get_event(&self.primary(event), &Sources::None).unwrap().expect("a live event");
+        let number = |source: &[u8]| source.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let mut states: Vec<_> = found.sources.iter().map(|(source, state)| (number(source), state)).collect();
+        states.sort_unstable_by_key(|one| one.0);
+        states
+    }
+
+    /// Events of the run that are complete, incomplete, never seen, awaited.
+    pub(crate) fn counts(&self) -> [u64; 4] {
+        let ledger = self.ledger(RUN).unwrap();
+        [ledger.complete, ledger.incomplete, ledger.never_seen, ledger.awaited]
     }
 
     /// The event's number, from its primary key.

@@ -1,8 +1,8 @@
 //! What a store must answer and hold, as a plain map: each operation's answer is checked against it and then applied.
 //!
 //! Where the design leaves an answer open, every answer that keeps its promises is taken, and the model follows it:
-//! a put of the same bytes to a leased event (`Late` or `Duplicate`), whether an open event that lost a fragment to a
-//! removal still becomes complete by count (`fuzzy`), whether an event without any fragment is listed (`Emptied`).
+//! a put of the same bytes to a leased event (`Late` or `Duplicate`), whether an event of which every fragment was
+//! removed is listed (`Emptied`). Of what a child of the crash test finds it does not know everything (`fuzzy`).
 
 use super::fixture::RUN;
 use super::ops::{Answer, Grant, Op};
@@ -15,12 +15,27 @@ pub(crate) struct FragmentModel {
     pub(crate) tag: u64,
     pub(crate) version: u16,
     pub(crate) bytes: u64,
+    /// It came when the event was ready.
+    pub(crate) late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accept,
+    /// Into a stream with chosen sources.
+    Choose,
     Reject,
+}
+
+/// Results of workers have sources from here on: the first from passing on, the second from accepting.
+pub(crate) const RESULTS: u64 = 200;
+
+/// A source that events of the lane do not wait for, from one of them on and up to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MaskModel {
+    pub(crate) source: u64,
+    pub(crate) from: u64,
+    pub(crate) until: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +49,7 @@ pub(crate) enum State {
     Rejected,
     Released,
     Removed,
+    NeverSeen,
     /// Every fragment was removed one by one.
     Emptied,
 }
@@ -41,7 +57,7 @@ pub(crate) enum State {
 impl State {
     /// Nothing of the event is in the store any more.
     pub(crate) fn is_gone(self) -> bool {
-        matches!(self, State::Rejected | State::Released | State::Removed)
+        matches!(self, State::Rejected | State::Released | State::Removed | State::NeverSeen)
     }
 
     pub(crate) fn is_waiting(self) -> bool {
@@ -57,8 +73,19 @@ pub(crate) struct EventModel {
     pub(crate) state: State,
     pub(crate) fragments: BTreeMap<u64, FragmentModel>,
     pub(crate) removed: BTreeSet<u64>,
-    /// Open, and a removal makes it unclear whether its count is reached.
+    /// Open, and what it waits for is not known.
     pub(crate) fuzzy: bool,
+    /// Sources that it was announced with.
+    pub(crate) own: Option<BTreeSet<u64>>,
+    /// A fragment of it was stored.
+    pub(crate) seen: bool,
+    /// It has, or had, all that it waits for.
+    pub(crate) complete: bool,
+    pub(crate) stage: u8,
+    /// The token under which it was passed on.
+    pub(crate) passed: Option<Token>,
+    /// What its stream keeps, where sources were chosen, and the tag of the result that came with them.
+    pub(crate) kept: Option<(Vec<u64>, Option<u64>)>,
     pub(crate) failures: u8,
     /// Tokens that gave the event back: doing so again may be answered as the first time.
     pub(crate) requeued: Vec<Token>,
@@ -89,7 +116,20 @@ impl EventModel {
             self.stale.push(token);
         }
         self.fragments.clear();
-        self.state = State::Removed;
+        self.state = if self.seen { State::Removed } else { State::NeverSeen };
+    }
+
+    /// Fragments that completeness counts, removed ones included.
+    fn has(&self, source: u64) -> bool {
+        source < RESULTS && (self.fragments.contains_key(&source) || self.removed.contains(&source))
+    }
+
+    /// The ledger counts it as complete or incomplete; `None` where that is open.
+    pub(crate) fn booked(&self) -> Option<bool> {
+        match self.state {
+            State::Emptied => None,
+            state => Some(self.seen && state != State::Open),
+        }
     }
 }
 
@@ -105,13 +145,49 @@ pub(crate) struct Model {
     pub(crate) judged: Vec<u64>,
     /// Events that are gone, in that order.
     pub(crate) gone: Vec<u64>,
+    /// The hold on the lane.
+    pub(crate) hold: Option<u64>,
+    /// Only the last lane may mask: a mask covers all events from one on.
+    pub(crate) may_mask: bool,
+    pub(crate) masks: Vec<MaskModel>,
 }
 
 impl Model {
     /// Events of `count` fragments of up to `bytes_max` bytes; see [`super::driver::keyspace`].
     pub(crate) fn new(lane: u64, count: usize, bytes_max: usize) -> Model {
-        let (events, judged, gone) = Default::default();
-        Model { lane, count, bytes_max, deliveries_max: super::driver::DELIVERIES_MAX, events, judged, gone }
+        let (events, judged, gone, hold, masks) = Default::default();
+        let deliveries_max = super::driver::DELIVERIES_MAX;
+        Model { lane, count, bytes_max, deliveries_max, events, judged, gone, hold, may_mask: false, masks }
+    }
+
+    /// How many fragments complete an event that was not announced: one of five has a class of its own.
+    pub(crate) fn wanted(&self, event: u64) -> usize {
+        if is_single(event) { 1 } else { self.count }
+    }
+
+    /// Sources that masks of now cover.
+    pub(crate) fn masked(&self, event: u64) -> BTreeSet<u64> {
+        let covering = self.masks.iter().filter(|mask| (mask.from..mask.until).contains(&event));
+        covering.map(|mask| mask.source).collect()
+    }
+
+    /// Looks whether an event has all that it waits for.
+    fn consider(&mut self, event: u64) {
+        let (masked, wanted) = (self.masked(event), self.wanted(event));
+        let Some(model) = self.events.get_mut(&event).filter(|model| model.seen) else { return };
+        let all = match &model.own {
+            Some(own) => own.iter().all(|source| model.has(*source) || masked.contains(source)),
+            None => {
+                let there = model.fragments.keys().chain(&model.removed).filter(|source| **source < RESULTS);
+                there.count() + masked.iter().filter(|source| !model.has(**source)).count() >= wanted
+            }
+        };
+        if all && !model.state.is_gone() {
+            model.complete = true;
+            if model.state == State::Open {
+                (model.state, model.fuzzy) = (State::Ready, false);
+            }
+        }
     }
 
     /// First number of the lane.
@@ -133,7 +209,10 @@ impl Model {
     /// Checks an answer and follows it.
     pub(crate) fn apply(&mut self, op: &Op, answer: &Answer) -> Result<(), String> {
         let event = match op {
-            Op::GetAny { .. } | Op::RemoveRange { .. } => 0,
+            Op::GetAny { .. } | Op::RemoveRange { .. } | Op::Hold | Op::ReleaseHold { .. } => 0,
+            Op::Mask { .. } | Op::Unmask { .. } => 0,
+            Op::Announce { event, .. } | Op::Pass { event, .. } | Op::AcceptInto { event, .. } => *event,
+            Op::Replay { event } => *event,
             Op::Put { event, .. } | Op::Update { event, .. } | Op::Remove { event, .. } => *event,
             Op::RemoveEvent { event } | Op::Seal { event } | Op::Lease { event } | Op::Release { event } => *event,
             Op::Accept { event, .. } | Op::Reject { event, .. } | Op::Requeue { event, .. } => *event,
@@ -147,7 +226,15 @@ impl Model {
             Op::RemoveRange { from, to } => self.remove_range(from, to, answer),
             Op::Seal { event } => self.seal(event, answer),
             Op::Lease { event } => self.lease(event, answer),
-            Op::GetAny { n } => self.get_any(n, answer),
+            Op::GetAny { n, stage } => self.get_any(n, stage, answer),
+            Op::Announce { event, ref sources } => self.announce(event, sources, answer),
+            Op::Pass { event, token, result } => self.pass(event, token, result, answer),
+            Op::AcceptInto { event, token, ref keep, result } => self.choose(event, token, keep, result, answer),
+            Op::Replay { event } => self.replay(event, answer),
+            Op::Hold => self.set_hold(answer),
+            Op::ReleaseHold { id } => self.release_hold(id, answer),
+            Op::Mask { source, from } => self.mask(source, from, answer),
+            Op::Unmask { source, from } => self.unmask(source, from, answer),
             Op::Accept { event, token } => self.judge(event, token, Verdict::Accept, answer),
             Op::Reject { event, token } => self.judge(event, token, Verdict::Reject, answer),
             Op::Requeue { event, token } => self.requeue(event, token, answer),
@@ -169,17 +256,16 @@ impl Model {
         let held = self.events.get(&event).and_then(|model| model.fragments.get(&source));
         let same = held.is_some_and(|held| self.bytes_of(event, source, held.tag) == bytes);
         let differs = held.is_some() && !same;
-        let count = self.count;
         let model = self.events.entry(event).or_default();
         match model.state {
             State::Open | State::Ready if model.removed.contains(&source) => *answer == Answer::Late,
             State::Open | State::Ready if same => *answer == Answer::Duplicate,
             State::Open | State::Ready if differs => *answer == Answer::Failed(Kind::Conflict),
             State::Open | State::Ready => {
-                model.fragments.insert(source, FragmentModel { tag, version: 0, bytes: bytes.len() as u64 });
-                if model.fragments.len() >= count {
-                    (model.state, model.fuzzy) = (State::Ready, false);
-                }
+                let late = model.state == State::Ready;
+                model.fragments.insert(source, FragmentModel { tag, version: 0, bytes: bytes.len() as u64, late });
+                model.seen = true;
+                self.consider(event);
                 *answer == Answer::Stored
             }
             State::Leased(_) | State::Debug | State::Accepted => {
@@ -187,7 +273,9 @@ impl Model {
                     || same && *answer == Answer::Duplicate
                     || differs && *answer == Answer::Failed(Kind::Conflict)
             }
-            State::Rejected | State::Released | State::Removed | State::Emptied => *answer == Answer::Late,
+            State::Rejected | State::Released | State::Removed | State::NeverSeen | State::Emptied => {
+                *answer == Answer::Late
+            }
         }
     }
 
@@ -208,7 +296,7 @@ impl Model {
             return *answer == Answer::Failed(Kind::Invalid);
         };
         model.superseded_sum = (model.superseded_sum.0 + 1, model.superseded_sum.1 + fragment.bytes);
-        *fragment = FragmentModel { tag, version: fragment.version + 1, bytes };
+        *fragment = FragmentModel { tag, version: fragment.version + 1, bytes, late: fragment.late };
         *answer == Answer::Version(fragment.version)
     }
 
@@ -222,7 +310,6 @@ impl Model {
         model.fragments.remove(&source);
         model.removed.insert(source);
         model.removed_sum = (model.removed_sum.0 + 1, model.removed_sum.1 + fragment.bytes);
-        model.fuzzy |= model.state == State::Open;
         if waiting && model.fragments.is_empty() {
             model.state = State::Emptied;
         }
@@ -261,7 +348,8 @@ impl Model {
     fn seal(&mut self, event: u64, answer: &Answer) -> bool {
         match self.events.get_mut(&event) {
             Some(model) if model.state.is_waiting() => {
-                (model.state, model.fuzzy) = (State::Ready, false);
+                let to = if model.seen { State::Ready } else { State::NeverSeen };
+                (model.state, model.fuzzy) = (to, false);
                 *answer == Answer::Done
             }
             Some(model) if model.state.is_gone() => *answer == Answer::Absent,
@@ -271,6 +359,9 @@ impl Model {
     }
 
     fn grant(&mut self, grant: &Grant) -> bool {
+        if self.hold.is_some() {
+            return false;
+        }
         let Some(model) = self.events.get_mut(&grant.event) else { return false };
         let may = model.state == State::Ready || model.fuzzy || model.state == State::Emptied;
         let delivery =
@@ -288,22 +379,26 @@ impl Model {
         let model = self.events.get(&event);
         match answer {
             Answer::Grants(grants) => grants.len() == 1 && grants[0].event == event && self.grant(&grants[0]),
-            Answer::Absent => model.is_none_or(|model| model.state != State::Ready),
+            Answer::Absent => self.hold.is_some() || model.is_none_or(|model| model.state != State::Ready),
             _ => false,
         }
     }
 
-    fn get_any(&mut self, n: usize, answer: &Answer) -> bool {
+    fn get_any(&mut self, n: usize, stage: u8, answer: &Answer) -> bool {
         let Answer::Grants(grants) = answer else { return false };
-        let some_ready = self.events.values().any(|model| model.state == State::Ready);
-        grants.len() <= n && (!grants.is_empty() || !some_ready) && grants.iter().all(|grant| self.grant(grant))
+        let free = |model: &EventModel| model.state == State::Ready && model.stage == stage;
+        let some_ready = self.hold.is_none() && self.events.values().any(free);
+        let of_stage = |grant: &Grant| self.events.get(&grant.event).is_some_and(|model| model.stage == stage);
+        let right = grants.iter().all(of_stage) && grants.len() <= n && (!grants.is_empty() || !some_ready);
+        // All of them are leased now, whatever was expected.
+        grants.iter().fold(right, |right, grant| self.grant(grant) && right)
     }
 
     fn judge(&mut self, event: u64, token: Token, verdict: Verdict, answer: &Answer) -> bool {
         let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Fenced) };
         if model.state == State::Leased(token) {
             model.verdict = Some((token, verdict));
-            model.state = if verdict == Verdict::Accept { State::Accepted } else { State::Rejected };
+            model.state = if verdict == Verdict::Reject { State::Rejected } else { State::Accepted };
             self.judged.push(event);
             return *answer == Answer::Done;
         }
@@ -336,6 +431,121 @@ impl Model {
         }
     }
 
+    fn announce(&mut self, event: u64, sources: &[u64], answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        let own: BTreeSet<u64> = sources.iter().copied().collect();
+        let model = self.events.entry(event).or_default();
+        if !model.state.is_waiting() {
+            // Of an emptied event it is open whether it still waits.
+            return *answer == Answer::Late || model.state == State::Emptied;
+        }
+        match &model.own {
+            Some(before) if *before == own => *answer == Answer::Duplicate,
+            Some(_) => *answer == Answer::Failed(Kind::Conflict),
+            None => {
+                (model.own, model.complete) = (Some(own), false);
+                self.consider(event);
+                *answer == Answer::Stored
+            }
+        }
+    }
+
+    fn add_result(&mut self, event: u64, source: u64, tag: u64) {
+        let bytes = self.bytes_of(event, source, tag).len() as u64;
+        let result = FragmentModel { tag, version: 0, bytes, late: false };
+        self.events.entry(event).or_default().fragments.insert(source, result);
+    }
+
+    fn pass(&mut self, event: u64, token: Token, result: Option<u64>, answer: &Answer) -> bool {
+        let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Fenced) };
+        if model.state != State::Leased(token) {
+            let again = model.passed == Some(token);
+            return *answer == if again { Answer::Done } else { Answer::Failed(Kind::Fenced) };
+        }
+        if model.stage > 0 {
+            return *answer == Answer::Failed(Kind::Invalid);
+        }
+        if *answer == Answer::Failed(Kind::Full) {
+            return result.is_some();
+        }
+        (model.state, model.stage, model.failures, model.passed) = (State::Ready, 1, 0, Some(token));
+        model.stale.push(token);
+        if let Some(tag) = result {
+            self.add_result(event, RESULTS, tag);
+        }
+        *answer == Answer::Done
+    }
+
+    fn choose(&mut self, event: u64, token: Token, keep: &[u64], result: Option<u64>, answer: &Answer) -> bool {
+        let Some(model) = self.events.get_mut(&event) else { return *answer == Answer::Failed(Kind::Fenced) };
+        if model.state != State::Leased(token) {
+            let chosen = model.kept.as_ref().is_some_and(|kept| kept.0 == keep && kept.1.is_some() == result.is_some());
+            let again = model.verdict == Some((token, Verdict::Choose)) && chosen;
+            return *answer == if again { Answer::Done } else { Answer::Failed(Kind::Fenced) };
+        }
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        model.verdict = Some((token, Verdict::Choose));
+        (model.state, model.kept) = (State::Accepted, Some((keep.to_vec(), result)));
+        self.judged.push(event);
+        if let Some(tag) = result {
+            self.add_result(event, RESULTS + 1, tag);
+        }
+        *answer == Answer::Done
+    }
+
+    fn replay(&mut self, event: u64, answer: &Answer) -> bool {
+        match self.events.get_mut(&event) {
+            Some(model) if model.state == State::Debug => {
+                (model.state, model.failures) = (State::Ready, 0);
+                *answer == Answer::Done
+            }
+            _ => *answer == Answer::Absent,
+        }
+    }
+
+    fn set_hold(&mut self, answer: &Answer) -> bool {
+        let Answer::Count(id) = answer else { return *answer == Answer::Failed(Kind::Full) };
+        self.hold = Some(*id);
+        true
+    }
+
+    fn release_hold(&mut self, id: u64, answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        let held = self.hold == Some(id);
+        self.hold = self.hold.filter(|held| *held != id);
+        *answer == if held { Answer::Done } else { Answer::Absent }
+    }
+
+    fn mask(&mut self, source: u64, from: u64, answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        match self.masks.iter_mut().find(|mask| mask.source == source && mask.until == u64::MAX) {
+            Some(standing) => standing.from = standing.from.min(from),
+            None => self.masks.push(MaskModel { source, from, until: u64::MAX }),
+        }
+        let open: Vec<u64> =
+            self.events.iter().filter(|(_, model)| model.state == State::Open).map(|(event, _)| *event).collect();
+        open.into_iter().for_each(|event| self.consider(event));
+        *answer == Answer::Done
+    }
+
+    fn unmask(&mut self, source: u64, from: u64, answer: &Answer) -> bool {
+        if *answer == Answer::Failed(Kind::Full) {
+            return true;
+        }
+        if let Some(mask) = self.masks.iter_mut().find(|mask| mask.source == source && mask.until == u64::MAX) {
+            mask.until = from;
+        }
+        *answer == Answer::Done
+    }
+
     /// The same model after an operation that was cut off and took effect in full.
     pub(crate) fn assuming(&self, op: &Op) -> Model {
         let mut after = self.clone();
@@ -351,6 +561,11 @@ impl Model {
                     None => return after,
                 }
             }
+            Op::Announce { event, .. } => match self.events.get(event) {
+                Some(model) if !model.state.is_waiting() || model.own.is_some() => return after,
+                _ => Answer::Stored,
+            },
+            Op::Hold => return after,
             Op::RemoveRange { from, to } => {
                 let inside = self.events.range(*from..=*to).filter(|(_, model)| model.state.is_waiting());
                 Answer::Count(inside.map(|(_, model)| model.sum().0).sum())
@@ -369,4 +584,9 @@ impl Model {
         // Where it could not have succeeded, nothing can have changed.
         if after.apply(op, &answer).is_err() { self.clone() } else { after }
     }
+}
+
+/// Events of the class that one fragment completes.
+pub(crate) fn is_single(event: u64) -> bool {
+    event.is_multiple_of(5)
 }

@@ -38,6 +38,43 @@ pub(crate) enum Op {
     },
     GetAny {
         n: usize,
+        stage: u8,
+    },
+    /// With sources of its own.
+    Announce {
+        event: u64,
+        sources: Vec<u64>,
+    },
+    /// To the second stage, with a result of this tag or none.
+    Pass {
+        event: u64,
+        token: Token,
+        result: Option<u64>,
+    },
+    /// Into one stream that keeps these sources, with a result of this tag or none.
+    AcceptInto {
+        event: u64,
+        token: Token,
+        keep: Vec<u64>,
+        result: Option<u64>,
+    },
+    Replay {
+        event: u64,
+    },
+    /// Holds all events of the lane back.
+    Hold,
+    ReleaseHold {
+        id: u64,
+    },
+    /// From this event on.
+    Mask {
+        source: u64,
+        from: u64,
+    },
+    /// From this event on.
+    Unmask {
+        source: u64,
+        from: u64,
     },
     Accept {
         event: u64,
@@ -80,6 +117,19 @@ pub(crate) enum Answer {
     Failed(Kind),
 }
 
+/// `3,1,2`, or `-` for none.
+fn list(numbers: &[u64]) -> String {
+    let all: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(",") }
+}
+
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    if text == "-" {
+        return Some(Vec::new());
+    }
+    text.split(',').map(|number| number.parse().ok()).collect()
+}
+
 impl Op {
     /// One line without its end.
     pub(crate) fn line(&self) -> String {
@@ -94,7 +144,17 @@ impl Op {
             Op::RemoveRange { from, to } => format!("remove-range {from} {to}"),
             Op::Seal { event } => format!("seal {event}"),
             Op::Lease { event } => format!("lease {event}"),
-            Op::GetAny { n } => format!("get-any {n}"),
+            Op::GetAny { n, stage } => format!("get-any {n} {stage}"),
+            Op::Announce { event, sources } => format!("announce {event} {}", list(sources)),
+            Op::Pass { event, token, result } => format!("pass {event} {token} {}", result.unwrap_or_default()),
+            Op::AcceptInto { event, token, keep, result } => {
+                format!("accept-into {event} {token} {} {}", list(keep), result.unwrap_or_default())
+            }
+            Op::Replay { event } => format!("replay {event}"),
+            Op::Hold => "hold 0".to_owned(),
+            Op::ReleaseHold { id } => format!("release-hold {id}"),
+            Op::Mask { source, from } => format!("mask {source} {from}"),
+            Op::Unmask { source, from } => format!("unmask {source} {from}"),
             Op::Accept { event, token } => format!("accept {event} {token}"),
             Op::Reject { event, token } => format!("reject {event} {token}"),
             Op::Requeue { event, token } => format!("requeue {event} {token}"),
@@ -118,7 +178,18 @@ impl Op {
             "remove-range" => Op::RemoveRange { from: event, to: number(2)? },
             "seal" => Op::Seal { event },
             "lease" => Op::Lease { event },
-            "get-any" => Op::GetAny { n: event as usize },
+            "get-any" => Op::GetAny { n: event as usize, stage: number(2)? as u8 },
+            "announce" => Op::Announce { event, sources: numbers(words.get(2)?)? },
+            "pass" => Op::Pass { event, token: token(2)?, result: number(3).filter(|tag| *tag > 0) },
+            "accept-into" => {
+                let (keep, result) = (numbers(words.get(3)?)?, number(4).filter(|tag| *tag > 0));
+                Op::AcceptInto { event, token: token(2)?, keep, result }
+            }
+            "replay" => Op::Replay { event },
+            "hold" => Op::Hold,
+            "release-hold" => Op::ReleaseHold { id: event },
+            "mask" => Op::Mask { source: event, from: number(2)? },
+            "unmask" => Op::Unmask { source: event, from: number(2)? },
             "accept" => Op::Accept { event, token: token(2)? },
             "reject" => Op::Reject { event, token: token(2)? },
             "requeue" => Op::Requeue { event, token: token(2)? },

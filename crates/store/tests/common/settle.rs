@@ -3,12 +3,13 @@
 //! After a crash, operations that were in flight may have taken effect or not, each event by itself: `settle` takes
 //! the model before and after each of them, and follows for each event the one that the store shows.
 
+use super::driver::STAGES;
 use super::fixture::RUN;
 use super::key;
-use super::model::{EventModel, Model, State, Sum, Verdict};
+use super::model::{EventModel, Model, RESULTS, State, Sum, Verdict, is_single};
 use super::ops::Op;
 use forebay_store::core::{Attributes, Bounds, Key, Kind, LiveState, Primary, Tally, Token};
-use forebay_store::{PutOptions, PutOutcome, Sources, Store};
+use forebay_store::{Accept, PutOptions, PutOutcome, SourceState, Sources, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ struct Seen {
     state: LiveState,
     lane: Option<u128>,
     fragments: BTreeMap<u64, (u16, Vec<u8>)>,
+    stage: String,
+    sources: BTreeMap<u64, SourceState>,
+    streams: Option<Vec<(String, Sources)>>,
 }
 
 fn primary(store: &Store, event: u64) -> Primary {
@@ -43,7 +47,11 @@ fn see(store: &Store, event: u64) -> Result<Option<Seen>, String> {
         let source = store.schema().values(fragment.key().as_bytes())[2];
         fragments.insert(source, (fragment.version(), fragment.to_vec()));
     }
-    Ok(Some(Seen { state: found.state, lane: found.attributes.get(0), fragments }))
+    let number = |source: &[u8]| source.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let sources = found.sources.iter().map(|(source, state)| (number(source), state)).collect();
+    let streams = store.outputs(&primary(store, event)).map_err(|error| error.to_string())?;
+    let (state, lane, stage) = (found.state, found.attributes.get(0), found.stage.clone());
+    Ok(Some(Seen { state, lane, fragments, stage, sources, streams }))
 }
 
 fn state_fits(model: &EventModel, seen: LiveState) -> bool {
@@ -54,11 +62,57 @@ fn state_fits(model: &EventModel, seen: LiveState) -> bool {
         State::Debug => seen == LiveState::Debug,
         State::Accepted => seen == LiveState::Accepted,
         State::Emptied => true,
-        State::Rejected | State::Released | State::Removed => false,
+        State::Rejected | State::Released | State::Removed | State::NeverSeen => false,
     }
 }
 
 impl Model {
+    /// How the sources of an event stand.
+    fn states(&self, event: u64, model: &EventModel) -> BTreeMap<u64, SourceState> {
+        let mut states = BTreeMap::new();
+        for (source, fragment) in &model.fragments {
+            let state = match fragment {
+                fragment if fragment.late => SourceState::Late,
+                fragment if fragment.bytes == 0 => SourceState::Empty,
+                _ => SourceState::Present,
+            };
+            states.insert(*source, state);
+        }
+        states.extend(model.removed.iter().map(|source| (*source, SourceState::Removed)));
+        let masked = self.masked(event);
+        for source in model.own.iter().flatten() {
+            let without = model.complete || masked.contains(source);
+            states.entry(*source).or_insert(if without { SourceState::Masked } else { SourceState::Missing });
+        }
+        for source in masked {
+            let state = if model.own.is_some() { SourceState::NotExpected } else { SourceState::Masked };
+            states.entry(source).or_insert(state);
+        }
+        states
+    }
+
+    /// What is wrong with what stage, sources and streams of an event say.
+    fn fault_in_words(&self, event: u64, model: &EventModel, seen: &Seen) -> Option<String> {
+        if seen.stage != STAGES[usize::from(model.stage)] {
+            return Some(format!("event {event} is in stage {}, not {}: {model:?}", seen.stage, model.stage));
+        }
+        let states = self.states(event, model);
+        if !model.fuzzy && model.state != State::Emptied && seen.sources != states {
+            return Some(format!("event {event}: sources stand {:?}, not {states:?}: {model:?}", seen.sources));
+        }
+        let streams = match (model.state, model.verdict, &model.kept) {
+            (State::Accepted, Some((_, Verdict::Choose)), Some((keep, result))) => {
+                let all = keep.iter().copied().chain(result.map(|_| RESULTS + 1));
+                let packed = all.map(|source| (source as u32).to_be_bytes().to_vec()).collect();
+                Some(vec![("chosen".to_owned(), Sources::Only(packed))])
+            }
+            (State::Accepted, ..) => Some(vec![("main".to_owned(), Sources::All)]),
+            _ => None,
+        };
+        let wrong = seen.streams != streams;
+        wrong.then(|| format!("event {event}: streams {:?}, not {streams:?}: {model:?}", seen.streams))
+    }
+
     /// What is wrong with an event of the store, in words.
     fn fault(&self, event: u64, model: &EventModel, seen: Option<&Seen>, deliveries: Option<u8>) -> Option<String> {
         let Some(seen) = seen else {
@@ -84,7 +138,7 @@ impl Model {
         if model.state == State::Ready && deliveries != Some(model.failures) {
             return Some(format!("event {event} has failed {deliveries:?} times, not {}", model.failures));
         }
-        None
+        self.fault_in_words(event, model, seen)
     }
 
     fn deliveries(&self, store: &Store) -> Result<BTreeMap<u64, u8>, String> {
@@ -119,6 +173,8 @@ impl Model {
         for op in in_flight {
             stages.push(stages[stages.len() - 1].assuming(op));
         }
+        self.settle_hold(store, in_flight)?;
+        self.settle_masks(store, &stages)?;
         stages.iter_mut().for_each(Model::void_leases);
         self.void_leases();
         let deliveries = self.deliveries(store)?;
@@ -147,6 +203,37 @@ impl Model {
         Ok(self)
     }
 
+    /// The lane's hold: as it was answered, or as the store shows it where a change was in flight.
+    fn settle_hold(&mut self, store: &Store, in_flight: &[Op]) -> Result<(), String> {
+        let of_lane = format!("lane={}", self.lane);
+        let held = store.holds().into_iter().find(|hold| hold.conditions == [of_lane.as_str()]);
+        let held = held.map(|hold| u64::from(hold.id));
+        let changing = in_flight.iter().any(|op| matches!(op, Op::Hold | Op::ReleaseHold { .. }));
+        if held != self.hold && !changing {
+            return Err(format!("the hold is {held:?}, not {:?}", self.hold));
+        }
+        self.hold = held;
+        Ok(())
+    }
+
+    /// The run's masks: those of one of the models before and after what was in flight, by the sources that the store
+    /// shows as masked.
+    fn settle_masks(&mut self, store: &Store, stages: &[Model]) -> Result<(), String> {
+        if !self.may_mask {
+            return Ok(());
+        }
+        let masked: BTreeSet<String> = store.runs().into_iter().flat_map(|run| run.masked).collect();
+        let open = |model: &Model| -> BTreeSet<String> {
+            let open = model.masks.iter().filter(|mask| mask.until == u64::MAX);
+            open.map(|mask| mask.source.to_string()).collect()
+        };
+        match stages.iter().find(|stage| open(stage) == masked) {
+            Some(stage) => self.masks = stage.masks.clone(),
+            None => return Err(format!("masked are {masked:?}, not {:?}", self.masks)),
+        }
+        Ok(())
+    }
+
     fn follow(&mut self, event: u64, model: EventModel) {
         let before = self.events.insert(event, model);
         let now = &self.events[&event];
@@ -161,9 +248,9 @@ impl Model {
     /// Tries what must not work on the newest `recent` events of each kind: late fragments, old tokens, second
     /// verdicts. Changes nothing but the count of late fragments.
     pub(crate) fn probe(&self, store: &Store, recent: usize) -> Result<(), String> {
-        let attributes = self.attributes(store);
-        let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
         let late = |event: u64, source: u64| {
+            let attributes = self.attributes(store, event);
+            let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
             if store.get(&key(RUN, event, source)).map_err(|error| error.to_string())?.is_some() {
                 return Err(format!("{event}/{source} is back"));
             }
@@ -192,14 +279,34 @@ impl Model {
                 && token != Token::NONE
             {
                 fenced(store, *event, &token, &[verdict], false)?;
+                self.same_again(store, *event, &token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An accept with chosen sources is answered as the first time, another choice is fenced.
+    fn same_again(&self, store: &Store, event: u64, token: &Token) -> Result<(), String> {
+        let Some((keep, result)) = &self.events[&event].kept else { return Ok(()) };
+        let packed = |sources: &[u64]| sources.iter().map(|source| (*source as u32).to_be_bytes().to_vec()).collect();
+        let source = (RESULTS as u32 + 1).to_be_bytes();
+        let results: Vec<(&[u8], &[u8])> = result.iter().map(|_| (&source[..], &b"other bytes"[..])).collect();
+        let name = primary(store, event);
+        for (sources, same) in [(keep.clone(), true), ([keep.clone(), vec![99]].concat(), false)] {
+            let streams = [("chosen", Sources::Only(packed(&sources)))];
+            let answer = store.accept_into(&name, token, &Accept { streams: &streams, results: &results });
+            if answer.is_ok() != same || answer.as_ref().is_err_and(|error| error.kind() != Kind::Fenced) {
+                return Err(format!("accept of event {event} into {sources:?}, given {keep:?}: {answer:?}"));
             }
         }
         Ok(())
     }
 
     /// The attributes that every put of the lane carries.
-    pub(crate) fn attributes(&self, store: &Store) -> Attributes {
-        Attributes::parse(&store.keyspace().attributes, &[format!("lane={}", self.lane)]).unwrap()
+    pub(crate) fn attributes(&self, store: &Store, event: u64) -> Attributes {
+        let class = if is_single(event) { "single" } else { "other" };
+        let pairs = [format!("lane={}", self.lane), format!("class={class}")];
+        Attributes::parse(&store.keyspace().attributes, &pairs).unwrap()
     }
 }
 
@@ -255,10 +362,28 @@ pub(crate) fn check_ledger(store: &Store, models: &[&Model]) -> Result<(), Strin
     if let Some((term, seen, expected)) = wrong {
         return Err(format!("{term}: {seen:?} fragments and bytes in the ledger, {expected:?} expected; {ledger:?}"));
     }
+    let unclear = events().filter(|event| event.fuzzy || event.booked().is_none()).count() as u64;
+    let booked = |complete: bool| {
+        events().filter(|event| event.booked() == Some(true) && event.complete == complete).count() as u64
+    };
+    let unseen = |state: State| events().filter(|event| !event.seen && event.state == state).count() as u64;
+    let counts = [
+        ("complete", ledger.complete, booked(true), unclear),
+        ("incomplete", ledger.incomplete, booked(false), unclear),
+        ("never seen", ledger.never_seen, unseen(State::NeverSeen), 0),
+        ("awaited", ledger.awaited, unseen(State::Open), 0),
+    ];
+    for (term, seen, least, unclear) in counts {
+        if !(least..=least + unclear).contains(&seen) {
+            return Err(format!(
+                "{term}: {seen} events in the ledger, {least} expected, {unclear} unclear; {ledger:?}"
+            ));
+        }
+    }
     if events().all(|event| !event.fuzzy && event.state != State::Emptied) {
         let open = total(&|event| if event.state == State::Open { event.sum() } else { (0, 0) });
         let live_events: u64 = ledger.live.iter().map(|tally| tally.events).sum();
-        let expected = events().filter(|event| !event.state.is_gone()).count() as u64;
+        let expected = events().filter(|event| !event.state.is_gone() && event.seen).count() as u64;
         if live(LiveState::Open) != open || live_events != expected {
             return Err(format!("open {open:?} and {expected} live events expected; {ledger:?}"));
         }

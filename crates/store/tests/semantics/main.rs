@@ -4,15 +4,28 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accounts;
+mod announce;
+mod classes;
 mod completeness;
+mod debug;
+mod delivery;
 mod edit;
 mod lifecycle;
+mod masks;
+mod producers;
 mod put;
 mod runs;
+mod sample;
 mod selection;
+mod stages;
+mod streams;
 mod verdicts;
+mod why;
 
+use common::fixture::Fixture;
 use forebay_store::core::{AttributeSchema, Completeness, Keyspace};
+use forebay_store::{GetAny, Lease};
 use std::time::Duration;
 
 /// Events of three fragments, ready after ten seconds at the latest, with attributes and classes.
@@ -29,4 +42,17 @@ fn single() -> Keyspace {
     let mut keyspace = three();
     keyspace.run.completeness = Completeness::Count(1);
     keyspace
+}
+
+/// Events that wait for sources 0 to `sources` − 1, and pass through three stages.
+fn staged(sources: u64) -> Keyspace {
+    let mut keyspace = three();
+    keyspace.run.completeness = Completeness::first_sources(&keyspace.schema, sources).unwrap();
+    keyspace.stages = ["fast", "middle", "final"].map(str::to_owned).into();
+    keyspace
+}
+
+/// Leases events of a stage, as many as there are.
+fn of_stage(store: &Fixture, stage: &str) -> Vec<Lease> {
+    store.get_any(&GetAny { stage: Some(stage.to_owned()), n: 1000, ..GetAny::default() }).unwrap()
 }

@@ -2,9 +2,9 @@
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, put, refused, refused_as};
-use crate::{single, three};
+use crate::{single, staged, three};
 use forebay_store::core::{Completeness, Kind, LiveState, RunConfig, Tally};
-use forebay_store::{PutOptions, RunState};
+use forebay_store::{PutOptions, PutOutcome, RunState};
 use std::time::Duration;
 
 fn state(store: &Fixture, run: u64) -> Option<RunState> {
@@ -194,4 +194,192 @@ fn refused_fragments_are_offered_too() {
     refused(store.try_put(2, 0, &[0; 5]), Kind::Closed);
     let ledger = store.ledger(RUN).unwrap();
     assert_eq!((ledger.refused.fragments, ledger.refused.bytes, ledger.offered.fragments), (1, 5, 2));
+}
+
+const OPEN: Option<LiveState> = Some(LiveState::Open);
+const READY: Option<LiveState> = Some(LiveState::Ready);
+
+#[test]
+fn in_a_pause_the_time_that_open_events_wait_stands_still() {
+    let mut store = Fixture::new(&three());
+    store.stored(1, 0, b"x");
+    store.advance(Duration::from_secs(6));
+    store.run_pause(RUN).unwrap();
+    store.run_pause(RUN).unwrap();
+    store.stored(2, 0, b"an event that begins in the pause");
+    store.advance(Duration::from_secs(1000));
+    assert_eq!((store.state(1), store.state(2)), (OPEN, OPEN));
+    for source in 0..3 {
+        store.stored(3, source, b"what comes is taken");
+    }
+    store.take(3).reject().unwrap();
+    store.run_resume(RUN).unwrap();
+    store.run_resume(RUN).unwrap();
+    store.advance(Duration::from_secs(3));
+    assert_eq!((store.state(1), store.state(2)), (OPEN, OPEN));
+    store.advance(Duration::from_secs(2));
+    assert_eq!((store.state(1), store.state(2)), (READY, OPEN), "6 + 5 seconds");
+    store.run_pause(RUN).unwrap();
+    store.in_every_life(|store| {
+        assert_eq!(state(store, RUN), Some(RunState::Paused));
+        store.advance(Duration::from_secs(1000));
+        assert_eq!(store.state(2), OPEN);
+    });
+    store.run_resume(RUN).unwrap();
+    store.advance(Duration::from_secs(11));
+    store.in_every_life(|store| assert_eq!((store.state(2), state(store, RUN)), (READY, Some(RunState::Open))));
+    assert_eq!(store.counts(), [1, 2, 0, 0]);
+}
+
+#[test]
+fn a_stopped_run_completes_its_events_within_its_grace() {
+    let mut keyspace = three();
+    keyspace.run.stop_grace = Duration::from_secs(5);
+    keyspace.run.complete_within = Duration::from_secs(1000);
+    let mut store = Fixture::new(&keyspace);
+    for event in 1..=3 {
+        store.stored(event, 0, b"x");
+    }
+    let _ = store.announce(4, &[0]).unwrap();
+    store.run_stop(RUN).unwrap();
+    store.run_stop(RUN).unwrap();
+    refused(store.try_put(5, 0, b"new"), Kind::Closed);
+    store.advance(Duration::from_secs(4));
+    store.stored(1, 1, b"x");
+    store.stored(1, 2, b"x");
+    store.in_every_life(|store| {
+        assert_eq!([1, 2, 3, 4].map(|event| store.state(event)), [READY, OPEN, OPEN, OPEN]);
+        assert_eq!(store.counts(), [1, 0, 0, 1]);
+        refused(store.run_close(RUN), Kind::Unavailable);
+        refused(store.run_pause(RUN), Kind::Closed);
+        refused(store.run_resume(RUN), Kind::Closed);
+    });
+    // A process that comes back begins the grace anew.
+    store.advance(Duration::from_secs(4));
+    assert_eq!(store.state(2), OPEN);
+    store.stored(2, 1, b"x");
+    store.advance(Duration::from_secs(2));
+    store.in_every_life(|store| {
+        assert_eq!([1, 2, 3, 4].map(|event| store.state(event)), [READY, READY, READY, None]);
+        assert_eq!(store.counts(), [1, 2, 1, 0]);
+    });
+    store.stored(2, 2, b"late, before anybody has it");
+    store.any(10).iter().for_each(|lease| lease.reject().unwrap());
+    let summary = store.run_close(RUN).unwrap();
+    assert_eq!((summary.ledger.complete, summary.ledger.incomplete, summary.ledger.never_seen), (2, 1, 1));
+    assert_eq!(summary.announced, 4);
+}
+
+#[test]
+fn several_runs_go_on_at_once_each_by_its_own_configuration() {
+    let mut store = Fixture::new(&staged(3));
+    store.run_open(1, &RunConfig::new(Completeness::Count(1), Duration::from_secs(10))).unwrap();
+    store.run_open(2, &RunConfig::new(Completeness::Count(2), Duration::from_secs(10))).unwrap();
+    store.run_open(3, &RunConfig::new(Completeness::Seal, Duration::from_secs(20))).unwrap();
+    for run in 1..=4 {
+        assert_eq!(put(&store, &key(run, 1, 0), b"x").unwrap(), PutOutcome::Stored);
+    }
+    store.mask(4, &store.source(1), None).unwrap();
+    store.run_pause(2).unwrap();
+    store.advance(Duration::from_secs(11));
+    let states = |store: &Fixture| {
+        [1, 2, 3, 4].map(|run| {
+            let name = store.schema().primary(&[run, 1]).unwrap();
+            store.get_event(&name, &forebay_store::Sources::None).unwrap().map(|event| event.state)
+        })
+    };
+    store.in_every_life(|store| {
+        assert_eq!(states(store), [READY, OPEN, OPEN, READY]);
+        let runs = [1, 2, 3, 4].map(|run| state(store, run).unwrap());
+        assert_eq!(runs, [RunState::Open, RunState::Paused, RunState::Open, RunState::Open]);
+        assert_eq!(store.ledger(1).unwrap().complete + store.ledger(4).unwrap().incomplete, 2);
+    });
+}
+
+#[test]
+fn runs_that_cannot_be_opened_are_refused() {
+    let store = Fixture::new(&three());
+    store.run_open(RUN, &three().run).unwrap();
+    store.run_open(RUN, &three().run).unwrap();
+    let other = RunConfig::new(Completeness::Count(7), Duration::from_secs(1));
+    refused(store.run_open(RUN, &other), Kind::Conflict);
+    store.run_pause(RUN).unwrap();
+    store.run_open(RUN, &three().run).unwrap();
+    assert_eq!(state(&store, RUN), Some(RunState::Paused), "opening again changes nothing");
+    refused(store.run_open(RUN, &other), Kind::Conflict);
+    refused(store.run_open(1 << 32, &other), Kind::Invalid);
+    let seconds = Duration::from_secs;
+    for (completeness, within, grace) in [
+        (Completeness::Count(0), seconds(1), seconds(0)),
+        (Completeness::Count(24_001), seconds(1), seconds(0)),
+        (Completeness::Count(1), seconds(0), seconds(0)),
+        (Completeness::Count(1), seconds(31 * 24 * 3600), seconds(0)),
+        (Completeness::Count(1), Duration::from_micros(1500), seconds(0)),
+        (Completeness::Count(1), seconds(1), seconds(25 * 3600)),
+    ] {
+        let mut config = RunConfig::new(completeness, within);
+        config.stop_grace = grace;
+        refused(store.run_open(9, &config), Kind::Invalid);
+    }
+    for answer in [store.run_pause(9), store.run_resume(9), store.run_stop(9), store.run_close(9).map(|_| ())] {
+        refused(answer, Kind::Invalid);
+    }
+    refused(store.ledger(9), Kind::Invalid);
+    refused(store.watch(9), Kind::Invalid);
+}
+
+#[test]
+fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
+    let mut store = Fixture::new(&single());
+    store.stored(1, 0, b"kept");
+    store.stored(2, 0, b"rejected");
+    store.take(1).accept(&["main"]).unwrap();
+    store.take(2).reject().unwrap();
+    store.run_stop(RUN).unwrap();
+    let path = store.path().join("runs");
+    std::fs::write(&path, "a file stands where the summaries belong").unwrap();
+    refused(store.run_close(RUN), Kind::Invalid);
+    assert_eq!(state(&store, RUN), Some(RunState::Stopped));
+    store.late(2, 5, b"still known");
+    std::fs::remove_file(&path).unwrap();
+    let reservation = store.reserve(&store.key(1, 7), 4, &PutOptions::default()).unwrap();
+    drop(reservation);
+    let summary = store.run_close(RUN).unwrap();
+    let text = std::fs::read_to_string(path.join("run-1.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(written, serde_json::to_value(&summary).unwrap());
+    assert_eq!((summary.announced, summary.streams[0].live.bytes, summary.ledger.late.fragments), (2, 4, 1));
+    store.in_every_life(|store| {
+        assert_eq!(state(store, RUN), Some(RunState::Closed));
+        let source = store.source(0);
+        for answer in [
+            store.run_open(RUN, &single().run),
+            store.run_pause(RUN),
+            store.run_resume(RUN),
+            store.run_stop(RUN),
+            store.run_close(RUN).map(|_| ()),
+            store.mask(RUN, &source, None),
+            store.unmask(RUN, &source, None),
+            store.producer(RUN, "late").map(|_| ()),
+            store.announce(3, &[0]).map(|_| ()),
+            store.try_put(3, 0, b"x").map(|_| ()),
+            store.try_put(1, 9, b"x").map(|_| ()),
+        ] {
+            refused(answer, Kind::Closed);
+        }
+        assert_eq!(store.read(1, 0).unwrap(), b"kept");
+        assert_eq!((store.counts(), store.ledger(RUN).unwrap().imbalance()), ([2, 0, 0, 0], None));
+    });
+}
+
+#[test]
+fn a_fragment_in_flight_keeps_its_run_from_closing() {
+    let store = Fixture::new(&single());
+    store.run_open(RUN, &single().run).unwrap();
+    let reservation = store.reserve(&store.key(1, 0), 1, &PutOptions::default()).unwrap();
+    refused(store.run_close(RUN), Kind::Unavailable);
+    assert_eq!(reservation.commit().unwrap(), PutOutcome::Stored);
+    refused(store.run_close(RUN), Kind::Unavailable);
+    store.take(1).reject().unwrap();
+    store.run_close(RUN).unwrap();
 }

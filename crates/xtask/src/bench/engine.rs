@@ -49,8 +49,12 @@ pub(super) struct Bench {
 impl Bench {
     /// A store with events of `fragments` fragments.
     pub(super) fn create(dir: &Path, hot_bytes: u64, fragments: u64) -> Result<Bench> {
+        Bench::of(dir, hot_bytes, Keyspace::events("bench", fragments as u32))
+    }
+
+    /// A store of this keyspace, in which no event runs out of time.
+    pub(super) fn of(dir: &Path, hot_bytes: u64, mut keyspace: Keyspace) -> Result<Bench> {
         let scratch = Scratch::new(dir)?;
-        let mut keyspace = Keyspace::events("bench", fragments as u32);
         keyspace.run.complete_within = Duration::from_secs(3600);
         let store = Store::create(&scratch.path.join("store"), &keyspace, config(hot_bytes))?;
         Ok(Bench { store, scratch, next_run: 1 })

@@ -2,7 +2,7 @@
 
 use super::memory::SHARE_BYTES;
 use super::results::{Results, Unit};
-use super::{recovery, refill, selection};
+use super::{recovery, refill, ring, selection, stages};
 use serde::Serialize;
 
 const KIB: usize = 1024;
@@ -36,10 +36,12 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
     let mut judge = Judge { results, goals: Vec::new() };
     judge.puts();
     judge.reads();
+    judge.selection();
     judge.threads();
     judge.memory();
     judge.space();
     judge.recovery();
+    judge.ring();
     judge.goals
 }
 
@@ -63,6 +65,7 @@ impl Judge<'_> {
             Unit::PerSecond => "/s",
             Unit::BytesPerSecond => "B/s",
             Unit::Bytes => "B",
+            Unit::Micros => "µs",
             Unit::Count => "fragments",
             Unit::Share => "",
         };
@@ -118,6 +121,20 @@ impl Judge<'_> {
         }
     }
 
+    fn selection(&mut self) {
+        let one = self.median("grant.1", selection::BYTES);
+        let (measured, wanted) = (self.median("grant.64", selection::BYTES), one.map(|rate| 3.0 * rate));
+        self.at_least("get_any, 64 events per call: 3 × one per call", Unit::PerSecond, measured, wanted);
+        let measured = self.median("stages.2", stages::BYTES);
+        let goal = "two-stage selection of small events, 2 threads: 1 M events/s decided";
+        self.at_least(goal, Unit::PerSecond, measured, Some(1e6));
+        for word in ["decided", "live"] {
+            let measured = self.median(&format!("sampled.{word}"), selection::BYTES);
+            let goal = format!("sampler of {word} events at 1 kHz: 99 % of selection's rate without");
+            self.at_least(goal, Unit::Share, measured, Some(0.99));
+        }
+    }
+
     /// Either of two bars is enough; the one that is nearer counts.
     fn threads(&mut self) {
         for (name, bytes) in [("64 B", SMALL), ("1 KiB", KIB), ("10 KiB", TEN_KIB)] {
@@ -159,6 +176,9 @@ impl Judge<'_> {
                 false,
             );
         }
+        let measured = self.median("memory.decided.all", SMALL);
+        let goal = "memory of 10⁹ dense decided events: at most 256 MiB";
+        self.add(goal.into(), Unit::Bytes, measured, Some(256.0 * 1024.0 * 1024.0), true, false);
     }
 
     fn space(&mut self) {
@@ -180,6 +200,26 @@ impl Judge<'_> {
         let none = self.median("held.none", selection::BYTES).map(|rate| 0.9 * rate);
         let some = self.median("held.some", selection::BYTES);
         self.at_least("1 % of events held under lease: 90 % of the rate without", Unit::PerSecond, some, none);
+    }
+
+    fn ring(&mut self) {
+        let of = |judge: &Self, id| judge.median(id, ring::BYTES);
+        let (measured, wanted) = (of(self, "ring.put"), of(self, "ring.events"));
+        self.at_least(
+            "ring put of 7200 B: as fast as put of the same frames as events",
+            Unit::PerSecond,
+            measured,
+            wanted,
+        );
+        let (measured, wanted) = (of(self, "ring.window"), of(self, "ring.plain").map(|rate| 0.7 * rate));
+        let goal = "ring, 1 ms of 48 links copied out: 70 % of a plain copy";
+        self.at_least(goal, Unit::BytesPerSecond, measured, wanted);
+        let measured = of(self, "ring.open");
+        let goal = "ring, 1 ms of 48 links, bytes untouched: at most 100 µs";
+        self.add(goal.into(), Unit::Micros, measured, Some(100.0), true, false);
+        let measured = of(self, "ring.memory");
+        let goal = "ring, memory per fragment: at most 24 B";
+        self.add(goal.into(), Unit::Bytes, measured, Some(24.0), true, false);
     }
 
     fn recovery(&mut self) {

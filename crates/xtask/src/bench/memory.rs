@@ -82,6 +82,13 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
     occupied(plan, results)
 }
 
+/// All decided events of a long run.
+pub(super) fn decided(plan: &Plan, results: &mut Results) -> Result<()> {
+    let bytes = forebay_store::measure::decided_bytes(&KeySchema::run_event_source(), plan.decided_events)?;
+    results.record("memory.decided.all", BYTES, bytes as f64);
+    Ok(())
+}
+
 /// How much of the occupied region is payload.
 fn occupied(plan: &Plan, results: &mut Results) -> Result<()> {
     let layout = EntryLayout::new(&KeySchema::run_event_source());

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! for each repetition, for each size:  limits ─▶ store ─▶ concurrent ─▶ Redis     (interleaved: drift hits all alike)
-//! then:  memory per fragment, recovery, fill and refill, events held under lease
+//! for each repetition:  selection ─▶ grants ─▶ stages ─▶ samplers ─▶ ring
+//! then:  memory per fragment and per decided event, recovery, fill and refill, events held under lease
 //! all samples ─▶ medians ─▶ goals ─▶ embedded.md, embedded.json, embedded.svg
 //! ```
 //!
@@ -13,6 +14,7 @@ mod concurrent;
 mod copy_limit;
 mod engine;
 mod goals;
+mod grants;
 mod held;
 mod machine;
 mod memory;
@@ -24,8 +26,11 @@ mod redis;
 mod refill;
 mod report;
 mod results;
+mod ring;
+mod samplers;
 mod selection;
 mod source;
+mod stages;
 
 pub(crate) use memory::{ProbeOptions, probe};
 pub(crate) use options::Options;
@@ -47,6 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut failures = Vec::new();
     repeated(&plan, &mut results, &mut failures)?;
     part("memory", &mut failures, || memory::measure(&plan, &mut results));
+    part("decided", &mut failures, || memory::decided(&plan, &mut results));
     part("recovery", &mut failures, || recovery::measure(&plan, &mut results));
     part("refill", &mut failures, || refill::measure(&plan, &mut results));
     part("held", &mut failures, || held::measure(&plan, &mut results));
@@ -79,6 +85,10 @@ fn repeated(plan: &Plan, results: &mut Results, failures: &mut Vec<String>) -> R
             }
         }
         part("selection", failures, || selection::measure(plan, &buffer, results));
+        part("grants", failures, || grants::measure(plan, &buffer, results));
+        part("stages", failures, || stages::measure(plan, &buffer, results));
+        part("samplers", failures, || samplers::measure(plan, &buffer, results));
+        part("ring", failures, || ring::measure(plan, &buffer, results));
     }
     Ok(())
 }

@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub(super) hold: Duration,
     /// Fragments in each measurement of memory.
     pub(super) probe_fragments: u64,
+    /// Densely numbered events in the measurement of the memory of the decided.
+    pub(super) decided_events: u64,
     /// Rounds of filling and removing.
     pub(super) refills: usize,
     pub(super) redis: RedisPlan,
@@ -83,6 +85,7 @@ impl Options {
             concurrent: seconds(self.seconds_concurrent.clamp(0.1, 3600.0)),
             hold: seconds(self.seconds_held.clamp(0.1, 500.0)),
             probe_fragments: 4_000_000,
+            decided_events: 1_000_000_000,
             refills: 20,
             redis: RedisPlan {
                 keys_max: 500_000,
@@ -105,6 +108,7 @@ impl Options {
             concurrent: seconds(0.3),
             hold: seconds(0.5),
             probe_fragments: 320_000,
+            decided_events: 10_000_000,
             refills: 5,
             redis: RedisPlan {
                 keys_max: 10_000,

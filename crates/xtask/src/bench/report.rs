@@ -127,7 +127,7 @@ fn extremes(samples: &[f64]) -> (f64, f64) {
 
 /// A size such as `64 B` or `10 KiB`.
 pub(super) fn size(bytes: usize) -> String {
-    if bytes < 1024 { format!("{bytes} B") } else { format!("{} KiB", bytes / 1024) }
+    if bytes.is_multiple_of(1024) { format!("{} KiB", bytes / 1024) } else { format!("{bytes} B") }
 }
 
 /// Three digits and a prefix, such as `1.23 M`.
@@ -158,6 +158,6 @@ mod tests {
             [short(1_234_567.0), short(99_900.0), short(123_456.0), short(0.951)],
             ["1.23 M", "99.9 k", "123 k", "0.95 "]
         );
-        assert_eq!([size(64), size(10_240)], ["64 B", "10 KiB"]);
+        assert_eq!([size(64), size(7200), size(10_240)], ["64 B", "7200 B", "10 KiB"]);
     }
 }

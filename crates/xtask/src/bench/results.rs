@@ -11,6 +11,8 @@ pub(super) enum Unit {
     BytesPerSecond,
     /// Bytes (per fragment or event, where the title says so).
     Bytes,
+    /// Microseconds.
+    Micros,
     /// A number of things.
     Count,
     /// A share of one.
@@ -61,6 +63,18 @@ series! {
     "select.1" PerSecond "get_any + accept, single-fragment events, 1 thread, batch 1";
     "select.64" PerSecond "get_any + accept, single-fragment events, 1 thread, batch 64";
     "release" PerSecond "release of accepted events, 1 thread";
+    "grant.1" PerSecond "get_any alone, single-fragment events, one event per call";
+    "grant.64" PerSecond "get_any alone, single-fragment events, 64 events per call";
+    "stages.2" PerSecond "two-stage selection, events of 10 fragments, 2 threads, decided events";
+    "sampled.none" PerSecond "get_any, accept or reject, without a sampler";
+    "sampled.decided" Share "the same beside a sampler of decided events at 1 kHz, by without";
+    "sampled.live" Share "the same beside a sampler of live events at 1 kHz, by without";
+    "ring.put" PerSecond "ring: put of frames, 48 links in turn, 1 thread, cold source";
+    "ring.events" PerSecond "the same frames put as events of 48 fragments";
+    "ring.open" Micros "ring: opening a window of 1 ms over 48 links, bytes untouched";
+    "ring.window" BytesPerSecond "ring: copying such windows out";
+    "ring.plain" BytesPerSecond "limit: plain copy of about as many bytes in one piece, both sides cold";
+    "ring.memory" Bytes "ring: memory per fragment, everything counted";
     "memory.events16.dense" Bytes "memory per fragment, events of 16, dense numbers (store's own count)";
     "memory.events16.random" Bytes "memory per fragment, events of 16, random numbers (store's own count)";
     "memory.single.dense" Bytes "memory per single-fragment event, dense numbers (store's own count)";
@@ -71,6 +85,7 @@ series! {
     "rss.single.random" Bytes "memory per single-fragment event, random numbers (growth seen by the kernel)";
     "memory.decided.dense" Bytes "memory per decided event, dense numbers";
     "memory.decided.random" Bytes "memory per decided event, random numbers";
+    "memory.decided.all" Bytes "memory of the decided, all of 10⁹ dense events of one run (10⁷ in a smoke run)";
     "memory.fixed" Bytes "memory that does not grow with the data";
     "entry.bytes" Bytes "directory entry at 16-byte keys";
     "payload.share" Share "payload in the occupied region";

@@ -1,0 +1,164 @@
+//! Streams with chosen sources, results that go into them, and what is left when the archive has them.
+
+use crate::common::fixture::{Fixture, RUN};
+use crate::common::refused;
+use crate::staged;
+use forebay_store::core::{Kind, LiveState, Result, Token};
+use forebay_store::{Accept, LedgerBy, Sources};
+
+fn only(store: &Fixture, sources: &[u64]) -> Sources {
+    Sources::only(store.schema(), sources.iter().copied()).unwrap()
+}
+
+fn accept(store: &Fixture, event: u64, token: &Token, streams: &[(&str, Sources)]) -> Result<()> {
+    store.accept_into(&store.primary(event), token, &Accept { streams, results: &[] })
+}
+
+fn three_sources(store: &Fixture, event: u64) -> Token {
+    (0..3).for_each(|source| store.stored(event, source, &[0; 10]));
+    store.take(event).token
+}
+
+fn outputs(store: &Fixture, event: u64) -> Vec<(String, Sources)> {
+    store.outputs(&store.primary(event)).unwrap().expect("an accepted event")
+}
+
+#[test]
+fn each_stream_keeps_its_sources_and_all_results() {
+    let mut store = Fixture::new(&staged(3));
+    let token = three_sources(&store, 1);
+    let result = store.source(50);
+    let streams = [
+        ("physics", Sources::All),
+        ("express", only(&store, &[1])),
+        ("monitor", Sources::None),
+        ("tile", only(&store, &[2, 0])),
+    ];
+    let how = Accept { streams: &streams, results: &[(&result, b"tracks")] };
+    store.accept_into(&store.primary(1), &token, &how).unwrap();
+    let check = |store: &Fixture| {
+        let mut kept = outputs(store, 1);
+        kept.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(
+            kept,
+            [
+                ("express".to_owned(), only(store, &[1, 50])),
+                ("monitor".to_owned(), only(store, &[50])),
+                ("physics".to_owned(), Sources::All),
+                ("tile".to_owned(), only(store, &[0, 2, 50])),
+            ]
+        );
+        let event = store.get_event(&store.primary(1), &Sources::All).unwrap().unwrap();
+        assert_eq!((event.state, event.streams.len(), event.fragments.len()), (LiveState::Accepted, 4, 4));
+        let rows = store.ledger_by(RUN, LedgerBy::Stream).unwrap();
+        let live = |name: &str| rows.iter().find(|row| row.name == name).unwrap().live;
+        let of = |name| (live(name).events, live(name).fragments, live(name).bytes);
+        assert_eq!(["physics", "express", "monitor", "tile"].map(of), [(1, 4, 36), (1, 2, 16), (1, 1, 6), (1, 3, 26)]);
+    };
+    store.in_every_life(check);
+    store.accept_into(&store.primary(1), &token, &how).unwrap();
+    check(&store);
+    assert!(store.release(&store.primary(1)).unwrap());
+    store.in_every_life(|store| {
+        assert_eq!(store.outputs(&store.primary(1)).unwrap(), None);
+        let rows = store.ledger_by(RUN, LedgerBy::Stream).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|row| row.live.events == 0 && row.released.events == 1), "{rows:?}");
+        assert_eq!(store.ledger(RUN).unwrap().released.fragments, 4);
+    });
+}
+
+#[test]
+fn the_same_choice_again_gets_the_same_answer_and_another_one_is_fenced() {
+    let mut store = Fixture::new(&staged(3));
+    let token = three_sources(&store, 1);
+    let chosen = [("express", only(&store, &[1])), ("main", Sources::All)];
+    let turned = [("main", Sources::All), ("express", only(&store, &[1]))];
+    let others = [("express", only(&store, &[2])), ("main", Sources::All)];
+    accept(&store, 1, &token, &chosen).unwrap();
+    store.in_every_life(|store| {
+        accept(store, 1, &token, &chosen).unwrap();
+        accept(store, 1, &token, &turned).unwrap();
+        refused(accept(store, 1, &token, &others), Kind::Fenced);
+        refused(store.accept(&store.primary(1), &token, &["express", "main"]), Kind::Fenced);
+        refused(store.reject(&store.primary(1), &token), Kind::Fenced);
+    });
+    assert!(store.release(&store.primary(1)).unwrap());
+    // Also when no accepted event has this choice any more, and the log that named it is folded.
+    store.in_every_life(|store| {
+        accept(store, 1, &token, &chosen).unwrap();
+        accept(store, 1, &token, &turned).unwrap();
+        refused(accept(store, 1, &token, &others), Kind::Fenced);
+        assert_eq!(store.state(1), None);
+    });
+}
+
+/// The log is folded again and again while no accepted event has a choice: what an accept names must not be forgotten
+/// before its record stands.
+#[test]
+fn a_choice_is_not_forgotten_between_its_naming_and_its_accept() {
+    let mut store = Fixture::new(&staged(1));
+    for event in 0..3000 {
+        store.stored(event, 0, b"x");
+        let token = store.take(event).token;
+        let sources = only(&store, &[0, 1000 + event % 50]);
+        accept(&store, event, &token, &[("express", sources.clone())]).unwrap();
+        assert_eq!(outputs(&store, event), [("express".to_owned(), sources)], "event {event}");
+        if event % 100 == 99 {
+            store.crash();
+            assert_eq!(outputs(&store, event).len(), 1, "event {event}");
+        }
+        assert!(store.release(&store.primary(event)).unwrap());
+    }
+    let rows = store.ledger_by(RUN, LedgerBy::Stream).unwrap();
+    assert_eq!((rows.len(), rows[0].released.events), (1, 3000));
+}
+
+#[test]
+fn choices_that_cannot_be_decide_nothing() {
+    let mut store = Fixture::new(&staged(3));
+    let token = three_sources(&store, 1);
+    let name = store.primary(1);
+    refused(accept(&store, 1, &token, &[("a", Sources::All), ("a", only(&store, &[1]))]), Kind::Invalid);
+    refused(accept(&store, 1, &token, &[("a", Sources::Only(vec![vec![1, 2, 3]]))]), Kind::Invalid);
+    refused(accept(&store, 1, &token, &[("", Sources::None)]), Kind::Invalid);
+    refused(accept(&store, 1, &token, &[(&"n".repeat(65), Sources::None)]), Kind::Invalid);
+    let taken = store.source(1);
+    let how = Accept { streams: &[("a", Sources::All)], results: &[(&taken, b"x")] };
+    refused(store.accept_into(&name, &token, &how), Kind::Conflict);
+    let foreign = Token { counter: token.counter + 16, ..token };
+    refused(accept(&store, 1, &foreign, &[("new", only(&store, &[1]))]), Kind::Fenced);
+    let names: Vec<String> = (0..40).map(|stream| format!("stream-{stream}")).collect();
+    let many: Vec<(&str, Sources)> = names.iter().map(|name| (name.as_str(), Sources::None)).collect();
+    refused(accept(&store, 1, &token, &many), Kind::Invalid);
+    assert_eq!((store.state(1), store.outputs(&name).unwrap()), (Some(LiveState::Leased), None));
+    store.reject(&name, &token).unwrap();
+    store.in_every_life(|store| assert_eq!(store.ledger(RUN).unwrap().rejected.fragments, 3));
+}
+
+#[test]
+fn an_event_may_be_kept_by_no_stream_at_all() {
+    let mut store = Fixture::new(&staged(3));
+    let token = three_sources(&store, 1);
+    accept(&store, 1, &token, &[]).unwrap();
+    store.in_every_life(|store| {
+        assert!(outputs(store, 1).is_empty());
+        accept(store, 1, &token, &[]).unwrap();
+    });
+    assert!(store.release(&store.primary(1)).unwrap());
+}
+
+#[test]
+fn groups_name_sources_and_unknown_ones_are_refused() {
+    let mut keyspace = staged(3);
+    let sources = [0, 2].map(|source| keyspace.schema.source(&[source]).unwrap()).into();
+    keyspace.groups =
+        vec![forebay_store::core::SourceGroup { name: "calo".to_owned(), sources, level: Default::default() }];
+    let store = Fixture::new(&keyspace);
+    let token = three_sources(&store, 1);
+    let calo = Sources::group(store.keyspace(), "calo").unwrap();
+    assert_eq!(calo, only(&store, &[0, 2]));
+    refused(Sources::group(store.keyspace(), "muon"), Kind::Invalid);
+    accept(&store, 1, &token, &[("calo", calo.clone())]).unwrap();
+    assert_eq!(outputs(&store, 1), [("calo".to_owned(), calo)]);
+}
