@@ -3,7 +3,7 @@
 //! *Invariants*: nothing here is read from the store; figures of events that ended come from the answers to the puts of
 //! their fragments, not from what a lease says of them.
 
-use forebay_core::{Result, Tally};
+use forebay_core::{Primary, Result, Tally, Token};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An event: run and number.
@@ -49,6 +49,10 @@ pub(super) struct Books {
     pub(super) by_hand: HashSet<EventName>,
     pub(super) endings: Vec<(EventName, Ending)>,
     pub(super) finished: Vec<Finished>,
+    /// Producers by the summaries of closed runs: those who ended in order, and whether the run says so.
+    pub(super) summaries: HashMap<(u64, String), (u64, u64, bool)>,
+    /// Tokens that decided nothing, for lies in a later life.
+    pub(super) stale: Vec<(Primary, Token)>,
     /// What was done to the store, and what it answered that was meant to happen, by name.
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) problems: Vec<String>,
@@ -97,6 +101,8 @@ impl Books {
         self.by_hand.extend(other.by_hand);
         self.endings.extend(other.endings);
         self.finished.extend(other.finished);
+        self.summaries.extend(other.summaries);
+        self.stale.extend(other.stale);
         for (fault, count) in other.faults {
             *self.faults.entry(fault).or_default() += count;
         }

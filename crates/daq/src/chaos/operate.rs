@@ -172,6 +172,10 @@ impl<'s> Operator<'s> {
             Ok(summary) => {
                 self.scene.runs.lock().retain(|open| *open != run);
                 self.books.count("runs closed");
+                for producer in summary.producers {
+                    let said = (producer.fragments, producer.bytes, producer.finished);
+                    self.books.summaries.insert((run, producer.name), said);
+                }
                 if let Some(imbalance) = summary.ledger.imbalance() {
                     self.books.problem(format!("summary of run {run}: {imbalance}"));
                 }
@@ -252,6 +256,8 @@ impl<'s> Operator<'s> {
             if random.random_bool(0.5) {
                 match self.store.replay(&info.primary) {
                     Ok(_) => self.books.count("events replayed"),
+                    // Its run was closed while it was there: the archive has to take it.
+                    Err(error) if error.kind() == Kind::Closed => {}
                     Err(error) => self.books.problem(format!("replay: {error}")),
                 }
             } else {

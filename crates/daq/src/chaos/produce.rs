@@ -57,7 +57,10 @@ impl Offers<'_> {
         let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
         for source in (0..SOURCES).filter(|source| dead >> source & 1 == 0) {
             let bytes = payload(event, source, 0);
-            self.put(event, source, &bytes, &options)?;
+            if !self.put(event, source, &bytes, &options)? {
+                std::thread::sleep(Duration::from_micros(300));
+                return Ok(());
+            }
             if random.random_bool(0.03) {
                 self.put(event, source, &bytes, &options)?;
             }
@@ -93,7 +96,8 @@ impl Offers<'_> {
         Ok(())
     }
 
-    fn put(&mut self, event: EventName, source: u64, bytes: &[u8], options: &PutOptions<'_>) -> Result<()> {
+    /// Whether its run still takes anything.
+    fn put(&mut self, event: EventName, source: u64, bytes: &[u8], options: &PutOptions<'_>) -> Result<bool> {
         let key = self.scene.key(event, source)?;
         let offered = Tally::fragment(bytes.len() as u64);
         self.offered(event.0, bytes.len() as u64);
@@ -108,7 +112,7 @@ impl Offers<'_> {
             Err(error) => {
                 let problem = format!("put of {event:?}/{source}: {error}");
                 self.books.problem(problem);
-                return Ok(());
+                return Ok(true);
             }
         };
         *term += offered;
@@ -116,10 +120,13 @@ impl Offers<'_> {
         match answer {
             Ok(PutOutcome::Stored) => *self.books.contents.entry(event).or_default() += offered,
             Err(error) if error.kind() == Kind::Full => self.books.count("puts into a full store"),
-            Err(error) if error.kind() == Kind::Closed => self.books.count("puts into a run that takes no more"),
+            Err(error) if error.kind() == Kind::Closed => {
+                self.books.count("puts into a run that takes no more");
+                return Ok(false);
+            }
             _ => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Counts an offer by the producer of its run, which begins with the first one.

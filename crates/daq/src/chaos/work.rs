@@ -46,7 +46,7 @@ pub(super) fn run(scene: &Scene, store: &Store, life: u64, thread: u64) -> Books
         }
     }
     let hung = worker.hung.iter().map(|lease| (lease.primary, lease.token));
-    scene.stale.lock().extend(hung.chain(worker.crashed).take(OLD_MAX));
+    worker.books.stale.extend(hung.chain(worker.crashed).take(OLD_MAX));
     worker.books
 }
 
