@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Runs that take events at once.
 const RUNS: usize = 3;
+/// Longest time in which nobody selects, so that the store fills.
+const FILL_MAX: Duration = Duration::from_millis(500);
 /// Most holds at once.
 const HOLDS: usize = 3;
 
@@ -37,10 +39,13 @@ impl<'s> Operator<'s> {
 
     /// Until the life is over.
     pub(super) fn run(&mut self, end: Instant, random: &mut StdRng) {
+        // Each life begins with a selection that does nothing until the store is full.
+        self.stall(FILL_MAX);
         while Instant::now() < end {
             self.store.tick();
             self.opens(random);
-            if self.stalled_until.is_some_and(|until| Instant::now() >= until) {
+            let full = self.scene.full.swap(false, Ordering::Relaxed);
+            if self.stalled_until.is_some_and(|until| full || Instant::now() >= until) {
                 self.stalled_until = None;
                 self.scene.stalled.store(false, Ordering::Relaxed);
             }
@@ -54,6 +59,13 @@ impl<'s> Operator<'s> {
             let released = self.store.release_hold(hold);
             self.books.expect("release of a hold", released);
         }
+    }
+
+    fn stall(&mut self, most: Duration) {
+        self.books.count("selection stalled");
+        self.scene.full.store(false, Ordering::Relaxed);
+        self.scene.stalled.store(true, Ordering::Relaxed);
+        self.stalled_until = Some(Instant::now() + most);
     }
 
     fn opens(&mut self, random: &mut StdRng) {
@@ -100,10 +112,7 @@ impl<'s> Operator<'s> {
             22..28 => self.hold(run, random),
             // Rare, or nobody would select most of the time.
             28 => {
-                self.books.count("selection stalled");
-                self.scene.stalled.store(true, Ordering::Relaxed);
-                let pause = Duration::from_millis(random.random_range(20..150));
-                self.stalled_until = Some(Instant::now() + pause);
+                self.stall(Duration::from_millis(random.random_range(20..150)));
             }
             32..35 => {
                 let answer = self.store.run_stop(run);

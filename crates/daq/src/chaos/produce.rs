@@ -20,6 +20,17 @@ struct Offers<'s> {
     name: String,
 }
 
+/// What a put met.
+#[derive(PartialEq)]
+enum Met {
+    /// The bytes stand under their key.
+    Room,
+    /// They do not.
+    NoRoom,
+    /// Its run takes no more.
+    End,
+}
+
 /// The body of a producer thread, for one life of the store.
 pub(super) fn run(scene: &Scene, store: &Store, life: u64, thread: u64) -> Books {
     let mut random = scene.random(life, thread);
@@ -57,14 +68,16 @@ impl Offers<'_> {
         let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
         for source in (0..SOURCES).filter(|source| dead >> source & 1 == 0) {
             let bytes = payload(event, source, 0);
-            if !self.put(event, source, &bytes, &options)? {
+            let met = self.put(event, source, &bytes, &options)?;
+            if met == Met::End {
                 std::thread::sleep(Duration::from_micros(300));
                 return Ok(());
             }
             if random.random_bool(0.03) {
                 self.put(event, source, &bytes, &options)?;
             }
-            if random.random_bool(0.005) {
+            // Other bytes conflict only with those that stand there.
+            if met == Met::Room && random.random_bool(0.005) {
                 let other = [&bytes[..], b"!"].concat();
                 self.put(event, source, &other, &options)?;
             }
@@ -96,8 +109,7 @@ impl Offers<'_> {
         Ok(())
     }
 
-    /// Whether its run still takes anything.
-    fn put(&mut self, event: EventName, source: u64, bytes: &[u8], options: &PutOptions<'_>) -> Result<bool> {
+    fn put(&mut self, event: EventName, source: u64, bytes: &[u8], options: &PutOptions<'_>) -> Result<Met> {
         let key = self.scene.key(event, source)?;
         let offered = Tally::fragment(bytes.len() as u64);
         self.offered(event.0, bytes.len() as u64);
@@ -112,21 +124,25 @@ impl Offers<'_> {
             Err(error) => {
                 let problem = format!("put of {event:?}/{source}: {error}");
                 self.books.problem(problem);
-                return Ok(true);
+                return Ok(Met::NoRoom);
             }
         };
         *term += offered;
         book.offered += offered;
+        let stands = matches!(answer, Ok(PutOutcome::Stored | PutOutcome::Duplicate));
         match answer {
             Ok(PutOutcome::Stored) => *self.books.contents.entry(event).or_default() += offered,
-            Err(error) if error.kind() == Kind::Full => self.books.count("puts into a full store"),
+            Err(error) if error.kind() == Kind::Full => {
+                self.scene.full.store(true, Ordering::Relaxed);
+                self.books.count("puts into a full store");
+            }
             Err(error) if error.kind() == Kind::Closed => {
                 self.books.count("puts into a run that takes no more");
-                return Ok(false);
+                return Ok(Met::End);
             }
             _ => {}
         }
-        Ok(true)
+        Ok(if stands { Met::Room } else { Met::NoRoom })
     }
 
     /// Counts an offer by the producer of its run, which begins with the first one.

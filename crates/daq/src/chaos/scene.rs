@@ -43,6 +43,8 @@ pub(super) struct Scene {
     /// Bit by source: it sends nothing.
     pub(super) dead: AtomicU32,
     pub(super) stalled: AtomicBool,
+    /// A put was answered `Full` since the operator last looked.
+    pub(super) full: AtomicBool,
     /// The threads of this life are to end.
     pub(super) over: AtomicBool,
     /// Accepted events that the archive has not taken over.
@@ -65,6 +67,7 @@ impl Scene {
             next_event: Mutex::default(),
             dead: AtomicU32::new(0),
             stalled: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             over: AtomicBool::new(false),
             accepted: Mutex::default(),
             stale: Mutex::default(),
@@ -119,7 +122,7 @@ impl Scene {
     /// How the store is opened: small, impatient, with the clock that jumps, and ticked by the operator.
     pub(super) fn config(&self) -> Config {
         Config {
-            hot_bytes: 16 << 20,
+            hot_bytes: 8 << 20,
             put_deadline: Duration::from_millis(3),
             lease: Duration::from_millis(40),
             max_hold: Duration::from_millis(120),
