@@ -47,7 +47,8 @@ fn what_is_read_beside_writes_and_removals_is_whole() {
                         Some(fragment) => {
                             assert!(event >= gone, "event {event} was removed");
                             genuine(&fragment, BYTES_MAX);
-                            if guards.len() < 40 && rng.random_bool(0.05) {
+                            // More of them could pin nearly every segment: then nothing fits until they are dropped.
+                            if guards.len() < 15 && rng.random_bool(0.05) {
                                 guards.push(fragment);
                             }
                         }
