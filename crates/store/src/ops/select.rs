@@ -446,15 +446,15 @@ impl Engine {
         }
     }
 
-    /// Writes a lower count of deliveries, and that it is not complete any more, beside every fragment that says
-    /// otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
+    /// Writes a lower count of deliveries, and that it does not lack masked sources any more, beside every fragment that
+    /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
     /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &Shard, event: u32) {
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
             let word = self.hot.region.load_word(self.hot.state_word_offset(location));
             let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
-            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.complete && !marks.complete;
+            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.masked && !marks.masked;
             if stands.is_none_or(more) {
                 self.hot.mark(location, marks);
             }
