@@ -252,3 +252,20 @@ fn a_frame_far_ahead_makes_nothing_late_once_its_chunk_is_evicted() {
     assert_eq!(found, expected.map(|(state, end)| (state.to_owned(), end)));
     balanced(&ring);
 }
+
+#[test]
+fn a_slow_clock_is_followed_through_a_long_silence() {
+    let clock = Arc::new(ManualClock::default());
+    let config = RingConfig { clock: clock.clone(), ..config(32) };
+    for ticks_per_second in [1, 7, 1000, 40_000_001] {
+        let keyspace = RingKeyspace { ticks_per_second, max_skew: Duration::from_secs(2), ..keyspace(2) };
+        let ring = Ring::create_on(SimMedium::new(config.hot_bytes), &keyspace, config.clone()).unwrap();
+        let mut timestamp = 1 << 30;
+        for hours in [0, 1, 10, 100, 5000] {
+            clock.advance_ns(hours * 3600 * 1_000_000_000);
+            timestamp += hours * 3600 * ticks_per_second;
+            let outcomes = [1, 2].map(|link| put_in(&ring, 1, link, timestamp, 1).unwrap());
+            assert_eq!(outcomes, [RingOutcome::Stored; 2], "{ticks_per_second} Hz, after {hours} hours");
+        }
+    }
+}
