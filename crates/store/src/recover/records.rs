@@ -208,8 +208,9 @@ impl<'a> Records<'a> {
         if state.ready || state.deliveries > 0 || state.stage > 0 {
             leaf.set(Flag::ReadyMarked);
         }
-        if state.complete {
+        if state.masked {
             leaf.set(Flag::Complete);
+            leaf.set(Flag::LacksMasked);
         }
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);

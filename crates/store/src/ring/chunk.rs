@@ -94,6 +94,19 @@ impl Chunk {
         (to, rest[..to].iter().filter(move |item| item.end() > begin))
     }
 
+    /// The stretches of ticks that its fragments cover, in order; they neither meet nor overlap.
+    pub(super) fn covered(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut items = self.items.iter().peekable();
+        std::iter::from_fn(move || {
+            let first = items.next()?;
+            let mut end = first.end();
+            while let Some(next) = items.next_if(|next| next.timestamp <= end) {
+                end = end.max(next.end());
+            }
+            Some((first.timestamp, end))
+        })
+    }
+
     /// The fragment with this very timestamp.
     pub(super) fn find(&self, timestamp: u64) -> Option<&Item> {
         let at = self.items.binary_search_by_key(&timestamp, |item| item.timestamp).ok()?;

@@ -77,8 +77,21 @@ impl Knowledge {
         tick < self.gone || self.hole_at(tick).is_some()
     }
 
-    /// A chunk was evicted; `kept` is the first tick of those that stay.
-    pub(super) fn evicted(&mut self, begin: u64, end: u64, kept: Option<u64>) {
+    /// A chunk was evicted: these stretches, which its fragments covered; `kept` is the first tick of those that stay.
+    /// What lies between the stretches never was there, however far apart a frame with a wrong time puts them.
+    pub(super) fn evicted(&mut self, stretches: impl Iterator<Item = (u64, u64)>, kept: Option<u64>) {
+        stretches.for_each(|(begin, end)| self.hole(begin, end));
+        self.low = self.low.max(kept.or(self.head).unwrap_or(0));
+        let low = self.low;
+        let below = self.holes.partition_point(|hole| hole.1 <= low);
+        if let Some(last) = self.holes.drain(..below).next_back() {
+            self.gone = self.gone.max(last.1);
+        }
+        self.gaps.retain(|gap| gap.end > low);
+    }
+
+    /// Enters an evicted stretch.
+    fn hole(&mut self, begin: u64, end: u64) {
         let at = self.holes.partition_point(|hole| hole.1 < begin);
         let mut joined = (begin, end);
         while let Some(&hole) = self.holes.get(at)
@@ -95,14 +108,6 @@ impl Knowledge {
                 self.holes[closest].1 = next.1;
             }
         }
-        let low = kept.unwrap_or(self.head.unwrap_or(end));
-        self.low = self.low.max(low);
-        let low = self.low;
-        let below = self.holes.partition_point(|hole| hole.1 <= low);
-        if let Some(last) = self.holes.drain(..below).next_back() {
-            self.gone = self.gone.max(last.1);
-        }
-        self.gaps.retain(|gap| gap.end > low);
     }
 
     /// The source's clock was set anew: what it knew of ticks holds no longer.
@@ -213,13 +218,13 @@ mod tests {
             ]
         );
         // A chunk in the middle goes first: the one before it is pinned.
-        known.evicted(112, 125, Some(100));
+        known.evicted([(112, 125)].into_iter(), Some(100));
         assert!(known.is_gone(112) && known.is_gone(124) && !known.is_gone(111) && !known.is_gone(125));
         assert_eq!(states(&known, 111, 126)[1], (112, 125, Coverage::Gone));
-        known.evicted(100, 111, Some(140));
+        known.evicted([(100, 111)].into_iter(), Some(140));
         assert!(known.is_gone(0) && known.is_gone(124) && !known.is_gone(125));
         assert_eq!(states(&known, 100, 145), [(100, 140, Coverage::Gone), (140, 145, Coverage::Gap(NoSpace))]);
-        known.evicted(140, 150, None);
+        known.evicted([(140, 150)].into_iter(), None);
         assert_eq!(states(&known, 100, 160), [(100, 150, Coverage::Gone), (150, 160, Coverage::NotYet)]);
     }
 
@@ -232,7 +237,7 @@ mod tests {
         }
         assert_eq!(known.gaps.len(), GAPS_MAX);
         for at in 0..3 * HOLES_MAX as u64 {
-            known.evicted(at * 10 + 1, at * 10 + 6, Some(0));
+            known.evicted([(at * 10 + 1, at * 10 + 6)].into_iter(), Some(0));
         }
         assert!(known.holes.len() <= HOLES_MAX && known.holes.is_sorted());
     }

@@ -105,10 +105,14 @@ impl Engine {
         cell.idle_since_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// A segment for a new chunk, its generation durable; `None` where nothing is free and nothing may be evicted.
-    /// Without any source's lock.
+    /// A segment for a new chunk, its generation durable; `None` where nothing is free and nothing may be evicted, or
+    /// the ring is closed. Without any source's lock.
     pub(super) fn take_segment(&self) -> Option<u32> {
         let taking = self.taking.lock();
+        // The close may have come first: then the account is final, and another process may have the region.
+        if self.is_closed() {
+            return None;
+        }
         loop {
             if let Some(segment) = self.hot.take(Class::Chunk, SegmentKind::Data) {
                 return Some(segment);
@@ -221,4 +225,41 @@ impl Engine {
 #[cold]
 pub(super) fn closed() -> Error {
     Error::closed("the ring is closed; open it again")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sim::SimMedium;
+    use crate::{Ring, RingConfig, RingOutcome, RingPut};
+    use forebay_core::RingKeyspace;
+    use std::time::Duration;
+
+    #[test]
+    fn a_put_that_meets_the_close_takes_nothing_from_the_ring() {
+        let keyspace = RingKeyspace {
+            history: Duration::from_millis(1),
+            source_bytes_per_second: 1_000_000,
+            max_skew: Duration::from_secs(3600),
+            ..RingKeyspace::wibeth("closing", 1).unwrap()
+        };
+        let config = RingConfig {
+            hot_bytes: 8192 + (16 << 14),
+            segment_bytes: Some(16 << 10),
+            maintenance: false,
+            ..RingConfig::default()
+        };
+        let medium = SimMedium::new(config.hot_bytes);
+        let ring = Ring::create_on(medium, &keyspace, config).unwrap();
+        let source = keyspace.source(&[1]).unwrap();
+        for number in 0..40 {
+            let put = ring.put(&source, 1 << 40 | number << 11, 2048, &[7; 7200], &RingPut::default()).unwrap();
+            assert_eq!(put, RingOutcome::Stored);
+        }
+        let (ledger, evicted) = (ring.ledger(), ring.stats().evicted);
+        assert!(evicted > 0, "the next chunk must come from an eviction");
+        ring.close().unwrap();
+        // A put that was on its way to a chunk comes here; by now another process may serve this ring.
+        assert_eq!(ring.engine().take_segment(), None);
+        assert_eq!((ring.ledger(), ring.stats().evicted), (ledger, evicted));
+    }
 }

@@ -139,7 +139,7 @@ impl Engine {
                 None => self.get_slowly(cell, source, stamp, length, now_ns),
             },
             Met::Refused(cause) => {
-                self.refuse(&mut source, stamp, length, cause);
+                self.refuse(cell, &mut source, stamp, length, cause);
                 Ok(Got::Refused(cause))
             }
             Met::Standing(standing) => {
@@ -187,7 +187,7 @@ impl Engine {
             }
             Met::Refused(cause) => cause,
         };
-        self.refuse(&mut source, stamp, length, cause);
+        self.refuse(cell, &mut source, stamp, length, cause);
         Ok(Got::Refused(cause))
     }
 
@@ -232,13 +232,17 @@ impl Engine {
     }
 
     #[cold]
-    fn refuse(&self, source: &mut Source, stamp: &RingStamp, length: u32, cause: GapCause) {
+    fn refuse(&self, cell: &Cell, source: &mut Source, stamp: &RingStamp, length: u32, cause: GapCause) {
         let ledger = source.accounts.of(stamp.run);
         let tally = Tally::fragment(u64::from(length));
         ledger.offered += tally;
         *if cause == GapCause::TooLate { &mut ledger.late } else { &mut ledger.refused } += tally;
         source.refuse(stamp.timestamp, cause);
         note_refused(&mut source.known, stamp, cause);
+        // A gap ends a wait as a fragment does.
+        if source.wakes() {
+            cell.arrived.notify_all();
+        }
     }
 
     /// Writes the entry of a fragment whose bytes are in place, and makes both durable.

@@ -19,6 +19,9 @@ use super::limits::{RELATIONS_MAX, STREAK_MIN};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Bits after the point of a number of ticks per nanosecond: 7 before it and 64 of time leave room for one more.
+const TICK_BITS: u32 = 56;
+
 /// What a source said last. Written under the source's lock.
 #[derive(Debug, Default)]
 pub(super) struct Vote {
@@ -45,7 +48,7 @@ struct Relation {
 /// The relations of the last runs, newest first.
 #[derive(Debug)]
 pub(super) struct Relations {
-    /// Ticks per nanosecond, as a 32.32 bit number in 128.
+    /// Ticks per nanosecond, with 56 bits after the point: exact to a second in two years also of a clock of 1 Hz.
     ticks_per_ns: u128,
     skew_max: u64,
     version: AtomicU32,
@@ -81,7 +84,7 @@ impl Vote {
 impl Relations {
     pub(super) fn new(ticks_per_second: u64, skew_max: u64) -> Relations {
         Relations {
-            ticks_per_ns: (u128::from(ticks_per_second) << 32) / 1_000_000_000,
+            ticks_per_ns: (u128::from(ticks_per_second) << TICK_BITS) / 1_000_000_000,
             skew_max,
             version: AtomicU32::new(1),
             list: Mutex::new(Vec::with_capacity(RELATIONS_MAX + 1)),
@@ -91,7 +94,7 @@ impl Relations {
     /// Ticks that the detector's clock makes in this time.
     #[inline]
     pub(super) fn ticks(&self, ns: u64) -> u64 {
-        ((u128::from(ns) * self.ticks_per_ns) >> 32) as u64
+        ((u128::from(ns) * self.ticks_per_ns) >> TICK_BITS) as u64
     }
 
     /// Whether a timestamp is sane; its source has said it in either case. Under the source's lock.

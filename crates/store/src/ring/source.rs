@@ -196,7 +196,7 @@ impl Source {
         let chunk = self.chunks.remove(at)?;
         if chunk.era == self.era && !chunk.items.is_empty() {
             let kept = self.chunks.iter().filter(|kept| kept.era == self.era && !kept.items.is_empty());
-            self.known.evicted(chunk.begin, chunk.end, kept.map(|kept| kept.begin).min());
+            self.known.evicted(chunk.covered(), kept.map(|kept| kept.begin).min());
         }
         self.newest = self.chunks.iter().filter_map(|chunk| chunk.items.last()).map(|item| item.timestamp).max();
         Some(chunk)

@@ -178,3 +178,28 @@ fn capacity_below_the_declared_history_is_refused() {
     let error = forebay_store::Ring::create_on(SimMedium::new(few.hot_bytes), &keyspace, few);
     assert!(refused(error, Kind::Invalid).contains("16 to"));
 }
+
+#[test]
+fn a_refusal_that_ends_a_window_wakes_who_waits_for_it() {
+    let ring = small_ring(16, 2);
+    let mut guards = Vec::new();
+    let mut number = 0;
+    // Every chunk is under a guard: the ring can take nothing more.
+    while put_in(&ring, 1, 1, frame(number), SPAN).unwrap() == RingOutcome::Stored {
+        guards.push(window(&ring, frame(number), frame(number + 1)));
+        number += 1;
+    }
+    let waiting = ring.named("reader");
+    let reader = std::thread::spawn(move || {
+        let start = std::time::Instant::now();
+        let (begin, end) = (frame(number), frame(number + 2));
+        let shown = waiting.window(begin, end, &forebay_store::RingSources::All, Duration::from_secs(20)).unwrap();
+        (shape(&shown.sources[0]), start.elapsed())
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let refused = put_in(&ring, 1, 1, frame(number + 1), SPAN).unwrap();
+    assert_eq!(refused, RingOutcome::Refused(GapCause::NoSpace));
+    let (shape, waited) = reader.join().unwrap();
+    assert_eq!(shape, "no space");
+    assert!(waited < Duration::from_secs(10), "nothing was to come, {waited:?} were waited");
+}

@@ -4,7 +4,6 @@
 mod disorder;
 mod edges;
 mod eviction;
-mod figures;
 mod memory;
 mod model;
 mod pins;

@@ -1,6 +1,8 @@
 //! Timestamps that cannot be: one link's insanity is its own affair.
 
-use super::{FIRST, SPAN, balanced, config, frame, genuine, keyspace, put_in, shape, source, window};
+use super::{
+    FIRST, SPAN, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source, window,
+};
 use forebay_store::core::{GapCause, ManualClock, RingKeyspace};
 use forebay_store::sim::SimMedium;
 use forebay_store::{Ring, RingConfig, RingOutcome};
@@ -230,4 +232,40 @@ fn ticks_past_the_end_are_refused_or_invalid() {
     let other = Readout::new(1);
     super::refused(put_in(&other.ring, 1, 0, u64::MAX - 5, SPAN), forebay_store::core::Kind::Invalid);
     assert_eq!(put_in(&other.ring, 1, 0, u64::MAX - 5, 5).unwrap(), RingOutcome::Stored);
+}
+
+#[test]
+fn a_frame_far_ahead_makes_nothing_late_once_its_chunk_is_evicted() {
+    let ring = small_ring(16, 2);
+    (0..10).for_each(|number| put(&ring, 1, frame(number)));
+    // Within the skew, and further ahead than the ring's memory reaches back.
+    put(&ring, 1, frame(2000));
+    let mut number = 10;
+    while ring.stats().evicted < 20 {
+        put(&ring, 1, frame(number));
+        number += 1;
+    }
+    assert!(number < 2000, "{number}");
+    // What never came is not called gone, but for the frame that was there.
+    let expected = [("C", frame(number)), ("-", frame(2000)), ("G", frame(2001)), ("N", frame(2002))];
+    let found = coverage(&window(&ring, frame(number - 1), frame(2002)).sources[0]);
+    assert_eq!(found, expected.map(|(state, end)| (state.to_owned(), end)));
+    balanced(&ring);
+}
+
+#[test]
+fn a_slow_clock_is_followed_through_a_long_silence() {
+    let clock = Arc::new(ManualClock::default());
+    let config = RingConfig { clock: clock.clone(), ..config(32) };
+    for ticks_per_second in [1, 7, 1000, 40_000_001] {
+        let keyspace = RingKeyspace { ticks_per_second, max_skew: Duration::from_secs(2), ..keyspace(2) };
+        let ring = Ring::create_on(SimMedium::new(config.hot_bytes), &keyspace, config.clone()).unwrap();
+        let mut timestamp = 1 << 30;
+        for hours in [0, 1, 10, 100, 5000] {
+            clock.advance_ns(hours * 3600 * 1_000_000_000);
+            timestamp += hours * 3600 * ticks_per_second;
+            let outcomes = [1, 2].map(|link| put_in(&ring, 1, link, timestamp, 1).unwrap());
+            assert_eq!(outcomes, [RingOutcome::Stored; 2], "{ticks_per_second} Hz, after {hours} hours");
+        }
+    }
 }
