@@ -265,7 +265,7 @@ impl<'a> Records<'a> {
         Ok(Fate::Live)
     }
 
-    /// An update was cut off before its record: the snapshot that ends recovery says what the record would have.
+    /// An update was cut off before its record: the end of recovery writes it.
     /// The replaced version stays live until then, so that a crash before it finds both again.
     fn supersede(&mut self, location: Location, lower: &Entry, at: usize, run: u16) {
         self.replaced.push((location, lower.length));
