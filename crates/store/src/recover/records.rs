@@ -84,8 +84,10 @@ impl<'a> Records<'a> {
             match fate {
                 Fate::Live => {
                     hot.segment(number).adopt();
-                    if word.is_none() {
-                        hot.mark(location, state);
+                    // A result says of itself that it counts before the record of its verdict is folded away.
+                    let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
+                    if word.is_none() || counts && !state.ready {
+                        hot.mark(location, StateWord { ready: state.ready || counts, ..state });
                     }
                 }
                 Fate::Dead => {
