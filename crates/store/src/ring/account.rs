@@ -79,6 +79,11 @@ impl Books {
         });
     }
 
+    /// Whether anything was ever evicted.
+    pub(super) fn has_evicted(&self) -> bool {
+        self.earlier.expired.fragments > 0 || self.accounts.all().any(|(_, ledger)| ledger.expired.fragments > 0)
+    }
+
     /// Runs that are kept apart.
     pub(super) fn runs(&self) -> usize {
         self.accounts.0.len()

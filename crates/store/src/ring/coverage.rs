@@ -110,6 +110,15 @@ impl Knowledge {
         }
     }
 
+    /// Everything that the last process left is there. Which ticks were evicted is not recorded: where anything was,
+    /// nothing older than what is kept comes back, neither as a gap nor as data that is counted twice.
+    pub(super) fn found_again(&mut self, has_evicted: bool) {
+        self.pending = Some(GapCause::Restart);
+        if has_evicted {
+            self.gone = self.low;
+        }
+    }
+
     /// The source's clock was set anew: what it knew of ticks holds no longer.
     pub(super) fn restart(&mut self) {
         *self = Knowledge::default();

@@ -51,9 +51,10 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
     if clean && note.clean {
         compare_with_note(engine, &note)?;
     }
+    let has_evicted = engine.space.lock().books.has_evicted();
     for cell in engine.table.iter() {
         let mut source = cell.source.lock();
-        source.known.pending = Some(GapCause::Restart);
+        source.known.found_again(has_evicted);
         source.newest = source.chunks.iter().filter_map(|chunk| chunk.items.last()).map(|item| item.timestamp).max();
     }
     for number in 0..engine.hot.geometry.segments {

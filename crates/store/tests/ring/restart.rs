@@ -228,3 +228,30 @@ fn a_kill_while_chunks_are_evicted_counts_each_fragment_once() {
         balanced(&ring);
     }
 }
+
+#[test]
+fn what_was_evicted_stays_gone_after_a_restart() {
+    let dir = TempDir::new();
+    let ring = Ring::create(dir.path(), &keyspace(2), config(20)).unwrap();
+    let mut number = 0;
+    while ring.stats().evicted < 20 {
+        (1..3).for_each(|link| put(&ring, link, frame(number)));
+        number += 1;
+    }
+    let oldest: Vec<u64> = ring.sources().iter().map(|status| status.oldest.unwrap()).collect();
+    let stored = ring.ledger().stored;
+    drop(ring);
+    let ring = Ring::open(dir.path(), config(20)).unwrap();
+    for (link, oldest) in [1, 2].into_iter().zip(oldest) {
+        for timestamp in [frame(3), oldest - u64::from(SPAN)] {
+            let again = put_in(&ring, 1, link, timestamp, SPAN).unwrap();
+            assert_eq!(again, RingOutcome::Refused(GapCause::TooLate), "link {link} at {timestamp}");
+        }
+    }
+    assert_eq!(ring.ledger().stored, stored, "what had expired would be stored, and counted, a second time");
+    let all = window(&ring, frame(3), frame(number));
+    assert!(all.sources.iter().all(|source| shape(source) == "G C"), "{all:?}");
+    drop(all);
+    (1..3).for_each(|link| put(&ring, link, frame(number)));
+    balanced(&ring);
+}
