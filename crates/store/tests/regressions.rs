@@ -456,3 +456,41 @@ fn fenced_verdicts_name_no_streams() {
     }
     s.take(1).accept(&["physics"]).unwrap();
 }
+
+/// Events that wait for sources 0 to `sources` − 1, in two stages, open for ten seconds.
+fn two_stages(sources: u64) -> Keyspace {
+    let mut keyspace = Keyspace::events("r", 1);
+    keyspace.run.completeness = Completeness::first_sources(&keyspace.schema, sources).unwrap();
+    keyspace.run.complete_within = Duration::from_secs(10);
+    keyspace.stages = ["fast", "final"].map(str::to_owned).into();
+    keyspace
+}
+
+/// A result whose verdict is recorded counts, however often power goes between the record and the mark beside it.
+#[test]
+fn a_result_that_counts_is_there_after_the_second_opening_too() {
+    let keyspace = two_stages(1);
+    let run = |cut: Option<u64>| {
+        let medium = SimMedium::new(1 << 20);
+        let store = Store::create_on(medium.clone(), &keyspace, sim_config()).unwrap();
+        assert_eq!(put(&store, &key(RUN, 1, 0), b"raw").unwrap(), PutOutcome::Stored);
+        let lease = store.lease(&prim(&store, 1), None).unwrap().unwrap();
+        let before = medium.steps();
+        if let Some(step) = cut {
+            medium.arm(before + step, 1);
+        }
+        lease.pass("final", &[(&store.schema().source(&[7]).unwrap(), b"result")]).unwrap();
+        (medium.steps() - before, medium.crash_image())
+    };
+    for step in 1..=run(None).0 {
+        let mut image = run(Some(step)).1.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let medium = SimMedium::from_image(image);
+            let store = Store::open_on(medium.clone(), &keyspace, sim_config()).unwrap();
+            seen.push((store.get(&key(RUN, 1, 7)).unwrap().is_some(), store.ledger(RUN).unwrap().stored));
+            image = medium.crash_now(step);
+        }
+        assert!(seen[0] == seen[1] && seen[1] == seen[2], "power lost at step {step}: {seen:?}");
+    }
+}

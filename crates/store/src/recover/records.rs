@@ -84,7 +84,10 @@ impl<'a> Records<'a> {
             match fate {
                 Fate::Live => {
                     hot.segment(number).adopt();
-                    if word.is_none() {
+                    // The log that says so is folded: from here on a result says of itself that it counts.
+                    let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
+                    let state = StateWord { ready: state.ready || counts, ..state };
+                    if word != Some(state) {
                         hot.mark(location, state);
                     }
                 }
