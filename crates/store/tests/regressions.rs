@@ -494,3 +494,14 @@ fn a_result_that_counts_is_there_after_the_second_opening_too() {
         assert!(seen[0] == seen[1] && seen[1] == seen[2], "power lost at step {step}: {seen:?}");
     }
 }
+
+#[test]
+fn an_event_of_which_everything_was_removed_is_not_made_ready_by_a_mask() {
+    let mut store = Fixture::new(&two_stages(2));
+    store.stored(1, 0, b"x");
+    assert!(store.remove(&store.key(1, 0)).unwrap());
+    store.mask(RUN, &store.source(1), None).unwrap();
+    store.in_every_life(|store| assert_eq!(store.state(1), Some(LiveState::Open)));
+    store.advance(Duration::from_secs(11));
+    store.in_every_life(|store| assert_eq!((store.state(1), store.ledger(RUN).unwrap().removed.events), (None, 1)));
+}

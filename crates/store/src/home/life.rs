@@ -64,9 +64,10 @@ impl Shard {
     /// Looks whether the event has all that it waits for; an open one is ready then.
     #[inline]
     pub(crate) fn consider(&mut self, event: u32) {
-        // An event of which every source is masked has nothing to process: it waits for its time.
+        // An event of which every source is masked, or all that came was removed, has nothing to process: it waits for
+        // its time.
         let leaf = &self.events[event];
-        if leaf.is(Flag::Counted) && !leaf.is(Flag::Complete) && self.is_complete(event) {
+        if leaf.present > 0 && !leaf.is(Flag::Complete) && self.is_complete(event) {
             let leaf = &mut self.events[event];
             leaf.set(Flag::Complete);
             if leaf.is(Flag::Booked) {
