@@ -505,3 +505,15 @@ fn an_event_of_which_everything_was_removed_is_not_made_ready_by_a_mask() {
     store.advance(Duration::from_secs(11));
     store.in_every_life(|store| assert_eq!((store.state(1), store.ledger(RUN).unwrap().removed.events), (None, 1)));
 }
+
+#[test]
+fn a_fragment_in_flight_completes_its_ready_event_for_good() {
+    let mut store = Fixture::new(&two_stages(3));
+    store.stored(1, 0, b"x");
+    let mut reserved = store.reserve(&store.key(1, 1), 1, &PutOptions::default()).unwrap();
+    assert!(store.seal(&store.primary(1)).unwrap());
+    store.mask(RUN, &store.source(2), None).unwrap();
+    reserved[0] = b'x';
+    assert_eq!(reserved.commit().unwrap(), PutOutcome::Stored);
+    store.in_every_life(|store| assert_eq!(store.counts(), [1, 0, 0, 0]));
+}
