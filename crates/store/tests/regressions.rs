@@ -517,3 +517,13 @@ fn a_fragment_in_flight_completes_its_ready_event_for_good() {
     assert_eq!(reserved.commit().unwrap(), PutOutcome::Stored);
     store.in_every_life(|store| assert_eq!(store.counts(), [1, 0, 0, 0]));
 }
+
+#[test]
+fn a_producer_of_a_closed_run_is_told_so() {
+    let store = Fixture::new(&two_stages(1));
+    store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
+    let producer = store.producer(RUN, "readout").unwrap();
+    store.run_close(RUN).unwrap();
+    common::refused(producer.report(), Kind::Closed);
+    common::refused(producer.finish(), Kind::Closed);
+}

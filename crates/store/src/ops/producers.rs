@@ -124,7 +124,7 @@ impl Producer {
     /// Reports its figures durably: after a crash they are the last known ones.
     ///
     /// # Errors
-    /// `Closed`, `Full` without space to journal it.
+    /// `Closed` also where the run is closed, `Full` without space to journal it.
     pub fn report(&self) -> Result<()> {
         self.store.engine().report(self, false)
     }
@@ -155,7 +155,7 @@ impl Engine {
         let _effects = self.quiesce.read();
         self.check_open()?;
         let mut runs = self.runs.lock();
-        let known = self.known(&mut runs, producer.run)?;
+        let known = self.not_closed(&mut runs, producer.run)?;
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
         let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
         let status = ProducerStatus { finished, ..known.producers[at].now() };
