@@ -527,3 +527,32 @@ fn a_producer_of_a_closed_run_is_told_so() {
     common::refused(producer.report(), Kind::Closed);
     common::refused(producer.finish(), Kind::Closed);
 }
+
+/// Two of three sources, then time runs out; `misses` in a row mask the third.
+fn with_policy(misses: u32) -> Keyspace {
+    let mut keyspace = two_stages(3);
+    keyspace.run.auto_mask = Some(misses);
+    keyspace
+}
+
+#[test]
+fn a_person_who_masks_what_the_policy_has_masked_is_obeyed() {
+    let mut store = Fixture::new(&with_policy(2));
+    for event in 1..=2 {
+        (0..2).for_each(|source| store.stored(event, source, b"x"));
+    }
+    store.advance(Duration::from_secs(11));
+    store.tick();
+    assert_eq!(store.runs()[0].masked, ["2"]);
+    store.mask(RUN, &store.source(2), None).unwrap();
+    let by_hand = |store: &Fixture| {
+        let rows = store.sources(RUN).unwrap();
+        assert_eq!(rows[2].masked.as_deref(), Some("by hand"));
+    };
+    store.in_every_life(by_hand);
+    for event in 3..=9 {
+        (0..3).for_each(|source| store.stored(event, 2 - source, b"x"));
+        store.tick();
+    }
+    store.in_every_life(by_hand);
+}

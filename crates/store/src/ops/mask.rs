@@ -6,7 +6,7 @@
 use super::journal::{MaskChange, apply_mask, encode_mask};
 use crate::Store;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Flag, SourceCount, State, Until};
+use crate::home::{Flag, Mask, SourceCount, State, Until};
 use crate::stats::SourceStatus;
 use forebay_core::{Blob, Error, LiveState, Primary, Result};
 use std::collections::BTreeMap;
@@ -113,12 +113,17 @@ impl Engine {
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, change.run)?;
-        let standing = known.masks.iter().any(|mask| {
-            let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
-            mask.source == change.source && mask.until == Until::Open && covers
-        });
-        let any = known.masks.iter().any(|mask| mask.source == change.source && mask.until == Until::Open);
-        if change.set && standing || !change.set && !any {
+        // The policy does not lift what a person set; a person's mask stands over the policy's.
+        let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
+        let nothing_to_do = match known.masks.iter().find(open) {
+            Some(mask) if change.set => {
+                let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
+                covers && (change.automatic || !mask.automatic)
+            }
+            Some(mask) => change.automatic && !mask.automatic,
+            None => !change.set,
+        };
+        if nothing_to_do {
             return Ok(());
         }
         self.log.append_blob(&self.hot, Blob::Mask, &encode_mask(change))?;
