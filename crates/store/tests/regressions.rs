@@ -556,3 +556,18 @@ fn a_person_who_masks_what_the_policy_has_masked_is_obeyed() {
     }
     store.in_every_life(by_hand);
 }
+
+/// A source that is there for every other event does not lack in a row, however many events one round sees.
+#[test]
+fn a_source_that_comes_in_between_is_not_masked() {
+    let store = Fixture::new(&with_policy(3));
+    store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
+    store.tick();
+    for event in 1..=200 {
+        (0..2 + event % 2).for_each(|source| store.stored(event, source, b"x"));
+        assert!(store.seal(&store.primary(event)).unwrap());
+    }
+    store.tick();
+    store.tick();
+    assert!(store.runs()[0].masked.is_empty());
+}

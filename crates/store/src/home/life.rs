@@ -450,9 +450,13 @@ impl Shard {
         let seen = self.events[event].is(Flag::Counted);
         let run = &mut self.runs[self.events[event].run as usize];
         for source in missing {
-            run.sources.of(&source).missing += 1;
+            let count = run.sources.of(&source);
+            count.missing = count.missing.saturating_add(1);
+            let fragments = count.fragments;
             if seen && run.plan.config.auto_mask.is_some() {
-                *run.missed.entry(source).or_default() += 1;
+                let (row, before) = run.missed.entry(source).or_default();
+                *row = if *before == fragments { row.saturating_add(1) } else { 1 };
+                *before = fragments;
             }
         }
     }

@@ -243,12 +243,16 @@ impl Engine {
 
     /// Masks sources that too many events in a row lacked, unmasks those that have come back.
     fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
-        let mut missed: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        // By source: misses in all shards, and in the one with most of them; those before a fragment left out.
+        let mut missed: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
         for cell in &self.cells {
             let mut shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
-            for (source, misses) in std::mem::take(&mut shard.runs[index as usize].missed) {
-                *missed.entry(source).or_default() += misses;
+            let of_run = &mut shard.runs[index as usize];
+            for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
+                let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
+                let (all, most) = missed.entry(source).or_default();
+                (*all, *most) = (all.saturating_add(row), row.max(*most));
             }
         }
         let mut changes = Vec::new();
@@ -273,10 +277,11 @@ impl Engine {
                 let fragments = come.get(source).copied().unwrap_or_default();
                 watched.masked_at.entry(source.clone()).or_insert(fragments);
             }
-            for (source, misses) in missed {
+            for (source, (misses, of_one_shard)) in missed {
                 let fragments = come.get(&source).copied().unwrap_or_default();
                 let (row, before) = watched.misses.entry(source.clone()).or_default();
-                *row = if *before == fragments { row.saturating_add(misses) } else { misses };
+                // Fragments that came meanwhile may stand between the misses of two shards, not between those of one.
+                *row = if *before == fragments { row.saturating_add(misses) } else { of_one_shard };
                 *before = fragments;
                 if *row >= most && !watched.masked_at.contains_key(&source) {
                     changes.push((source, true));
