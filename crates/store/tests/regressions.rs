@@ -456,3 +456,118 @@ fn fenced_verdicts_name_no_streams() {
     }
     s.take(1).accept(&["physics"]).unwrap();
 }
+
+/// Events that wait for sources 0 to `sources` − 1, in two stages, open for ten seconds.
+fn two_stages(sources: u64) -> Keyspace {
+    let mut keyspace = Keyspace::events("r", 1);
+    keyspace.run.completeness = Completeness::first_sources(&keyspace.schema, sources).unwrap();
+    keyspace.run.complete_within = Duration::from_secs(10);
+    keyspace.stages = ["fast", "final"].map(str::to_owned).into();
+    keyspace
+}
+
+/// A result whose verdict is recorded counts, however often power goes between the record and the mark beside it.
+#[test]
+fn a_result_that_counts_is_there_after_the_second_opening_too() {
+    let keyspace = two_stages(1);
+    let run = |cut: Option<u64>| {
+        let medium = SimMedium::new(1 << 20);
+        let store = Store::create_on(medium.clone(), &keyspace, sim_config()).unwrap();
+        assert_eq!(put(&store, &key(RUN, 1, 0), b"raw").unwrap(), PutOutcome::Stored);
+        let lease = store.lease(&prim(&store, 1), None).unwrap().unwrap();
+        let before = medium.steps();
+        if let Some(step) = cut {
+            medium.arm(before + step, 1);
+        }
+        lease.pass("final", &[(&store.schema().source(&[7]).unwrap(), b"result")]).unwrap();
+        (medium.steps() - before, medium.crash_image())
+    };
+    for step in 1..=run(None).0 {
+        let mut image = run(Some(step)).1.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let medium = SimMedium::from_image(image);
+            let store = Store::open_on(medium.clone(), &keyspace, sim_config()).unwrap();
+            seen.push((store.get(&key(RUN, 1, 7)).unwrap().is_some(), store.ledger(RUN).unwrap().stored));
+            image = medium.crash_now(step);
+        }
+        assert!(seen[0] == seen[1] && seen[1] == seen[2], "power lost at step {step}: {seen:?}");
+    }
+}
+
+#[test]
+fn an_event_of_which_everything_was_removed_is_not_made_ready_by_a_mask() {
+    let mut store = Fixture::new(&two_stages(2));
+    store.stored(1, 0, b"x");
+    assert!(store.remove(&store.key(1, 0)).unwrap());
+    store.mask(RUN, &store.source(1), None).unwrap();
+    store.in_every_life(|store| assert_eq!(store.state(1), Some(LiveState::Open)));
+    store.advance(Duration::from_secs(11));
+    store.in_every_life(|store| assert_eq!((store.state(1), store.ledger(RUN).unwrap().removed.events), (None, 1)));
+}
+
+#[test]
+fn a_fragment_in_flight_completes_its_ready_event_for_good() {
+    let mut store = Fixture::new(&two_stages(3));
+    store.stored(1, 0, b"x");
+    let mut reserved = store.reserve(&store.key(1, 1), 1, &PutOptions::default()).unwrap();
+    assert!(store.seal(&store.primary(1)).unwrap());
+    store.mask(RUN, &store.source(2), None).unwrap();
+    reserved[0] = b'x';
+    assert_eq!(reserved.commit().unwrap(), PutOutcome::Stored);
+    store.in_every_life(|store| assert_eq!(store.counts(), [1, 0, 0, 0]));
+}
+
+#[test]
+fn a_producer_of_a_closed_run_is_told_so() {
+    let store = Fixture::new(&two_stages(1));
+    store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
+    let producer = store.producer(RUN, "readout").unwrap();
+    store.run_close(RUN).unwrap();
+    common::refused(producer.report(), Kind::Closed);
+    common::refused(producer.finish(), Kind::Closed);
+}
+
+/// Two of three sources, then time runs out; `misses` in a row mask the third.
+fn with_policy(misses: u32) -> Keyspace {
+    let mut keyspace = two_stages(3);
+    keyspace.run.auto_mask = Some(misses);
+    keyspace
+}
+
+#[test]
+fn a_person_who_masks_what_the_policy_has_masked_is_obeyed() {
+    let mut store = Fixture::new(&with_policy(2));
+    for event in 1..=2 {
+        (0..2).for_each(|source| store.stored(event, source, b"x"));
+    }
+    store.advance(Duration::from_secs(11));
+    store.tick();
+    assert_eq!(store.runs()[0].masked, ["2"]);
+    store.mask(RUN, &store.source(2), None).unwrap();
+    let by_hand = |store: &Fixture| {
+        let rows = store.sources(RUN).unwrap();
+        assert_eq!(rows[2].masked.as_deref(), Some("by hand"));
+    };
+    store.in_every_life(by_hand);
+    for event in 3..=9 {
+        (0..3).for_each(|source| store.stored(event, 2 - source, b"x"));
+        store.tick();
+    }
+    store.in_every_life(by_hand);
+}
+
+/// A source that is there for every other event does not lack in a row, however many events one round sees.
+#[test]
+fn a_source_that_comes_in_between_is_not_masked() {
+    let store = Fixture::new(&with_policy(3));
+    store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
+    store.tick();
+    for event in 1..=200 {
+        (0..2 + event % 2).for_each(|source| store.stored(event, source, b"x"));
+        assert!(store.seal(&store.primary(event)).unwrap());
+    }
+    store.tick();
+    store.tick();
+    assert!(store.runs()[0].masked.is_empty());
+}

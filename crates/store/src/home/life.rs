@@ -64,9 +64,10 @@ impl Shard {
     /// Looks whether the event has all that it waits for; an open one is ready then.
     #[inline]
     pub(crate) fn consider(&mut self, event: u32) {
-        // An event of which every source is masked has nothing to process: it waits for its time.
+        // An event of which every source is masked, or all that came was removed, has nothing to process: it waits for
+        // its time.
         let leaf = &self.events[event];
-        if leaf.is(Flag::Counted) && !leaf.is(Flag::Complete) && self.is_complete(event) {
+        if leaf.present > 0 && !leaf.is(Flag::Complete) && self.is_complete(event) {
             let all = self.has_all(event);
             let leaf = &mut self.events[event];
             leaf.set(Flag::Complete);
@@ -463,9 +464,13 @@ impl Shard {
         let seen = self.events[event].is(Flag::Counted);
         let run = &mut self.runs[self.events[event].run as usize];
         for source in missing {
-            run.sources.of(&source).missing += 1;
+            let count = run.sources.of(&source);
+            count.missing = count.missing.saturating_add(1);
+            let fragments = count.fragments;
             if seen && run.plan.config.auto_mask.is_some() {
-                *run.missed.entry(source).or_default() += 1;
+                let (row, before) = run.missed.entry(source).or_default();
+                *row = if *before == fragments { row.saturating_add(1) } else { 1 };
+                *before = fragments;
             }
         }
     }

@@ -145,8 +145,9 @@ pub(crate) struct Run {
     pub(crate) groups: BTreeMap<u64, GroupAccount>,
     /// Released events by stream.
     pub(crate) released: BTreeMap<u8, u64>,
-    /// Misses by source since maintenance looked last.
-    pub(crate) missed: BTreeMap<Vec<u8>, u32>,
+    /// Misses by source since maintenance looked last, and since its last fragment here; with the fragments that there
+    /// were at the last of them.
+    pub(crate) missed: BTreeMap<Vec<u8>, (u32, u64)>,
 }
 
 impl Run {

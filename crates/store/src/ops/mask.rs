@@ -6,7 +6,7 @@
 use super::journal::{MaskChange, apply_mask, encode_mask};
 use crate::Store;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Flag, SourceCount, State, Until};
+use crate::home::{Flag, Mask, SourceCount, State, Until};
 use crate::stats::SourceStatus;
 use forebay_core::{Blob, Error, LiveState, Primary, Result};
 use std::collections::BTreeMap;
@@ -113,12 +113,17 @@ impl Engine {
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, change.run)?;
-        let standing = known.masks.iter().any(|mask| {
-            let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
-            mask.source == change.source && mask.until == Until::Open && covers
-        });
-        let any = known.masks.iter().any(|mask| mask.source == change.source && mask.until == Until::Open);
-        if change.set && standing || !change.set && !any {
+        // The policy does not lift what a person set; a person's mask stands over the policy's.
+        let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
+        let nothing_to_do = match known.masks.iter().find(open) {
+            Some(mask) if change.set => {
+                let covers = mask.from.is_none() || change.from.is_some() && mask.from <= change.from;
+                covers && (change.automatic || !mask.automatic)
+            }
+            Some(mask) => change.automatic && !mask.automatic,
+            None => !change.set,
+        };
+        if nothing_to_do {
             return Ok(());
         }
         self.log.append_blob(&self.hot, Blob::Mask, &encode_mask(change))?;
@@ -238,12 +243,16 @@ impl Engine {
 
     /// Masks sources that too many events in a row lacked, unmasks those that have come back.
     fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
-        let mut missed: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        // By source: misses in all shards, and in the one with most of them; those before a fragment left out.
+        let mut missed: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
         for cell in &self.cells {
             let mut shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
-            for (source, misses) in std::mem::take(&mut shard.runs[index as usize].missed) {
-                *missed.entry(source).or_default() += misses;
+            let of_run = &mut shard.runs[index as usize];
+            for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
+                let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
+                let (all, most) = missed.entry(source).or_default();
+                (*all, *most) = (all.saturating_add(row), row.max(*most));
             }
         }
         let mut changes = Vec::new();
@@ -268,10 +277,11 @@ impl Engine {
                 let fragments = come.get(source).copied().unwrap_or_default();
                 watched.masked_at.entry(source.clone()).or_insert(fragments);
             }
-            for (source, misses) in missed {
+            for (source, (misses, of_one_shard)) in missed {
                 let fragments = come.get(&source).copied().unwrap_or_default();
                 let (row, before) = watched.misses.entry(source.clone()).or_default();
-                *row = if *before == fragments { row.saturating_add(misses) } else { misses };
+                // Fragments that came meanwhile may stand between the misses of two shards, not between those of one.
+                *row = if *before == fragments { row.saturating_add(misses) } else { of_one_shard };
                 *before = fragments;
                 if *row >= most && !watched.masked_at.contains_key(&source) {
                     changes.push((source, true));

@@ -124,7 +124,7 @@ impl Producer {
     /// Reports its figures durably: after a crash they are the last known ones.
     ///
     /// # Errors
-    /// `Closed`, `Full` without space to journal it.
+    /// `Closed` also where the run is closed, `Full` without space to journal it.
     pub fn report(&self) -> Result<()> {
         self.store.engine().report(self, false)
     }

@@ -460,11 +460,12 @@ impl Engine {
         shard.events[event].pending -= 1;
         if claimed.late {
             shard.runs[run].sources.of(rest).late += 1;
-            let leaf = &shard.events[event];
-            if leaf.is(Flag::LacksMasked) && !complete {
-                self.mark_event(&shard, event);
-                self.hot.region.fence();
-            }
+        }
+        // Also one that was in flight when its event became ready may complete it, but for the masked.
+        let leaf = &shard.events[event];
+        if leaf.is(Flag::LacksMasked) && !complete && leaf.is(Flag::ReadyMarked) {
+            self.mark_event(&shard, event);
+            self.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {

@@ -268,7 +268,7 @@ impl Engine {
     pub(crate) fn seal_stopped_run(&self, run: u64) -> Result<()> {
         let _effects = self.quiesce.read();
         let now = self.now_ns();
-        let mut any = false;
+        let (mut any, mut sealed) = (false, Ok(()));
         for cell in &self.cells {
             let mut shard = cell.lock();
             if shard.closed {
@@ -280,17 +280,20 @@ impl Engine {
             if of_run.state != RunState::Stopped || !over {
                 continue;
             }
-            for event in shard.open_events(index as usize) {
-                self.make_ready(&mut shard, event)?;
-                any = true;
-            }
+            let waiting = shard.open_events(index as usize);
+            any |= !waiting.is_empty();
+            sealed = waiting.into_iter().try_for_each(|event| self.make_ready(&mut shard, event));
+            // Also where one could not be recorded: those before it are ready.
             cell.publish_ready(&shard);
+            if sealed.is_err() {
+                break;
+            }
         }
         if any {
             self.hot.region.fence();
             self.notify_ready();
         }
-        Ok(())
+        sealed
     }
 
     fn journal(&self, known: &KnownRun) -> Result<()> {

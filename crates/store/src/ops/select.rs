@@ -322,7 +322,7 @@ impl Engine {
             let turn_ends = second.saturating_add(turn_ns);
             let mut shard = self.cells[at].lock();
             if shard.closed {
-                return Err(closed());
+                return round.end_closed();
             }
             let mut next = shard.next_ready(stage, passed_over[at]);
             let mut looked = false;
@@ -360,7 +360,7 @@ impl Engine {
                 }
                 let shard = self.cells[at].lock();
                 if shard.closed {
-                    return Err(closed());
+                    return round.end_closed();
                 }
                 let ready = &shard.ready[stage as usize];
                 let oldest = shard.next_ready(stage, starved[at]);
@@ -380,7 +380,7 @@ impl Engine {
             let Some(((late, rank, arrival), at, event)) = best else { break };
             let mut shard = self.cells[at].lock();
             if shard.closed {
-                return Err(closed());
+                return round.end_closed();
             }
             // Another worker may have been faster: then this one looks again.
             let leaf = &shard.events[event];
@@ -507,6 +507,14 @@ impl<'a> Round<'a> {
         let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease, self.now_ns);
         self.grants.push(grant);
         Ok(true)
+    }
+
+    /// The store closed in between: what was granted goes back by recovery, what was pinned is let go here.
+    fn end_closed(self) -> Result<Vec<Grant>> {
+        let pinned = self.grants.iter().flat_map(|grant| &grant.locations);
+        pinned.for_each(|location| self.engine.hot.unpin(location.segment));
+        self.engine.unlock_if_idle();
+        Err(closed())
     }
 
     fn end(self) -> Vec<Grant> {

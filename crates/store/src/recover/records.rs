@@ -84,10 +84,11 @@ impl<'a> Records<'a> {
             match fate {
                 Fate::Live => {
                     hot.segment(number).adopt();
-                    // A result says of itself that it counts before the record of its verdict is folded away.
+                    // The log that says so is folded: from here on a result says of itself that it counts.
                     let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
-                    if word.is_none() || counts && !state.ready {
-                        hot.mark(location, StateWord { ready: state.ready || counts, ..state });
+                    let state = StateWord { ready: state.ready || counts, ..state };
+                    if word != Some(state) {
+                        hot.mark(location, state);
                     }
                 }
                 Fate::Dead => {
