@@ -93,9 +93,12 @@ impl Driver {
                 68..74 => Some(Op::GetAny { n: self.rng.random_range(1..4), stage: self.rng.random_range(0..2) }),
                 74..78 => self.unlikely(model),
                 78 => Some(self.rarely(model, pressure)),
-                79..86 => self
-                    .pick(model, |event| matches!(event.state, State::Debug | State::Accepted))
-                    .map(|event| Op::Release { event }),
+                79..86 => {
+                    let event = self.pick(model, |event| matches!(event.state, State::Debug | State::Accepted));
+                    let replay = event.is_some_and(|event| model.events[&event].state == State::Debug);
+                    let replay = replay && self.rng.random_bool(0.6);
+                    event.map(|event| if replay { Op::Replay { event } } else { Op::Release { event } })
+                }
                 86.. => self.verdict(model),
                 _ => None,
             };
