@@ -594,3 +594,15 @@ fn a_run_with_classes_in_any_order_is_opened_again_after_a_restart() {
     store.run_open(RUN, &config).unwrap();
     store.in_every_life(|store| store.run_open(RUN, &config).unwrap());
 }
+
+#[test]
+fn a_removed_result_does_not_complete_its_event_after_a_restart() {
+    let mut keyspace = two_stages(1);
+    keyspace.run.completeness = Completeness::Count(3);
+    let mut store = Fixture::new(&keyspace);
+    (0..2).for_each(|source| store.stored(1, source, b"x"));
+    assert!(store.seal(&store.primary(1)).unwrap());
+    store.take(1).pass("final", &[(&store.source(7), b"result")]).unwrap();
+    assert!(store.remove(&store.key(1, 7)).unwrap());
+    store.in_every_life(|store| assert_eq!(store.counts(), [0, 1, 0, 0]));
+}
