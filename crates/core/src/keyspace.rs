@@ -149,7 +149,9 @@ impl Keyspace {
     /// `Invalid`, naming the value.
     pub fn check_run(&self, run: &RunConfig) -> Result<()> {
         check_run(run)?;
-        for (at, (class, _)) in run.classes.iter().enumerate() {
+        self.check_sources(&run.completeness)?;
+        for (at, (class, completeness)) in run.classes.iter().enumerate() {
+            self.check_sources(completeness)?;
             let has_class = self.attributes.fields.iter().any(|(_, kind)| *kind == AttributeKind::Class);
             if !has_class || !self.attributes.classes.contains(class) {
                 return Err(Error::invalid(format!(
@@ -160,6 +162,21 @@ impl Keyspace {
             if run.classes[..at].iter().any(|before| before.0 == *class) {
                 return Err(Error::invalid(format!("run: class `{class}` stands twice")));
             }
+        }
+        Ok(())
+    }
+
+    /// A source list must read back from its text as it is: runs are journaled so.
+    fn check_sources(&self, completeness: &Completeness) -> Result<()> {
+        let Completeness::Sources(sources) = completeness else { return Ok(()) };
+        let reads_back = |source: &Vec<u8>| {
+            self.schema.parse_source(&self.schema.source_text(source)).is_ok_and(|read| read == *source)
+        };
+        if let Some(wrong) = sources.iter().find(|source| !reads_back(source)) {
+            return Err(Error::invalid(format!("run: {wrong:?} is no packed source of this keyspace")));
+        }
+        if sources.is_empty() || sources.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(Error::invalid("run: a source list is sorted, not empty, and names each source once"));
         }
         Ok(())
     }

@@ -571,3 +571,38 @@ fn a_source_that_comes_in_between_is_not_masked() {
     store.tick();
     assert!(store.runs()[0].masked.is_empty());
 }
+
+/// Such a run could not be read back: the store could not be opened again.
+#[test]
+fn sources_out_of_order_or_of_another_width_are_refused() {
+    let mut store = Fixture::new(&two_stages(1));
+    let wrong = [vec![vec![0, 0, 0, 5], vec![0, 0, 0, 3]], vec![vec![0, 0, 0, 5]; 2], vec![vec![0; 3]], vec![]];
+    for sources in wrong {
+        let config = RunConfig::new(Completeness::Sources(sources), Duration::from_secs(1));
+        common::refused(store.run_open(RUN, &config), Kind::Invalid);
+        store.reopen();
+    }
+}
+
+#[test]
+fn a_run_with_classes_in_any_order_is_opened_again_after_a_restart() {
+    let mut keyspace = two_stages(1);
+    keyspace.attributes = AttributeSchema::parse(&["class"], &["physics", "calib"]).unwrap();
+    let mut store = Fixture::new(&keyspace);
+    let mut config = keyspace.run.clone();
+    config.classes = ["physics", "calib"].map(|class| (class.to_owned(), Completeness::Count(2))).into();
+    store.run_open(RUN, &config).unwrap();
+    store.in_every_life(|store| store.run_open(RUN, &config).unwrap());
+}
+
+#[test]
+fn a_removed_result_does_not_complete_its_event_after_a_restart() {
+    let mut keyspace = two_stages(1);
+    keyspace.run.completeness = Completeness::Count(3);
+    let mut store = Fixture::new(&keyspace);
+    (0..2).for_each(|source| store.stored(1, source, b"x"));
+    assert!(store.seal(&store.primary(1)).unwrap());
+    store.take(1).pass("final", &[(&store.source(7), b"result")]).unwrap();
+    assert!(store.remove(&store.key(1, 7)).unwrap());
+    store.in_every_life(|store| assert_eq!(store.counts(), [0, 1, 0, 0]));
+}

@@ -161,6 +161,11 @@ impl Word {
         Word(self.0 | Self::RESULT)
     }
 
+    /// The fragment is removed; whether it was a result stays known, because completeness goes on not to count it.
+    pub(crate) fn removed(self) -> Word {
+        Word(self.0 & Self::RESULT | Self::REMOVED)
+    }
+
     pub(crate) fn is_result(self) -> bool {
         self.0 & Self::RESULT != 0
     }

@@ -300,12 +300,13 @@ impl Shard {
 
     /// A fragment is removed: its slot stays, closed, while the event lives.
     pub(crate) fn remove_slot_for_good(&mut self, event: u32, slot: usize) {
-        self.set_word(event, slot, Word::REMOVED_KEY);
+        let word = self.form.word_of(self.table(event), slot);
+        self.set_word(event, slot, word.removed());
         self.removed_slots += 1;
     }
 
-    /// Removed keys of live events: event and remaining sub-keys.
-    pub(crate) fn removed_keys(&self) -> Vec<(u32, Vec<u8>)> {
+    /// Removed keys of live events: event, remaining sub-keys, and whether it was a result.
+    pub(crate) fn removed_keys(&self) -> Vec<(u32, Vec<u8>, bool)> {
         let mut removed = Vec::new();
         if self.removed_slots == 0 {
             return removed;
@@ -314,8 +315,9 @@ impl Shard {
         while let Some(event) = next {
             let table = self.table(event);
             for slot in 0..self.events[event].slots as usize {
-                if self.form.word_of(table, slot).is_removed() {
-                    removed.push((event, self.form.rest_of(table, slot).to_vec()));
+                let word = self.form.word_of(table, slot);
+                if word.is_removed() {
+                    removed.push((event, self.form.rest_of(table, slot).to_vec(), word.is_result()));
                 }
             }
             next = self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()));

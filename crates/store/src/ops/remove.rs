@@ -150,6 +150,7 @@ impl Engine {
             &Decision {
                 fragments: 1,
                 bytes: u64::from(length),
+                detail: u32::from(word.is_result()),
                 ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
             },
         )?;

@@ -213,6 +213,10 @@ impl Engine {
     }
 
     fn open_run(&self, run: u64, config: &RunConfig) -> Result<()> {
+        // In the order in which the log gives them back: the same rules are the same configuration.
+        let mut config = config.clone();
+        config.classes.sort_by(|one, other| one.0.cmp(&other.0));
+        let config = &config;
         let _effects = self.quiesce.read();
         self.check_open()?;
         let mut runs = self.runs.lock();

@@ -32,7 +32,8 @@ pub(crate) struct Folded {
     pub(crate) runs: Vec<FoldedRun>,
     pub(crate) accepted: Vec<(Vec<u8>, u32)>,
     pub(crate) debug: Vec<(Vec<u8>, u8)>,
-    pub(crate) removed: Vec<Vec<u8>>,
+    /// Whole keys, and whether each was a result.
+    pub(crate) removed: Vec<(Vec<u8>, bool)>,
     pub(crate) verdicts: Vec<Given>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) next_hold: u32,
@@ -121,8 +122,8 @@ impl Engine {
                 let reason = shard.reasons.get(&event).copied().unwrap_or_default();
                 debug.push((shard.primary(event).as_bytes().to_vec(), reason));
             }
-            for (event, rest) in shard.removed_keys() {
-                removed.push(schema.join(&shard.primary(event), &rest).as_bytes().to_vec());
+            for (event, rest, result) in shard.removed_keys() {
+                removed.push((schema.join(&shard.primary(event), &rest).as_bytes().to_vec(), result));
             }
             incidents.extend(shard.incidents.last(kept).copied());
         }
@@ -161,7 +162,10 @@ impl Engine {
             out.u32(u32::from(*reason));
         }
         out.u32(removed.len() as u32);
-        removed.iter().for_each(|key| out.bytes(key));
+        for (key, result) in &removed {
+            out.bytes(key);
+            out.u32(u32::from(*result));
+        }
         let verdicts: Vec<Given> = self.recent.lock().last().collect();
         out.u32(verdicts.len() as u32);
         for given in verdicts {
@@ -214,7 +218,7 @@ impl Engine {
             folded.debug.push((reader.exactly(primary)?, reader.u32()? as u8));
         }
         for _ in 0..reader.u32()? {
-            folded.removed.push(reader.exactly(key)?);
+            folded.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
         }
         for _ in 0..reader.u32()? {
             let code = Code(reader.u32()? as u16);

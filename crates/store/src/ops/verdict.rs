@@ -299,7 +299,9 @@ impl Engine {
         for (source, bytes) in results {
             let length = bytes.len() as u32;
             let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+                // Durably ended before the answer: the same token may yet decide with others.
                 written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
+                self.hot.region.fence();
                 return Err(Error::full(format!(
                     "no space for a result of {length} bytes, fill {:.0} %: nothing is decided",
                     self.hot.fill() * 100.0

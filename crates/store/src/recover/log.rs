@@ -119,7 +119,7 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
         debug: HashMap::new(),
         passed: HashMap::new(),
         results: HashSet::new(),
-        removed: HashSet::new(),
+        removed: HashMap::new(),
         superseded: HashMap::new(),
     };
     let mut blob = Vec::new();
@@ -384,7 +384,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     match decision.kind {
         DecisionKind::RemoveKey => {
             of_run.ledger.removed += tally;
-            decided.removed.insert(decision.key.clone());
+            decided.removed.insert(decision.key.clone(), detail & 1 != 0);
         }
         DecisionKind::Supersede => {
             of_run.ledger.superseded += tally;

@@ -33,7 +33,8 @@ struct Decided {
     passed: HashMap<Vec<u8>, u8>,
     /// Verdicts since the last snapshot whose results count: event, low bits of the token's counter.
     results: HashSet<(Vec<u8>, u32)>,
-    removed: HashSet<Vec<u8>>,
+    /// Removed keys, and whether each was a result.
+    removed: HashMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
     superseded: HashMap<Vec<u8>, u16>,
 }

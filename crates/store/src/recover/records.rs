@@ -166,7 +166,7 @@ impl<'a> Records<'a> {
         }
         if entry.flags.is_fragment() {
             let key = entry.key.as_bytes();
-            let removed = !self.decided.removed.is_empty() && self.decided.removed.contains(key);
+            let removed = !self.decided.removed.is_empty() && self.decided.removed.contains_key(key);
             let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
             if removed || !self.decided.superseded.is_empty() && superseded() {
                 return Ok(Fate::Dead);
@@ -313,7 +313,7 @@ impl<'a> Records<'a> {
     pub(super) fn settle(&mut self) -> Result<()> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
-        for key in &self.decided.removed {
+        for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
             let shard = &mut *self.shards[engine.shard_of(primary)];
             let Some(run) = shard.run_index(schema.run_of(primary)) else { continue };
@@ -326,11 +326,12 @@ impl<'a> Records<'a> {
                 shard.create(primary, run, engine.now_ns())
             });
             if let Err(slot) = shard.slot(event, rest) {
-                shard.insert_slot(event, slot, rest, Word::REMOVED_KEY);
+                let word = if result { Word::REMOVED_KEY.of_result() } else { Word::REMOVED_KEY };
+                shard.insert_slot(event, slot, rest, word);
                 shard.remove_slot_for_good(event, slot);
                 engine.hot.removed.fetch_add(1, Ordering::Relaxed);
-                // A removed fragment has arrived: with it the event may have been complete.
-                let counts = shard.rule(event).counts(rest);
+                // A removed fragment has arrived: with it the event may have been complete. A result never counts.
+                let counts = !result && shard.rule(event).counts(rest);
                 let leaf = &mut shard.events[event];
                 leaf.arrived += u16::from(counts);
                 if let (false, State::Live(state)) = (leaf.is(Flag::Counted), leaf.state) {
