@@ -7,6 +7,7 @@ use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
+use forebay_daq::chaos::{self, ChaosConfig};
 use forebay_daq::demo::{self, DemoConfig, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use std::io::{IsTerminal, Write};
@@ -29,6 +30,7 @@ of ATLAS at a steady rate; recorded ProtoDUNE frames:
   forebay demo
   forebay demo --kill-source 7 --at 3s --back-at 6s
   forebay demo --classes --watch
+  forebay demo --chaos 30 --seed 7
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
 
@@ -36,6 +38,9 @@ The profile dune is DUNE's MiniDAQ instead: links at their rate in a ring, trigg
 DUNE's headers, inhibit by records in flight (docs/minidaq.md):
   forebay demo --profile dune --seconds 10
   forebay demo --profile dune --input frames.bin --rate-scale 0.25
+
+--chaos is no demo but a trial: sources die, filters crash, hang and lie with stale tokens, the clock jumps, runs pause and \
+close, the store is full and dies; in the end every term of every ledger must equal what the driver counted itself.
 
 A profile sets sizes that people know; every option given beside it wins. The progress line goes to stderr (with --json \
 only where that is a terminal).";
@@ -98,6 +103,10 @@ pub(crate) struct Demo {
     /// Show one event a second: sources, sizes, ADC values.
     #[arg(long)]
     watch: bool,
+    /// Instead of the demo: everything that can happen to a store, at random, for so long, with an account of its own.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["seconds", "profile", "sources", "fragment_bytes", "events_per_second",
+        "readout_threads", "filter_threads", "accept", "fast_fraction", "hot_bytes", "input", "kill_source", "classes", "watch"])]
+    chaos: Option<f64>,
     #[command(flatten)]
     minidaq: MiniDaqOptions,
 }
@@ -112,6 +121,9 @@ enum Scenario {
 impl Demo {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         self.check()?;
+        if let Some(seconds) = self.chaos {
+            return self.run_chaos(out, seconds);
+        }
         match self.profile {
             Some(Scenario::MiniDaq) => self.run_minidaq(out),
             Some(Scenario::Events(profile)) => self.run_events(out, DemoConfig::for_profile(profile)),
@@ -151,6 +163,19 @@ impl Demo {
         out.json(&summary)?;
         out.line(summary.text())?;
         Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
+    }
+
+    fn run_chaos(&self, out: &mut Output, seconds: f64) -> Result<Answer> {
+        minidaq::refuse("--chaos", &self.minidaq.given())?;
+        let config = ChaosConfig { seconds, seed: self.seed.unwrap_or(1), dir: self.dir.clone() };
+        let stop = signal::stop_flag()?;
+        let mut line = ProgressLine::new(out.json);
+        let report = chaos::run(&config, &stop, &mut |life| line.show(&|| life.to_owned()));
+        line.end();
+        let report = report?;
+        out.json(&report)?;
+        out.line(report.text())?;
+        Ok(answer(stop.load(Ordering::Relaxed), report.balanced))
     }
 
     fn run_events(&self, out: &mut Output, base: DemoConfig) -> Result<Answer> {

@@ -797,6 +797,16 @@ fn minidaq_balances_and_ends_in_order() {
 }
 
 #[test]
+fn chaos_is_explained_term_by_term() {
+    let temp = Temp::new();
+    let report = &temp.json(&["demo", "--chaos", "0.5", "--seed", "5"], 0)[0];
+    assert_eq!((&report["balanced"], &report["seed"]), (&true.into(), &5.into()));
+    let terms = report["terms"].as_array().unwrap();
+    assert!(terms.iter().any(|term| term["term"] == "rejected" && term["counted"]["events"].as_u64() > Some(0)));
+    assert_code(&temp.run(&["demo", "--chaos", "1", "--seconds", "1"]), 2);
+}
+
+#[test]
 fn demo_refuses_what_is_no_recording() {
     let temp = Temp::new();
     let file = write(&temp.root.join("noise.bin"), &[0x5A; 1000]);

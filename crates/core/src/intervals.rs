@@ -35,6 +35,14 @@ impl Chunk {
         self.lengths.insert(at, interval.length);
     }
 
+    /// The interval that begins last of those that begin at or before `value`, in a chunk that has one.
+    fn at_or_before(&self, value: u64) -> usize {
+        match self.starts.last() {
+            Some(&start) if start <= value => self.starts.len() - 1,
+            _ => self.starts.partition_point(|&start| start <= value) - 1,
+        }
+    }
+
     fn last_of(&self, at: usize) -> u64 {
         self.starts[at] + u64::from(self.lengths[at])
     }
@@ -65,13 +73,18 @@ impl IntervalSet {
     }
 
     fn chunk_of(&self, value: u64) -> Option<usize> {
+        // Events are decided about in order: mostly the last chunk.
+        let last = self.chunks.len().checked_sub(1)?;
+        if self.chunks[last].starts[0] <= value {
+            return Some(last);
+        }
         self.chunks.partition_point(|chunk| chunk.starts[0] <= value).checked_sub(1)
     }
 
     /// Whether `value` is a member.
     pub fn contains(&self, value: u64) -> bool {
         let Some(chunk) = self.chunk_of(value).map(|at| &self.chunks[at]) else { return false };
-        let at = chunk.starts.partition_point(|&start| start <= value) - 1;
+        let at = chunk.at_or_before(value);
         value <= chunk.last_of(at)
     }
 
@@ -97,7 +110,7 @@ impl IntervalSet {
             return true;
         };
         let chunk = &mut self.chunks[chunk_at];
-        let at = chunk.starts.partition_point(|&start| start <= value) - 1;
+        let at = chunk.at_or_before(value);
         let extends = chunk.last_of(at) + 1 == value && chunk.lengths[at] < u32::MAX;
         // The right neighbour may stand at the head of the next chunk.
         let (next_chunk, next_at) = if at + 1 < chunk.starts.len() { (chunk_at, at + 1) } else { (chunk_at + 1, 0) };

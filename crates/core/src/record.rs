@@ -196,29 +196,29 @@ pub struct StateWord {
     pub deliveries: u8,
     /// The event became ready (by time, by seal or by a grant) and stays so. On a result: its verdict is recorded.
     pub ready: bool,
-    /// The event has every source that it waits for, or those that it lacks are masked. Only beside `ready`.
-    pub complete: bool,
+    /// The event is complete without sources that were masked when it became ready. Only beside `ready`.
+    pub masked: bool,
     /// The stage that the event has reached.
     pub stage: u8,
 }
 
 const LIVE: u64 = 0x3C;
 /// Four bits from both of the others.
-const LIVE_COMPLETE: u64 = 0x55;
+const LIVE_MASKED: u64 = 0x55;
 const DEAD: u64 = 0xC3;
 
 impl StateWord {
     /// A fresh record's word.
-    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false, complete: false, stage: 0 };
+    pub const FRESH: StateWord = StateWord { mark: Mark::Live, deliveries: 0, ready: false, masked: false, stage: 0 };
     /// The word of a record that has ended.
     pub const ENDED: StateWord = StateWord { mark: Mark::Dead, ..StateWord::FRESH };
 
     /// The word for entry `number` of this generation.
     #[inline]
     pub fn encode(self, seed: RecordSeed, number: u32) -> u64 {
-        let mark = match (self.mark, self.complete) {
+        let mark = match (self.mark, self.masked) {
             (Mark::Live, false) => LIVE,
-            (Mark::Live, true) => LIVE_COMPLETE,
+            (Mark::Live, true) => LIVE_MASKED,
             (Mark::Dead, _) => DEAD,
         };
         let word = u64::from(seed.generation & 0xFF_FFFF)
@@ -233,9 +233,9 @@ impl StateWord {
     #[inline]
     pub fn decode(word: u64, seed: RecordSeed, number: u32) -> Option<StateWord> {
         let body = word & 0xFF_FFFF_FFFF;
-        let (mark, complete) = match word >> 24 & 0xFF {
+        let (mark, masked) = match word >> 24 & 0xFF {
             LIVE => (Mark::Live, false),
-            LIVE_COMPLETE => (Mark::Live, true),
+            LIVE_MASKED => (Mark::Live, true),
             DEAD => (Mark::Dead, false),
             _ => return None,
         };
@@ -243,7 +243,7 @@ impl StateWord {
             return None;
         }
         let (deliveries, stage) = ((word >> 32 & 15) as u8, (word >> 37 & 7) as u8);
-        Some(StateWord { mark, deliveries, ready: word >> 36 & 1 == 1, complete, stage })
+        Some(StateWord { mark, deliveries, ready: word >> 36 & 1 == 1, masked, stage })
     }
 }
 
@@ -409,8 +409,7 @@ mod tests {
     #[test]
     fn no_single_bit_removes() {
         let seed = RecordSeed::new(&STORE, 3, 8);
-        let live =
-            StateWord { mark: Mark::Live, deliveries: 2, ready: true, complete: true, stage: 5 }.encode(seed, 77);
+        let live = StateWord { mark: Mark::Live, deliveries: 2, ready: true, masked: true, stage: 5 }.encode(seed, 77);
         assert_eq!(StateWord::decode(live, seed, 78), None);
         for bit in 0..64 {
             let flipped = StateWord::decode(live ^ 1 << bit, seed, 77);
@@ -422,8 +421,8 @@ mod tests {
         #[test]
         fn state_words_round_trip(mark in 0_u8..3, deliveries in 0_u8..16, ready in any::<bool>(), stage in 0_u8..8, generation in any::<u32>()) {
             let seed = RecordSeed::new(&STORE, 1, generation);
-            let (mark, complete) = [(Mark::Dead, false), (Mark::Live, false), (Mark::Live, true)][usize::from(mark)];
-            let state = StateWord { mark, deliveries, ready, complete, stage };
+            let (mark, masked) = [(Mark::Dead, false), (Mark::Live, false), (Mark::Live, true)][usize::from(mark)];
+            let state = StateWord { mark, deliveries, ready, masked, stage };
             prop_assert_eq!(StateWord::decode(state.encode(seed, 4), seed, 4), Some(state));
         }
 

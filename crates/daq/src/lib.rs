@@ -10,6 +10,7 @@
 //!
 //! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints.
 
+pub mod chaos;
 pub mod demo;
 pub mod display;
 pub mod dune;

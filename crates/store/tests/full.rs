@@ -6,7 +6,7 @@ mod common;
 use common::fixture::{Fixture, RUN};
 use common::{TempDir, eventually, put, refused, sealed_events, small_config};
 use forebay_store::core::{Bounds, Completeness, Key, Keyspace, Kind, LiveState};
-use forebay_store::{Config, Fragment, Inhibit, PutOptions, PutOutcome, Store};
+use forebay_store::{Accept, Config, Fragment, GetAny, Inhibit, Lease, PutOptions, PutOutcome, Sources, Store};
 use std::time::{Duration, Instant};
 
 const VALUE: [u8; 2048] = [0x5A; 2048];
@@ -350,4 +350,144 @@ fn a_put_that_waits_gets_the_space_that_comes() {
     });
     assert_eq!(put(&store, &common::key(RUN, count + 1, 0), &VALUE).unwrap(), PutOutcome::Duplicate);
     common::assert_balanced(&store);
+}
+
+/// Two stages, announcements, and events that one failure sends to the debug stream.
+fn two_stages() -> Keyspace {
+    let mut keyspace = singles();
+    keyspace.announced = true;
+    keyspace.stages = ["fast", "final"].map(str::to_owned).into();
+    keyspace
+}
+
+fn of_stage(store: &Fixture, stage: &str, n: usize) -> Vec<Lease> {
+    store.get_any(&GetAny { stage: Some(stage.to_owned()), n, ..GetAny::default() }).unwrap()
+}
+
+/// Announces until the store is full; returns how many it took.
+fn announce_until_full(store: &Fixture, first: u64) -> u64 {
+    for event in first.. {
+        match store.announce(event, &[0, 1]) {
+            Ok(outcome) => assert_eq!(outcome, PutOutcome::Stored),
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Full, "{error}");
+                return event - first;
+            }
+        }
+    }
+    unreachable!("the loop returns")
+}
+
+#[test]
+fn filled_with_events_of_every_kind_it_is_emptied_without_a_refusal() {
+    let mut store = Fixture::with(&two_stages(), |config| {
+        marks(config);
+        config.debug_share = 1.0;
+    });
+    // An eighth announced and not seen, an eighth in the debug stream, an eighth accepted with chosen sources.
+    let announced = 150;
+    for event in 0..announced {
+        let _ = store.announce(1_000_000 + event, &[0, 1]).unwrap();
+    }
+    let some = 150;
+    (0..some).for_each(|event| store.stored(2_000_000 + event, 0, &VALUE));
+    drop(store.any(some as usize));
+    store.advance(store.config.lease * 2);
+    assert_eq!(store.live(LiveState::Debug).events, some);
+    (0..some).for_each(|event| store.stored(3_000_000 + event, 0, &VALUE));
+    for (number, lease) in (0..).zip(store.any(some as usize)) {
+        let streams = [("express", Sources::only(store.schema(), [0, number]).unwrap()), ("main", Sources::All)];
+        lease.accept_into(&Accept { streams: &streams, results: &[] }).unwrap();
+    }
+    let count = fill(&store, 0);
+    refused(store.announce(9_000_000, &[0]), Kind::Full);
+    for life in 0..3 {
+        // Every third event passes on, the others end in the first stage.
+        let leases = of_stage(&store, "fast", count as usize / 3);
+        assert!(!leases.is_empty());
+        for (number, lease) in leases.iter().enumerate() {
+            match number % 3 {
+                0 => lease.pass("final", &[]).unwrap(),
+                1 => lease.reject().unwrap(),
+                _ => {
+                    let streams = [("express", Sources::only(store.schema(), [0]).unwrap())];
+                    lease.accept_into(&Accept { streams: &streams, results: &[] }).unwrap();
+                }
+            }
+        }
+        drop(leases);
+        of_stage(&store, "final", 1000).iter().for_each(|lease| lease.reject().unwrap());
+        if life == 0 {
+            store.crash();
+        } else {
+            store.reopen();
+        }
+    }
+    for event in store.debug_events() {
+        if store.number(&event.primary).is_multiple_of(2) {
+            assert!(store.replay(&event.primary).unwrap());
+        } else {
+            assert!(store.release(&event.primary).unwrap());
+        }
+    }
+    reject_all(&store);
+    store.run_stop(RUN).unwrap();
+    for info in store.events(&Bounds::all(store.schema())).unwrap() {
+        assert_eq!(info.state, LiveState::Accepted);
+        assert!(store.release(&info.primary).unwrap());
+    }
+    let ledger = store.run_close(RUN).unwrap().ledger;
+    assert_eq!((ledger.imbalance(), ledger.never_seen, ledger.awaited), (None, announced, 0));
+    assert_eq!(ledger.live.map(|tally| tally.fragments), [0; 5]);
+    eventually(&store, "everything is free", || store.stats().fill < store.config.hot_low);
+}
+
+#[test]
+fn results_may_find_no_space_but_verdicts_do() {
+    let store = Fixture::with(&two_stages(), marks);
+    store.stored(1 << 30, 0, b"small");
+    store.stored(2 << 30, 0, b"small");
+    store.stored(3 << 30, 0, b"small");
+    let lease = store.take(1 << 30);
+    let result = store.source(9);
+    lease.pass("final", &[(&result, b"in time")]).unwrap();
+    let token = lease.token;
+    let count = fill(&store, 0);
+    // Fragments of events that are there fill the reserve that results would take.
+    let mut extra = 0;
+    while store.try_put(extra % count, 1 + extra / count, &VALUE).is_ok() {
+        extra += 1;
+    }
+    let lease = store.take(2 << 30);
+    let big = [7; 4096];
+    refused(lease.pass("final", &[(&result, &big)]), Kind::Full);
+    refused(lease.accept_into(&Accept { streams: &[], results: &[(&result, &big)] }), Kind::Full);
+    assert_eq!(store.state(2 << 30), Some(LiveState::Leased), "nothing is decided");
+    // Results that were stored when there was space: the repetition needs none.
+    store.pass(&store.primary(1 << 30), &token, "final", &[(&result, &big)]).unwrap();
+    lease.pass("final", &[]).unwrap();
+    store.take(3 << 30).accept(&["main"]).unwrap();
+    let leases = of_stage(&store, "final", 10);
+    assert_eq!(leases.len(), 2);
+    leases.iter().for_each(|lease| lease.reject().unwrap());
+    reject_all(&store);
+    space_is_back(&store, 10_000, count);
+}
+
+#[test]
+fn filled_with_announcements() {
+    let mut store = Fixture::with(&two_stages(), marks);
+    let count = announce_until_full(&store, 0);
+    assert!(count > 500, "{count}");
+    store.crash();
+    assert_eq!(store.counts(), [0, 0, 0, count]);
+    refused(store.announce(count + 1, &[0]), Kind::Full);
+    for event in 0..count / 2 {
+        store.seal(&store.primary(event)).unwrap();
+    }
+    store.advance(two_stages().run.complete_within * 2);
+    eventually(&store, "nothing is awaited", || store.counts()[3] == 0);
+    assert_eq!(store.counts(), [0, 0, count, 0]);
+    let again = announce_until_full(&store, 1 << 20);
+    assert!(again * 10 >= count * 8, "{again} announcements fit, {count} did before");
 }

@@ -82,9 +82,17 @@ pub(crate) fn demo_input() -> Result<Outcome> {
     }
 }
 
+/// Runs the chaos for some seconds: its report must say that every term adds up.
+pub(crate) fn chaos() -> Result<Outcome> {
+    says_so(&["run", "--release", "--", "demo", "--chaos", "5", "--json"])
+}
+
 fn run_demo(more: &[&str]) -> Result<Outcome> {
-    let arguments = [&["run", "--release", "--", "demo", "--seconds", "2", "--json"], more].concat();
-    let ended = child::stream(&mut child::cargo(&arguments))?;
+    says_so(&[&["run", "--release", "--", "demo", "--seconds", "2", "--json"], more].concat())
+}
+
+fn says_so(arguments: &[&str]) -> Result<Outcome> {
+    let ended = child::stream(&mut child::cargo(arguments))?;
     let mut wrong = Vec::new();
     if !ended.success {
         wrong.push("the demo failed".to_owned());

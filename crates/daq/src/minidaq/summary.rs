@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger { complete: 2, ..Ledger::default() };
         let event = Tally::event(3, 30);
         (ledger.rejected, ledger.released) = (event, event);
         for _ in 0..2 {

@@ -74,6 +74,8 @@ pub(crate) enum Flag {
     Held = 16,
     /// The ledger counts it as complete or incomplete.
     Booked = 32,
+    /// It is complete although it lacks sources: they are masked.
+    LacksMasked = 64,
 }
 
 impl Event {
@@ -96,7 +98,7 @@ impl Event {
     pub(crate) fn marks(&self) -> StateWord {
         let (deliveries, stage) = (self.deliveries, self.stage);
         let ready = self.is(Flag::ReadyMarked);
-        StateWord { mark: Mark::Live, deliveries, ready, complete: ready && self.is(Flag::Complete), stage }
+        StateWord { mark: Mark::Live, deliveries, ready, masked: ready && self.is(Flag::LacksMasked), stage }
     }
 }
 

@@ -67,8 +67,12 @@ impl Shard {
         // An event of which every source is masked has nothing to process: it waits for its time.
         let leaf = &self.events[event];
         if leaf.is(Flag::Counted) && !leaf.is(Flag::Complete) && self.is_complete(event) {
+            let all = self.has_all(event);
             let leaf = &mut self.events[event];
             leaf.set(Flag::Complete);
+            if !all {
+                leaf.set(Flag::LacksMasked);
+            }
             if leaf.is(Flag::Booked) {
                 let ledger = &mut self.runs[leaf.run as usize].ledger;
                 ledger.complete += 1;
@@ -79,6 +83,12 @@ impl Shard {
         if leaf.is(Flag::Complete) && leaf.state == State::Live(LiveState::Open) {
             self.move_to(event, LiveState::Ready);
         }
+    }
+
+    /// Whether every source that it waits for has arrived, masks or not.
+    #[inline]
+    fn has_all(&self, event: u32) -> bool {
+        self.rule(event).wanted().is_some_and(|wanted| usize::from(self.events[event].arrived) >= wanted)
     }
 
     #[inline]
@@ -129,11 +139,9 @@ impl Shard {
         if self.events[event].rule != 0 {
             self.count_again(event);
         }
-        let leaf = &self.events[event];
-        let all = self.rule(event).wanted().is_some_and(|wanted| usize::from(leaf.arrived) >= wanted);
-        if !leaf.is(Flag::ReadyMarked) {
+        if !self.events[event].is(Flag::ReadyMarked) {
             self.consider(event);
-        } else if all {
+        } else if self.has_all(event) {
             self.events[event].set(Flag::Complete);
         }
     }
@@ -142,13 +150,19 @@ impl Shard {
     /// or not by its new rule.
     pub(crate) fn reconsider(&mut self, event: u32) {
         self.count_again(event);
-        if self.events[event].is(Flag::Complete) && !self.is_complete(event) {
+        if self.events[event].is(Flag::Complete) {
+            let (complete, all) = (self.is_complete(event), self.has_all(event));
             let leaf = &mut self.events[event];
-            leaf.clear(Flag::Complete);
-            if leaf.is(Flag::Booked) {
-                let ledger = &mut self.runs[leaf.run as usize].ledger;
-                ledger.complete = ledger.complete.wrapping_sub(1);
-                ledger.incomplete += 1;
+            leaf.clear(Flag::LacksMasked);
+            if complete && !all {
+                leaf.set(Flag::LacksMasked);
+            } else if !complete {
+                leaf.clear(Flag::Complete);
+                if leaf.is(Flag::Booked) {
+                    let ledger = &mut self.runs[leaf.run as usize].ledger;
+                    ledger.complete = ledger.complete.wrapping_sub(1);
+                    ledger.incomplete += 1;
+                }
             }
         }
         self.consider(event);

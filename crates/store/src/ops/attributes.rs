@@ -144,10 +144,10 @@ impl Engine {
         if shard.recovering {
             return;
         }
-        let (before, complete) = (shard.events[event].state, shard.events[event].is(Flag::Complete));
+        let before = shard.events[event].state;
         shard.reconsider(event);
         let leaf = &shard.events[event];
-        if leaf.state == before && leaf.is(Flag::ReadyMarked) && leaf.is(Flag::Complete) != complete {
+        if leaf.state == before && leaf.is(Flag::ReadyMarked) {
             self.mark_event(shard, event);
             self.lower_marks(shard, event);
             self.hot.region.fence();

@@ -155,7 +155,8 @@ impl Engine {
         let _effects = self.quiesce.read();
         self.check_open()?;
         let mut runs = self.runs.lock();
-        let known = self.known(&mut runs, producer.run)?;
+        // A closed run has given its producers to its summary.
+        let known = self.not_closed(&mut runs, producer.run)?;
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
         let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
         let status = ProducerStatus { finished, ..known.producers[at].now() };

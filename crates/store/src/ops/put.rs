@@ -461,7 +461,7 @@ impl Engine {
         if claimed.late {
             shard.runs[run].sources.of(rest).late += 1;
             let leaf = &shard.events[event];
-            if leaf.is(Flag::Complete) && !complete && leaf.is(Flag::ReadyMarked) {
+            if leaf.is(Flag::LacksMasked) && !complete {
                 self.mark_event(&shard, event);
                 self.hot.region.fence();
             }

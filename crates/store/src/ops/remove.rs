@@ -138,7 +138,7 @@ impl Engine {
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
         let ready = leaf.is(Flag::ReadyMarked) || decided;
-        let marks = StateWord { ready, complete: ready && leaf.is(Flag::Complete), ..leaf.marks() };
+        let marks = StateWord { ready, masked: ready && leaf.is(Flag::LacksMasked), ..leaf.marks() };
         let mut others = shard.fragments(event, |other| other != rest).map(|(_, location)| location);
         if let (Some(anchor), true) = (others.next(), marks != StateWord::FRESH) {
             self.hot.mark(anchor, marks);

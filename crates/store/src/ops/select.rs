@@ -180,7 +180,7 @@ impl Store {
             if shard.events[event].is(Flag::Held) || engine.keep_back(&mut shard, event) {
                 return Ok(None);
             }
-            let grant = engine.grant(&mut shard, index, event, &Sources::All, duration);
+            let grant = engine.grant(&mut shard, index, event, &Sources::All, duration, engine.now_ns());
             engine.cells[index].publish_ready(&shard);
             grant
         };
@@ -410,8 +410,8 @@ impl Engine {
         event: u32,
         sources: &Sources,
         duration: Option<Duration>,
+        now: u64,
     ) -> Grant {
-        let now = self.now_ns();
         shard.grants += 1;
         let counter = shard.grants * SHARDS as u64 + index as u64;
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
@@ -446,15 +446,15 @@ impl Engine {
         }
     }
 
-    /// Writes a lower count of deliveries, and that it is not complete any more, beside every fragment that says
-    /// otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
+    /// Writes a lower count of deliveries, and that it does not lack masked sources any more, beside every fragment that
+    /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
     /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &Shard, event: u32) {
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
             let word = self.hot.region.load_word(self.hot.state_word_offset(location));
             let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
-            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.complete && !marks.complete;
+            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.masked && !marks.masked;
             if stands.is_none_or(more) {
                 self.hot.mark(location, marks);
             }
@@ -472,6 +472,8 @@ impl Engine {
 struct Round<'a> {
     engine: &'a Engine,
     request: &'a GetAny,
+    /// The time of the call: leases of one call begin together.
+    now_ns: u64,
     /// Events that arrived later are too young.
     latest_ns: Option<u64>,
     grants: Vec<Grant>,
@@ -480,8 +482,9 @@ struct Round<'a> {
 
 impl<'a> Round<'a> {
     fn new(engine: &'a Engine, request: &'a GetAny) -> Round<'a> {
-        let latest_ns = engine.now_ns().checked_sub(nanoseconds(request.min_age));
-        Round { engine, request, latest_ns, grants: Vec::new(), room: true }
+        let now_ns = engine.now_ns();
+        let latest_ns = now_ns.checked_sub(nanoseconds(request.min_age));
+        Round { engine, request, now_ns, latest_ns, grants: Vec::new(), room: true }
     }
 
     fn goes_on(&self) -> bool {
@@ -501,7 +504,7 @@ impl<'a> Round<'a> {
             self.room = false;
             return if self.grants.is_empty() { Err(full) } else { Ok(false) };
         }
-        let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease);
+        let grant = self.engine.grant(shard, index, event, &self.request.sources, self.request.lease, self.now_ns);
         self.grants.push(grant);
         Ok(true)
     }

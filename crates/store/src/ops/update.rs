@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *On failure*: after a crash between the new version and the record, recovery finds both versions, keeps the higher
-//! one and books what the record would have said; the snapshot that ends recovery makes that durable.
+//! one and books what the record would have said; then the record is written (`recover/mod.rs`).
 
 use super::put::Claimed;
 use crate::Store;

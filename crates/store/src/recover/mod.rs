@@ -17,7 +17,9 @@ use crate::engine::Engine;
 use crate::hot::{FREE, Location};
 use crate::ops::Reason;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState};
+use forebay_core::{
+    Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
+};
 use records::Records;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -111,16 +113,40 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     for cell in &engine.cells {
         cell.publish_ready(&cell.lock());
     }
+    let left = end_replaced(engine, replaced)?;
     match engine.fold_log() {
         // Without space the log stays as it is; the next opening finds the same again.
         Err(error) if error.kind() == forebay_core::Kind::Full => {}
         other => other?,
     }
-    for (location, length) in replaced.0 {
+    for (location, length) in left {
         engine.hot.end_record(location, length);
     }
     engine.hot.region.fence();
     Ok(())
+}
+
+/// Ends the versions whose updates were cut off before their records: now these are written, and durable before the
+/// versions end, which is before a snapshot counts them. So a crash in between finds and counts each of them once.
+/// Answers those for whose records there is no space.
+fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u32)>> {
+    let mut left = Vec::new();
+    for (location, length) in replaced.0 {
+        let entry = engine.hot.read_entry(location).ok_or_else(|| Error::internal("a version that was just found"))?;
+        let record = Decision {
+            fragments: 1,
+            bytes: u64::from(length),
+            detail: u32::from(entry.version),
+            ..Decision::about(DecisionKind::Supersede, entry.key.as_bytes())
+        };
+        match engine.log.append(&engine.hot, &record) {
+            Ok(()) => engine.hot.end_record(location, length),
+            Err(error) if error.kind() == forebay_core::Kind::Full => left.push((location, length)),
+            Err(error) => return Err(error),
+        }
+    }
+    engine.hot.region.fence();
+    Ok(left)
 }
 
 fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {

@@ -84,8 +84,10 @@ impl<'a> Records<'a> {
             match fate {
                 Fate::Live => {
                     hot.segment(number).adopt();
-                    if word.is_none() {
-                        hot.mark(location, state);
+                    // A result says of itself that it counts before the record of its verdict is folded away.
+                    let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
+                    if word.is_none() || counts && !state.ready {
+                        hot.mark(location, StateWord { ready: state.ready || counts, ..state });
                     }
                 }
                 Fate::Dead => {
@@ -208,8 +210,9 @@ impl<'a> Records<'a> {
         if state.ready || state.deliveries > 0 || state.stage > 0 {
             leaf.set(Flag::ReadyMarked);
         }
-        if state.complete {
+        if state.masked {
             leaf.set(Flag::Complete);
+            leaf.set(Flag::LacksMasked);
         }
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
@@ -264,7 +267,7 @@ impl<'a> Records<'a> {
         Ok(Fate::Live)
     }
 
-    /// An update was cut off before its record: the snapshot that ends recovery says what the record would have.
+    /// An update was cut off before its record: the end of recovery writes it.
     /// The replaced version stays live until then, so that a crash before it finds both again.
     fn supersede(&mut self, location: Location, lower: &Entry, at: usize, run: u16) {
         self.replaced.push((location, lower.length));

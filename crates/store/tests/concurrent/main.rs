@@ -7,6 +7,7 @@ mod common;
 
 mod races;
 mod reading;
+mod stages;
 
 use common::fixture::RUN;
 use common::{TempDir, genuine, key, payload, put, small_config};

@@ -383,3 +383,15 @@ fn a_fragment_in_flight_keeps_its_run_from_closing() {
     store.take(1).reject().unwrap();
     store.run_close(RUN).unwrap();
 }
+
+#[test]
+fn a_report_to_a_closed_run_says_so() {
+    let store = Fixture::new(&single());
+    store.stored(1, 0, b"x");
+    let producer = store.producer(RUN, "crate-1").unwrap();
+    producer.offered(1);
+    store.take(1).reject().unwrap();
+    let summary = store.run_close(RUN).unwrap();
+    assert_eq!((summary.producers.len(), summary.producers[0].finished), (1, false));
+    refused(producer.finish(), Kind::Closed);
+}
