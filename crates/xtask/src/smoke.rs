@@ -69,6 +69,11 @@ pub(crate) fn demo() -> Result<Outcome> {
     run_demo(&[])
 }
 
+/// Runs DUNE's MiniDAQ through the real binary, on two links.
+pub(crate) fn demo_dune() -> Result<Outcome> {
+    run_demo(&["--profile", "dune", "--links", "2"])
+}
+
 /// Runs the demo on recorded detector frames, where they are.
 pub(crate) fn demo_input() -> Result<Outcome> {
     match child::root().join(FRAMES).exists() {
