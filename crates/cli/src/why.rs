@@ -11,7 +11,7 @@ Why is this fragment missing? One word, the same in a sentence with figures, and
 that were not stored: refused, late, in conflict. The memory of single puts is bounded; counts are in the ledger.
 
 The words: present, in-flight, missing, masked, removed, not-expected, never-announced, rejected, moved, removed-event, \
-never-seen, run-closed, run-unknown. Exit code 0 where the fragment is there, 1 where it is not.
+never-seen, decided, run-closed, run-unknown. Exit code 0 where the fragment is there, 1 where it is not.
 
 Example: source 7 of event 42 of run 1; only the word:
   forebay why /tmp/first 1/42/7

@@ -13,7 +13,7 @@
 use crate::config::Config;
 use crate::home::{Cell, DecidedForm, Ended, Form, Mask, Plan, Recent, Shard, Until, shard_of};
 use crate::hot::{Hot, Log};
-use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, incidents_kept, verdicts_kept};
+use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
 use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
@@ -146,7 +146,12 @@ impl Engine {
             Order::HotFirst | Order::OldestFirst => None,
         };
         let strict = keyspace.delivery.order != Order::HotFirst;
-        let cell = || Cell::new(form, decided_form, keyspace.stages.len(), strict, order_attribute.is_some());
+        let endings = endings_bytes(region_bytes);
+        let cell = || {
+            let cell = Cell::new(form, decided_form, keyspace.stages.len(), strict, order_attribute.is_some());
+            cell.lock().endings_bytes = endings;
+            cell
+        };
         Engine {
             cells: (0..SHARDS).map(|_| cell()).collect(),
             class_attribute: class_position(&keyspace),

@@ -39,6 +39,10 @@ pub(crate) const VERDICT_BYTES: usize = 16;
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
+/// Sparse endings that a run remembers: fewest, most, and one per so many bytes of the region.
+const ENDINGS_KEPT_MIN: usize = 4096;
+const ENDINGS_KEPT_MAX: usize = 1 << 20;
+const REGION_BYTES_PER_ENDING: u64 = 16 << 10;
 /// Events handled in one hold of a shard lock by the maintenance round and by listings.
 pub(crate) const BATCH_EVENTS: usize = 256;
 /// Pause between maintenance rounds, in milliseconds.
@@ -51,6 +55,11 @@ pub(crate) const RUNS_MAX: usize = 60_000;
 /// Verdicts that survive a restart in a region of this size.
 pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_VERDICT) as usize).clamp(VERDICTS_KEPT_MIN, VERDICTS_KEPT_MAX)
+}
+
+/// Bytes for remembering how events of one run ended, per way to end and shard, in a region of this size.
+pub(crate) fn endings_bytes(region_bytes: u64) -> usize {
+    ((region_bytes / REGION_BYTES_PER_ENDING) as usize).clamp(ENDINGS_KEPT_MIN, ENDINGS_KEPT_MAX) * 12 / SHARDS
 }
 
 /// Incidents that survive a restart in a region of this size.

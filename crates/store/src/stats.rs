@@ -177,7 +177,7 @@ pub struct SourceStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Why {
     /// One word: `present`, `in-flight`, `missing`, `masked`, `removed`, `not-expected`, `never-announced`, `rejected`,
-    /// `moved`, `removed-event`, `never-seen`, `run-closed`, `run-unknown`, `lost`.
+    /// `moved`, `removed-event`, `never-seen`, `decided`, `run-closed`, `run-unknown`, `lost`.
     pub answer: &'static str,
     /// The same in a sentence, with figures.
     pub because: String,

@@ -606,3 +606,22 @@ fn a_removed_result_does_not_complete_its_event_after_a_restart() {
     assert!(store.remove(&store.key(1, 7)).unwrap());
     store.in_every_life(|store| assert_eq!(store.counts(), [0, 1, 0, 0]));
 }
+
+/// How each event ended is remembered for `why`, within bounds: in every snapshot it would fill the store.
+#[test]
+fn a_long_run_of_mixed_verdicts_does_not_use_the_region_up() {
+    let store = Store::create_on(SimMedium::new(1 << 20), &singles(), sim_config()).unwrap();
+    for event in 0..100_000 {
+        assert_eq!(put(&store, &key(RUN, event, 0), b"x").unwrap(), PutOutcome::Stored, "event {event}");
+        let (lease, primary) = (store.lease(&prim(&store, event), None).unwrap().unwrap(), prim(&store, event));
+        if event % 3 == 0 {
+            lease.accept(&["main"]).unwrap();
+            drop(lease);
+            assert!(store.release(&primary).unwrap());
+        } else {
+            lease.reject().unwrap();
+        }
+    }
+    let answer = |event| store.why(&key(RUN, event, 0)).unwrap().answer;
+    assert_eq!([0, 99_999, 99_998].map(answer), ["decided", "moved", "decided"]);
+}

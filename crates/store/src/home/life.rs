@@ -299,7 +299,7 @@ impl Shard {
         if run.state != crate::RunState::Closed {
             run.decided.insert(self.decided_form, primary.as_bytes());
             if let Some(ending) = Ending::of(kind) {
-                run.endings[ending as usize].insert(self.decided_form, primary.as_bytes());
+                run.endings[ending as usize].insert_within(self.endings_bytes, self.decided_form, primary.as_bytes());
             }
         }
         self.leave(event, primary.as_bytes());

@@ -92,6 +92,16 @@ impl Ending {
     }
 }
 
+impl Decided {
+    /// As [`Decided::insert`] within bounds: past them the memory begins anew.
+    pub(crate) fn insert_within(&mut self, bytes_max: usize, form: DecidedForm, primary: &[u8]) {
+        if self.heap_bytes() > bytes_max {
+            *self = Decided::default();
+        }
+        self.insert(form, primary);
+    }
+}
+
 /// What has ended of one value of the ledger's attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupAccount {

@@ -79,6 +79,8 @@ pub(crate) struct Shard {
     /// Why the last events went to the debug stream.
     pub(crate) reasons: HashMap<u32, u8>,
     pub(crate) incidents: Incidents,
+    /// Bytes for remembering how events of a run ended, per way to end.
+    pub(crate) endings_bytes: usize,
     /// Records are still being found: nothing becomes ready yet.
     pub(crate) recovering: bool,
     /// Removed slots of live events.
@@ -152,6 +154,7 @@ impl Cell {
             debug_bytes: 0,
             reasons: HashMap::new(),
             incidents: Incidents::default(),
+            endings_bytes: 0,
             recovering: false,
             removed_slots: 0,
             grants: 0,

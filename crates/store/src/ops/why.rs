@@ -17,6 +17,7 @@ impl Store {
         let engine = self.engine();
         engine.check_key(key)?;
         let schema = &engine.keyspace.schema;
+        let forgotten = engine.forgot_endings(schema.run_of(key.as_bytes()));
         let (primary, source) = key.as_bytes().split_at(schema.primary_bytes());
         let shard = engine.cell_of(primary).lock();
         if shard.closed {
@@ -26,7 +27,7 @@ impl Store {
         let number = schema.run_of(primary);
         let (answer, because) = match (shard.run_index(number), shard.find(primary)) {
             (None, _) => ("run-unknown", format!("run {number} was never opened in this store")),
-            (Some(run), None) => engine.why_no_event(&shard.runs[run as usize], primary),
+            (Some(run), None) => engine.why_no_event(&shard.runs[run as usize], primary, forgotten),
             (Some(_), Some(event)) => engine.why_in_event(&shard, event, source),
         };
         let lost = shard.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
@@ -41,7 +42,19 @@ impl Store {
 }
 
 impl Engine {
-    fn why_no_event(&self, run: &Run, primary: &[u8]) -> (&'static str, String) {
+    /// Whether more events of a run were released, removed or never seen than is remembered one by one.
+    fn forgot_endings(&self, run: u64) -> bool {
+        let mut remembered = 0;
+        for cell in &self.cells {
+            let shard = cell.lock();
+            let Some(index) = shard.run_index(run) else { continue };
+            remembered += shard.runs[index as usize].endings.iter().map(crate::home::Decided::len).sum::<u64>();
+        }
+        let ledger = self.sum_ledger(run);
+        ledger.released.events + ledger.removed.events + ledger.never_seen > remembered
+    }
+
+    fn why_no_event(&self, run: &Run, primary: &[u8], forgotten: bool) -> (&'static str, String) {
         let event = self.keyspace.schema.text(primary);
         if run.state == RunState::Closed {
             return (
@@ -58,6 +71,9 @@ impl Engine {
         }
         if ended(Ending::NeverSeen) {
             return ("never-seen", format!("event {event} was announced, and nothing of it arrived in time"));
+        }
+        if forgotten && run.decided.contains(self.decided_form, primary) {
+            return ("decided", format!("event {event} is decided: how it ended is not remembered any more"));
         }
         if run.decided.contains(self.decided_form, primary) {
             return ("rejected", format!("event {event} was rejected by the selection"));

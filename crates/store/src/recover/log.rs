@@ -353,6 +353,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         engine.recent.lock().keep(given, true, engine.verdicts_kept());
     }
     let event = Tally::event(u64::from(decision.fragments), decision.bytes);
+    let endings_bytes = shard.endings_bytes;
     let of_run = &mut shard.runs[index as usize];
     let detail = decision.detail;
     let tally = match decision.kind {
@@ -401,7 +402,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             if of_run.state != RunState::Closed {
                 of_run.decided.insert(engine.decided_form, primary);
                 if let Some(ending) = Ending::of(kind) {
-                    of_run.endings[ending as usize].insert(engine.decided_form, primary);
+                    of_run.endings[ending as usize].insert_within(endings_bytes, engine.decided_form, primary);
                 }
             }
             decided.accepted.remove(primary);
