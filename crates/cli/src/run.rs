@@ -5,7 +5,7 @@ use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::{signal, units};
 use clap::{Args, Subcommand};
-use forebay_core::{Completeness, Error, KeySchema, LiveState, Result, RunConfig};
+use forebay_core::{Completeness, Error, KeySchema, Kind, LiveState, Result, RunConfig};
 use forebay_store::{RunState, RunStatus, Store};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -204,7 +204,13 @@ fn list(store: &Store, out: &mut Output) -> Result<Answer> {
 
 fn close(store: &Store, run: u64, dir: &Path, out: &mut Output) -> Result<Answer> {
     known(store, run)?;
-    let summary = store.run_close(run)?;
+    let summary = store.run_close(run).map_err(|error| match error.kind() {
+        Kind::Unavailable => Error::unavailable(format!(
+            "{}; stop the run, decide what is left (forebay take DIR -n 1000000 --reject), then close it",
+            error.message()
+        )),
+        _ => error,
+    })?;
     let account = summary.ledger;
     let file = dir.join("runs").join(format!("run-{run}.json"));
     let mut json = account_json(run, RunState::Closed, &account);

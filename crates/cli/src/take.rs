@@ -25,7 +25,8 @@ Example: accept one event into the stream physics; reject up to ten whose attrib
 Two stages (fast and final, named in the keyspace file): the first reads the group `fast` and passes on, the second \
 adds a result under a source of its own, keeps the whole event in physics and some sources of it in calib:
   forebay take /tmp/first --stage fast --sources fast --pass final
-  forebay take /tmp/first --stage final --result 1000=tracks.bin --accept physics --accept calib:1,2,5..9
+  forebay take /tmp/first --stage final --result 1000=tracks.bin \\
+    --accept physics --accept calib:1,2,5..9
 
 With --json: one object per line and event.";
 

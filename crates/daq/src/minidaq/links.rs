@@ -51,11 +51,12 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
     let (plan, pace) = (shared.plan, &shared.pace);
     let ring = shared.ring.named(&format!("readout-{thread}"));
     let mut put = Latency::new()?;
+    let chunks_per_second = plan.ticks_per_second as f64 / plan.chunk_ticks as f64;
     let mut links = Vec::new();
     for link in (thread as u32..plan.links).step_by(plan.config.readout_threads) {
         let source = plan.ring_source(ring.keyspace(), link)?;
         let of_link = plan.config.faults.pauses.iter().filter(|pause| pause.link == link);
-        let pauses = of_link.map(|pause| chunks_of(shared, pause)).collect();
+        let pauses = of_link.map(|pause| chunks_of(pause, chunks_per_second)).collect();
         links.push(Link { report: LinkReport { link, ..LinkReport::default() }, source, pauses });
     }
     let ahead_max = (plan.ring_keyspace()?.history.as_secs_f64() / FREE_RUNNING_SHARE as f64
@@ -131,15 +132,21 @@ fn put_chunk(shared: &Shared<'_>, ring: &Ring, link: &mut Link, chunk: u64, put:
     }
 }
 
-fn chunks_of(shared: &Shared<'_>, pause: &Pause) -> std::ops::Range<u64> {
-    let plan = shared.plan;
-    let chunk = |at: Duration| (at.as_secs_f64() * plan.ticks_per_second as f64 / plan.chunk_ticks as f64) as u64;
-    chunk(pause.from)..chunk(pause.from + pause.length)
+fn chunks_of(pause: &Pause, chunks_per_second: f64) -> std::ops::Range<u64> {
+    let chunk = |at: Duration| (at.as_secs_f64() * chunks_per_second) as u64;
+    chunk(pause.from)..chunk(pause.from.saturating_add(pause.length))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::overrun;
+    use super::{Pause, chunks_of, overrun};
+    use std::time::Duration;
+
+    #[test]
+    fn a_pause_may_last_for_ever() {
+        let pause = Pause { link: 0, from: Duration::from_secs(2), length: Duration::MAX };
+        assert_eq!(chunks_of(&pause, 1000.0), 2000..u64::MAX);
+    }
 
     #[test]
     fn an_overrun_frees_half_of_what_is_caught_up() {

@@ -155,25 +155,33 @@ impl Source {
     #[inline]
     pub(super) fn show(&mut self, stamp: &RingStamp, location: Location, length: u32) {
         let end = stamp.timestamp + u64::from(stamp.span);
-        match self.chunks.back_mut() {
-            Some(last) if last.segment == location.segment => last.insert(stamp, location.entry, length),
+        let era = match self.chunks.back_mut() {
+            Some(last) if last.segment == location.segment => {
+                last.insert(stamp, location.entry, length);
+                last.era
+            }
             _ => self.show_late(stamp, location, length),
-        }
+        };
         self.newest = Some(self.newest.map_or(stamp.timestamp, |newest| newest.max(stamp.timestamp)));
-        self.known.arrived(stamp.timestamp, end);
+        // A reservation may be older than the source's clock: it says nothing of the ticks of this one.
+        if era == self.era {
+            self.known.arrived(stamp.timestamp, end);
+        }
     }
 
-    /// A reservation is committed after its chunk was full.
+    /// A reservation is committed after its chunk was full; the chunk's era.
     #[cold]
-    fn show_late(&mut self, stamp: &RingStamp, location: Location, length: u32) {
-        let mut end_before = 0;
+    fn show_late(&mut self, stamp: &RingStamp, location: Location, length: u32) -> u32 {
+        let (mut end_before, mut era) = (0, self.era);
         for chunk in &mut self.chunks {
             chunk.end_before = chunk.end_before.max(end_before);
             if chunk.segment == location.segment {
                 chunk.insert(stamp, location.entry, length);
+                era = chunk.era;
             }
             end_before = chunk.end_before.max(chunk.end);
         }
+        era
     }
 
     /// The fragment with this very timestamp.

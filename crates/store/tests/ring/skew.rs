@@ -1,11 +1,12 @@
 //! Timestamps that cannot be: one link's insanity is its own affair.
 
 use super::{
-    FIRST, SPAN, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source, window,
+    FIRST, SPAN, balanced, config, coverage, frame, genuine, keyspace, payload, put, put_in, shape, small_ring, source,
+    window,
 };
 use forebay_store::core::{GapCause, ManualClock, RingKeyspace};
 use forebay_store::sim::SimMedium;
-use forebay_store::{Ring, RingConfig, RingOutcome};
+use forebay_store::{Ring, RingConfig, RingOutcome, RingPut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -268,4 +269,26 @@ fn a_slow_clock_is_followed_through_a_long_silence() {
             assert_eq!(outcomes, [RingOutcome::Stored; 2], "{ticks_per_second} Hz, after {hours} hours");
         }
     }
+}
+
+#[test]
+fn a_reservation_from_before_a_new_clock_moves_no_ticks() {
+    let mut readout = Readout::new(1);
+    readout.sane(1, 20);
+    let link = source(&readout.ring, 0);
+    let held = frame(20);
+    let put = RingPut { run: 1, status: held as u32 };
+    let mut reservation = readout.ring.reserve(&link, held, SPAN, payload(&link, held).len(), &put).unwrap();
+    // The timing system begins anew, and is believed.
+    for _ in 0..20 {
+        readout.step(1, |_, timestamp| timestamp - FIRST / 2);
+    }
+    let newest = frame(39) - FIRST / 2;
+    let end = newest + 2 * u64::from(SPAN);
+    assert_eq!(shape(&window(&readout.ring, newest, end).sources[0]), "C N");
+    reservation.copy_from_slice(&payload(&link, held));
+    assert_eq!(reservation.commit().unwrap(), RingOutcome::Stored);
+    assert_eq!(shape(&window(&readout.ring, newest, end).sources[0]), "C N", "what is still to come reads as a gap");
+    assert_eq!(genuine(&window(&readout.ring, held, held + 1).sources[0]), [held]);
+    balanced(&readout.ring);
 }
