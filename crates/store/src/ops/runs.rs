@@ -113,7 +113,11 @@ impl Engine {
         for state in [LiveState::Open, LiveState::Ready, LiveState::Leased] {
             let left = ledger.live[state as usize];
             if left.events > 0 {
-                return Err(Error::unavailable(format!("run {run}: {} events are {}", left.events, state.name())));
+                return Err(Error::unavailable(format!(
+                    "run {run}: events that are {}: {}",
+                    state.name(),
+                    left.events
+                )));
             }
         }
         if ledger.awaited > 0 {

@@ -106,7 +106,9 @@ impl Engine {
             return ("masked", format!("{of}; source {named} is masked by {by}: the event does not wait for it"));
         }
         let rule = shard.rule(event);
-        match rule.absent(source, leaf.is(Flag::Complete)) {
+        // An event that has all it waits for, and lacks a source that it names: this was masked.
+        let was_masked = !rule.sources().is_empty() && leaf.is(Flag::Complete);
+        match rule.absent(source, was_masked) {
             SourceState::Masked => ("masked", format!("{of}; source {named} was masked when it became ready")),
             SourceState::Missing if leaf.state == State::Live(LiveState::Open) => {
                 ("missing", format!("{of}; it waits for source {named}"))

@@ -114,3 +114,11 @@ fn the_memory_of_single_puts_is_bounded() {
     assert_eq!((remembered(2999), remembered(2500), remembered(0)), (1, 1, 0));
     assert_eq!(store.ledger(RUN).unwrap().late.fragments, 3000);
 }
+
+#[test]
+fn a_source_that_nobody_names_is_not_expected_and_not_masked() {
+    let store = Fixture::new(&forebay_store::core::Keyspace::events("count", 2));
+    store.stored(1, 0, b"x");
+    store.stored(1, 1, b"x");
+    answers(&store, &[(1, 0, "present"), (1, 7, "not-expected")]);
+}
