@@ -5,8 +5,9 @@ use crate::common::{assert_balanced, eventually, key, put, small_config};
 use crate::{THREADS, check, feed, number, open, primary, together};
 use forebay_store::core::{Completeness, Keyspace, Kind, LiveState};
 use forebay_store::{GetAny, PutOutcome, RunState, Sampling, Store};
+// Compiled with the test, so that ThreadSanitizer sees its locking.
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ fn work(store: &Store, events: u64, ended: &AtomicU64, verdicts: &Mutex<BTreeMap
                 let event = number(store, &lease.primary);
                 assert_eq!(lease.stage, stage);
                 match (stage, event % 7) {
-                    (_, 6) if lease.delivery == 1 && verdicts.lock().unwrap().get(&(event, stage + 10)).is_none() => {
-                        verdicts.lock().unwrap().insert((event, stage + 10), 1);
+                    (_, 6) if lease.delivery == 1 && verdicts.lock().get(&(event, stage + 10)).is_none() => {
+                        verdicts.lock().insert((event, stage + 10), 1);
                         lease.requeue().unwrap();
                         continue;
                     }
@@ -47,7 +48,7 @@ fn work(store: &Store, events: u64, ended: &AtomicU64, verdicts: &Mutex<BTreeMap
                     (_, 1) => lease.reject().unwrap(),
                     _ => lease.accept(&["main"]).unwrap(),
                 }
-                *verdicts.lock().unwrap().entry((event, stage)).or_default() += 1;
+                *verdicts.lock().entry((event, stage)).or_default() += 1;
                 ended.fetch_add(u64::from(stage == 1 || event.is_multiple_of(7)), Ordering::Release);
             }
         }
@@ -81,7 +82,7 @@ fn each_stage_decides_each_event_once() {
         }
         work(&store, events, &ended, &verdicts);
     });
-    check_verdicts(&store, events, &verdicts.into_inner().unwrap());
+    check_verdicts(&store, events, &verdicts.into_inner());
     assert_eq!(store.ledger(RUN).unwrap().complete, events);
 }
 
@@ -116,7 +117,7 @@ fn masks_that_come_and_go_beside_puts_keep_no_event() {
         }
         work(&store, events, &ended, &verdicts);
     });
-    check_verdicts(&store, events, &verdicts.into_inner().unwrap());
+    check_verdicts(&store, events, &verdicts.into_inner());
     let ledger = store.ledger(RUN).unwrap();
     assert_eq!((ledger.late.fragments, ledger.incomplete), (late.into_inner(), 0), "{ledger:?}");
     store.close().unwrap();
@@ -146,7 +147,7 @@ fn holds_that_are_set_and_released_beside_workers_lose_nothing() {
         }
         work(&store, events, &ended, &verdicts);
     });
-    check_verdicts(&store, events, &verdicts.into_inner().unwrap());
+    check_verdicts(&store, events, &verdicts.into_inner());
     assert_eq!((store.stats().held, store.holds().len(), store.stats().ready), (0, 0, vec![0, 0]));
 }
 
