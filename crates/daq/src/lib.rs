@@ -15,6 +15,7 @@ pub mod demo;
 pub mod display;
 pub mod dune;
 pub mod emulator;
+mod ends;
 pub mod frames;
 pub mod limits;
 pub mod minidaq;

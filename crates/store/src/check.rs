@@ -2,7 +2,8 @@
 
 use crate::config::FlushPolicy;
 use crate::hot::{Hot, Location, Region, checksum};
-use crate::open::{REGION_FILE, machine_boot, read_keyspace, read_superblock};
+use crate::open::{REGION_FILE, read_keyspace};
+use crate::region_file::{machine_boot, read_superblock};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{EntryFlags, Mark, Result, SegmentHeader, SegmentKind, SegmentState, StateWord, crc32c};
 use serde::Serialize;

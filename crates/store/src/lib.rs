@@ -25,6 +25,7 @@ mod ops;
 mod options;
 mod pressure;
 mod recover;
+mod region_file;
 mod ring;
 pub mod sim;
 mod states;

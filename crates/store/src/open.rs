@@ -16,18 +16,24 @@ use crate::hot::{Hot, Region, Segment};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
+use crate::region_file::{self, Holds, Life, random_id, write_superblock};
 use crate::sim::SimMedium;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
-use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result, Superblock, crc32c};
-use std::hash::{BuildHasher, Hasher};
+use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) const KEYSPACE_FILE: &str = "keyspace.toml";
 pub(crate) const REGION_FILE: &str = "hot.fb";
-const COPY_BYTES: u64 = SUPERBLOCK_AREA_BYTES as u64 / 2;
+
+const HOLDS: Holds = Holds {
+    name: "store",
+    keyspace_file: KEYSPACE_FILE,
+    region_file: REGION_FILE,
+    after_restart: " of any run that was open; look with `check`, then open with accept_loss",
+};
 
 impl Store {
     /// Makes a new store in `dir`, which is made if need be and holds none yet.
@@ -38,27 +44,9 @@ impl Store {
     pub fn create(dir: &Path, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
         let geometry = geometry(&keyspace.schema, &config)?;
-        let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
-        std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
-        let path = dir.join(REGION_FILE);
-        if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
-            return Err(Error::invalid(format!("{}: holds a store already; open it instead", dir.display())));
-        }
         let text = keyspace.to_toml()?;
-        // What a cut-off creation left never was a store.
-        let _ = std::fs::remove_file(&path);
-        let id = random_id();
-        let region = match &config.region_dir {
-            None => Region::create(&path, geometry.region_bytes(), config.flush)?,
-            Some(elsewhere) => {
-                let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-                let target = elsewhere.join(format!("forebay-{name}.fb"));
-                let region = Region::create(&target, geometry.region_bytes(), config.flush)?;
-                std::os::unix::fs::symlink(&target, &path).map_err(|error| invalid("cannot link the region", error))?;
-                region
-            }
-        };
-        std::fs::write(dir.join(KEYSPACE_FILE), &text).map_err(|error| invalid("cannot write keyspace.toml", error))?;
+        let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
+        let (region, id) = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush)?;
         start_new(region, geometry, keyspace, &text, config, id, Some(dir))
     }
 
@@ -178,15 +166,7 @@ fn start_new(
     store: [u8; 16],
     dir: Option<&Path>,
 ) -> Result<Store> {
-    let mut superblock = Superblock {
-        store,
-        keyspace_crc: crc32c(text.as_bytes()),
-        geometry,
-        boot: 1,
-        revision: 0,
-        clean: false,
-        machine_boot: machine_boot(),
-    };
+    let mut superblock = region_file::first_life(store, text, geometry);
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
@@ -198,29 +178,10 @@ fn start_new(
 }
 
 fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
-    let mut superblock = read_superblock(&region)?;
-    if superblock.keyspace_crc != crc32c(text.as_bytes()) {
-        return Err(Error::invalid("keyspace.toml is not the one that this region was made with"));
-    }
-    let schema = &keyspace.schema;
-    let widths = (superblock.geometry.key_bytes as usize, superblock.geometry.primary_bytes as usize);
-    if widths != (schema.key_bytes(), schema.primary_bytes()) {
-        return Err(Error::corrupt(format!("the superblock says keys of {widths:?} bytes, the keyspace others")));
-    }
-    let here = machine_boot();
-    let restarted = superblock.machine_boot != here && !superblock.clean;
-    if restarted && !region.is_persistent() && !config.accept_loss {
-        return Err(Error::corrupt(
-            "the machine restarted while this store was open, and its medium does not survive that: what is left may \
-             lack acknowledged fragments of any run that was open; look with `check`, then open with accept_loss",
-        ));
-    }
-    let power_lost = !superblock.clean && (restarted || region.is_persistent());
+    let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
+    let Life { mut superblock, power_lost, .. } =
+        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
-    superblock.boot =
-        superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
-    superblock.clean = false;
-    superblock.machine_boot = here;
     let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     let replaced = recover::recover(&engine, power_lost)?;
     write_superblock(&engine.hot.region, &mut superblock);
@@ -247,60 +208,4 @@ pub(crate) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
     holders.retain(|known| known.strong_count() > 0);
     holders.push(Arc::downgrade(&holder));
     holder
-}
-
-/// The valid superblock with the higher revision.
-pub(crate) fn read_superblock(region: &Region) -> Result<Superblock> {
-    let read = |copy: u64| Superblock::decode(region.bytes(copy * COPY_BYTES, Superblock::BYTES));
-    let superblock = match (read(0), read(1)) {
-        (Ok(a), Ok(b)) => {
-            if a.revision >= b.revision {
-                a
-            } else {
-                b
-            }
-        }
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => one,
-        // Both unreadable: the copy that says most about why.
-        (Err(a), Err(b)) => return Err(if b.kind() == Kind::Invalid { a } else { b }),
-    };
-    let needed = superblock.geometry.region_bytes();
-    // hugetlbfs rounds the file up to whole huge pages.
-    let rounded = needed.next_multiple_of(2 << 20);
-    let fits = region.length() == needed || region.length() == rounded || region.is_simulated();
-    if !fits || region.length() < needed {
-        return Err(Error::corrupt(format!("the region has {} bytes, its superblock wants {needed}", region.length())));
-    }
-    Ok(superblock)
-}
-
-fn write_superblock(region: &Region, superblock: &mut Superblock) {
-    superblock.revision = superblock.revision.wrapping_add(1);
-    let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
-    region.write(offset, &superblock.encode());
-    region.flush(offset, Superblock::BYTES);
-    region.fence();
-}
-
-/// 16 bytes that no other store has: the standard library's hash keys come from the system's random source.
-fn random_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    for half in id.chunks_mut(8) {
-        let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let time =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-        half.copy_from_slice(&(random ^ time.rotate_left(17)).to_le_bytes());
-    }
-    id
-}
-
-/// The machine's boot id; zeros where the system has none.
-pub(crate) fn machine_boot() -> [u8; 36] {
-    let mut id = [0; 36];
-    if let Ok(text) = std::fs::read("/proc/sys/kernel/random/boot_id")
-        && let Some(text) = text.get(..36)
-    {
-        id.copy_from_slice(text);
-    }
-    id
 }

@@ -17,7 +17,8 @@ use super::decided::FilterReport;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::{AbortOnPanic, Shared};
+use super::shared::Shared;
+use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{Error, Kind, Result, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
@@ -25,11 +26,12 @@ use std::time::Instant;
 
 /// The body of a filter thread; a failure ends the demo.
 pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
-    let _abort = AbortOnPanic(shared);
-    let store = shared.store.named(&format!("filter-{thread}"));
-    let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
-    filter.select().inspect_err(|_| shared.abort())?;
-    Ok(filter.report)
+    shared.guarded(|| {
+        let store = shared.store.named(&format!("filter-{thread}"));
+        let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
+        filter.select()?;
+        Ok(filter.report)
+    })
 }
 
 struct Filter<'f, 's> {

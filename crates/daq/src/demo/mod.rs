@@ -46,6 +46,7 @@ pub use summary::{
 
 pub(crate) use plan::Plan;
 
+use crate::ends::{EndThreads, Together};
 use crate::limits::DRAIN;
 use directory::Directory;
 use forebay_core::{Error, Kind, Ledger, LiveState, Result};
@@ -54,7 +55,7 @@ use notices::Notices;
 use outcome::{Ended, Outcome};
 use plan::RUN;
 use progress::Reporter;
-use shared::{EndThreads, Shared};
+use shared::Shared;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};

@@ -12,8 +12,9 @@
 
 use super::meter::{Latency, Meter};
 use super::plan::RUN;
-use super::shared::{AbortOnPanic, Shared};
+use super::shared::Shared;
 use super::trigger::Port;
+use crate::ends::Together;
 use forebay_core::{Error, Kind, Result};
 use forebay_store::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use std::time::{Duration, Instant};
@@ -37,9 +38,7 @@ pub(crate) struct ReadoutReport {
 
 /// The body of a readout thread; a failure ends the demo.
 pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
-    let _abort = AbortOnPanic(shared);
-    let store = shared.store.named(&format!("readout-{thread}"));
-    produce(shared, &store, thread).inspect_err(|_| shared.abort())
+    shared.guarded(|| produce(shared, &shared.store.named(&format!("readout-{thread}")), thread))
 }
 
 fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutReport> {

@@ -7,6 +7,7 @@
 
 use super::shared::Shared;
 use crate::demo::meter::{Latency, Meter};
+use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{LiveState, Primary, Result};
 use forebay_store::Sources;

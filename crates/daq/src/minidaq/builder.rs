@@ -17,6 +17,7 @@ use crate::dune::{
     ComponentRequest, FRAGMENT_HEADER_BYTES, FragmentErrors, FragmentHeader, RecordErrors, SourceId,
     TriggerRecordHeader,
 };
+use crate::ends::Together;
 use forebay_core::{Error, Kind, Result};
 use forebay_store::{PutOptions, PutOutcome, SourceWindow, Store};
 use std::time::Duration;

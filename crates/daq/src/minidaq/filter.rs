@@ -17,6 +17,7 @@ use super::shared::Shared;
 use crate::demo::meter::{Latency, Meter};
 use crate::demo::plan::keeps;
 use crate::dune::{FragmentErrors, RecordErrors, SourceId, TriggerRecordHeader};
+use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{Error, Kind, Primary, Result};
 use forebay_store::{GetAny, Lease, Store};

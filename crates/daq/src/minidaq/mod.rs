@@ -47,6 +47,7 @@ pub use summary::{GapSummary, InhibitSummary, LinkSummary, MiniDaqSummary, Recor
 
 use crate::demo::directory::Directory;
 use crate::demo::{join, spawn};
+use crate::ends::{EndThreads, Together};
 use crate::limits::DRAIN;
 use forebay_core::{Error, Kind, Ledger, LiveState, Result};
 use forebay_store::{Ring, Store};
@@ -54,7 +55,7 @@ use outcome::{Outcome, ring_summary};
 use parking_lot::Mutex;
 use plan::{Plan, RUN};
 use progress::Reporter;
-use shared::{EndThreads, Shared};
+use shared::Shared;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;

@@ -16,6 +16,7 @@ use super::shared::Shared;
 use super::trigger::Trigger;
 use crate::demo::meter::{Latency, Meter};
 use crate::dune::{FragmentErrors, SourceId};
+use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{GAP_CAUSES, Result};
 use forebay_store::{Coverage, PutOutcome, Ring, RingSources, SourceWindow, Window};

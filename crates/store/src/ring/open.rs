@@ -13,18 +13,23 @@ use super::handle::{Ring, new_holder};
 use super::limits::{CHUNK_BYTES_DEFAULT_MAX, CHUNK_BYTES_MIN, CHUNKS_PER_SOURCE_DEFAULT, CHUNKS_PER_SOURCE_MIN};
 use super::{maintain, recover};
 use crate::hot::{Hot, Region};
-use crate::open::{machine_boot, read_superblock};
+use crate::region_file::{self, Holds, Life, random_id, write_superblock};
 use crate::sim::SimMedium;
 use forebay_core::limits::{PAYLOAD_ALIGN, RING_KEY_TAIL_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
-use forebay_core::{EntryLayout, Error, Geometry, Result, RingKeyspace, Superblock, crc32c};
-use std::hash::{BuildHasher, Hasher};
+use forebay_core::{EntryLayout, Error, Geometry, Result, RingKeyspace};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const KEYSPACE_FILE: &str = "ring.toml";
 const REGION_FILE: &str = "ring.fb";
-const COPY_BYTES: u64 = SUPERBLOCK_AREA_BYTES as u64 / 2;
+
+const HOLDS: Holds = Holds {
+    name: "ring",
+    keyspace_file: KEYSPACE_FILE,
+    region_file: REGION_FILE,
+    after_restart: "; open with accept_loss to serve it",
+};
 
 impl Ring {
     /// Makes a new ring in `dir`, which is made if need be and holds none yet; it may hold an events store.
@@ -36,27 +41,9 @@ impl Ring {
         keyspace.check()?;
         let geometry = geometry(keyspace, &config)?;
         check_capacity(keyspace, &geometry)?;
-        let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
-        std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
-        let path = dir.join(REGION_FILE);
-        if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
-            return Err(Error::invalid(format!("{}: holds a ring already; open it instead", dir.display())));
-        }
         let text = keyspace.to_toml()?;
-        // What a cut-off creation left never was a ring.
-        let _ = std::fs::remove_file(&path);
-        let id = random_id();
-        let region = match &config.region_dir {
-            None => Region::create(&path, geometry.region_bytes(), config.flush)?,
-            Some(elsewhere) => {
-                let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-                let target = elsewhere.join(format!("forebay-{name}.fb"));
-                let region = Region::create(&target, geometry.region_bytes(), config.flush)?;
-                std::os::unix::fs::symlink(&target, &path).map_err(|error| invalid("cannot link the region", error))?;
-                region
-            }
-        };
-        std::fs::write(dir.join(KEYSPACE_FILE), &text).map_err(|error| invalid("cannot write ring.toml", error))?;
+        let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
+        let (region, id) = region_file::make(&HOLDS, dir, &text, bytes, elsewhere, config.flush)?;
         start_new(region, geometry, keyspace, &text, config, id)
     }
 
@@ -222,15 +209,7 @@ fn start_new(
     config: RingConfig,
     store: [u8; 16],
 ) -> Result<Ring> {
-    let superblock = Superblock {
-        store,
-        keyspace_crc: crc32c(text.as_bytes()),
-        geometry,
-        boot: 1,
-        revision: 0,
-        clean: false,
-        machine_boot: machine_boot(),
-    };
+    let superblock = region_file::first_life(store, text, geometry);
     let hot = Hot::new(region, geometry, store, 1);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
@@ -241,55 +220,16 @@ fn start_new(
 }
 
 fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingConfig) -> Result<Ring> {
-    let mut superblock = read_superblock(&region)?;
-    if superblock.keyspace_crc != crc32c(text.as_bytes()) {
-        return Err(Error::invalid("ring.toml is not the one that this region was made with"));
-    }
     let source_bytes = keyspace.source.bytes();
-    let widths = (superblock.geometry.key_bytes as usize, superblock.geometry.primary_bytes as usize);
-    if widths != (source_bytes + RING_KEY_TAIL_BYTES, source_bytes) {
-        return Err(Error::corrupt(format!("the superblock says keys of {widths:?} bytes, the keyspace others")));
-    }
+    let widths = (source_bytes + RING_KEY_TAIL_BYTES, source_bytes);
+    let Life { superblock, was_clean, power_lost } =
+        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
     check_capacity(keyspace, &superblock.geometry)?;
-    let here = machine_boot();
-    let restarted = superblock.machine_boot != here && !superblock.clean;
-    if restarted && !region.is_persistent() && !config.accept_loss {
-        return Err(Error::corrupt(
-            "the machine restarted while this ring was open, and its medium does not survive that: what is left may \
-             lack acknowledged fragments; open with accept_loss to serve it",
-        ));
-    }
-    let power_lost = !superblock.clean && (restarted || region.is_persistent());
-    let clean = superblock.clean;
-    superblock.boot =
-        superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
-    superblock.clean = false;
-    superblock.machine_boot = here;
     let hot = Hot::new(region, superblock.geometry, superblock.store, 1);
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
-    recover::recover(&engine, power_lost, clean)?;
+    recover::recover(&engine, power_lost, was_clean)?;
     // The account as it was found, then the new life.
     engine.write_note(&mut engine.space.lock(), false);
     write_superblock(&engine.hot.region, &mut engine.superblock.lock());
     Ring::start(engine)
-}
-
-fn write_superblock(region: &Region, superblock: &mut Superblock) {
-    superblock.revision = superblock.revision.wrapping_add(1);
-    let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
-    region.write(offset, &superblock.encode());
-    region.flush(offset, Superblock::BYTES);
-    region.fence();
-}
-
-/// 16 bytes that no other ring has: the standard library's hash keys come from the system's random source.
-fn random_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    for half in id.chunks_mut(8) {
-        let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let time =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
-        half.copy_from_slice(&(random ^ time.rotate_left(17)).to_le_bytes());
-    }
-    id
 }
