@@ -32,6 +32,7 @@ mod states;
 mod stats;
 mod store;
 mod sync;
+mod warm;
 
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, FlushPolicy};
@@ -49,6 +50,7 @@ pub use stats::{
     ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use store::Store;
+pub use warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue};
 
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]
