@@ -17,6 +17,7 @@ mod fragment;
 mod home;
 mod hot;
 mod index;
+mod levels;
 mod limits;
 #[doc(hidden)]
 pub mod measure;
@@ -35,9 +36,10 @@ mod sync;
 mod warm;
 
 pub use check::{CheckReport, check};
-pub use config::{Arrival, Arrivals, Config, FlushPolicy};
+pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
+pub use levels::Drain;
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use ring::{

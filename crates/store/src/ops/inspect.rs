@@ -27,7 +27,7 @@ impl Store {
             conflicts_kept += shard.kept.len() as u64;
             held += shard.held.len();
             for (sum, stage) in ready.iter_mut().zip(&shard.ready) {
-                *sum += stage.list.len();
+                *sum += stage.len();
             }
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;

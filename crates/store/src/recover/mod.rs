@@ -9,6 +9,7 @@
 //!
 //! *On failure*: fails closed with segment and entry, unless the operator accepted the loss.
 
+mod images;
 mod log;
 mod records;
 mod verify;
@@ -37,15 +38,28 @@ struct Decided {
     removed: HashMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
     superseded: HashMap<Vec<u8>, u16>,
+    /// Marks of events that the warm level has, later than those in their images: stage, and detail as in the record.
+    marks: HashMap<Vec<u8>, (u8, u32)>,
+}
+
+/// What the warm level says of itself.
+pub(crate) struct There {
+    pub(crate) found: crate::warm::Found,
+    /// Slots of the devices' decision logs.
+    pub(crate) decisions: Vec<Vec<forebay_core::Slot>>,
+    /// What was damaged, and the operator accepted.
+    pub(crate) losses: Vec<String>,
+    /// The store was closed in order: figures of sources have what stands there.
+    pub(crate) figures_kept: bool,
 }
 
 /// Versions that recovery replaced, to be ended once the ledger says so durably.
 pub(crate) struct Replaced(Vec<(Location, u32)>);
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
-    let decided = log::read(engine, &headers)?;
+    let decided = log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
     let mut shards = engine.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
@@ -62,6 +76,10 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
     for header in data {
         records.segment(header)?;
     }
+    if let (Some(there), Some(level)) = (&there, &engine.level) {
+        engine.losses.lock().extend(there.losses.iter().cloned());
+        records.images(&level.warm, &there.found, there.figures_kept)?;
+    }
     records.settle()?;
     let replaced = Replaced(records.replaced);
     drop(shards);
@@ -72,6 +90,36 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
         }
     }
     Ok(replaced)
+}
+
+/// Rebuilds the state of a store whose hot level is gone, from its devices alone.
+pub(crate) fn recover_from_warm(engine: &Engine, there: There) -> Result<()> {
+    let decided = log::read_devices(engine, &there.decisions)?;
+    let mut shards = engine.lock_all();
+    shards.iter_mut().for_each(|shard| shard.recovering = true);
+    let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
+    let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
+    if let Some(level) = &engine.level {
+        engine.losses.lock().extend(there.losses.iter().cloned());
+        records.images(&level.warm, &there.found, false)?;
+    }
+    records.settle()?;
+    drop(shards);
+    for cell in &engine.cells {
+        cell.publish_ready(&cell.lock());
+    }
+    Ok(())
+}
+
+/// The latest life of which the devices' logs know.
+pub(crate) fn boot_after(there: &There) -> u32 {
+    let slots = there.decisions.iter().flatten();
+    let boots = slots.filter_map(|slot| match slot {
+        forebay_core::Slot::Decision(decision) => Some(decision.token.boot),
+        forebay_core::Slot::Blob(_) => None,
+    });
+    // A snapshot says it as well; lives without a decision gave no token that was used.
+    boots.max().unwrap_or(0).max(log::boot_of_snapshots(&there.decisions))
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {

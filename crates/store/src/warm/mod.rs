@@ -12,3 +12,6 @@ mod device;
 
 pub use buffer::Buffer;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+
+mod stub;
+pub(crate) use stub::*;
