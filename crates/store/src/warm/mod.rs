@@ -15,5 +15,6 @@ mod pwrite;
 mod uring;
 
 pub use buffer::Buffer;
+pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
