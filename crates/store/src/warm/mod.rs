@@ -9,9 +9,15 @@
 
 mod buffer;
 mod device;
+mod directory;
+mod files;
+mod pwrite;
+mod uring;
 
 pub use buffer::Buffer;
+pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+pub use directory::{DirectoryDevice, IoMethod};
 
 mod stub;
 pub(crate) use stub::*;
