@@ -9,6 +9,12 @@
 
 mod buffer;
 mod device;
+mod log;
 
 pub use buffer::Buffer;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+
+/// Reads the bytes of a decision log's file, for the fuzzer.
+pub(crate) fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
+    log::decode(bytes, store, key_bytes);
+}
