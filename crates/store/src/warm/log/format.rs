@@ -150,10 +150,6 @@ impl Pages {
         Pages { layout, seed: RecordSeed::new(store, tag, generation as u32), head_seed }
     }
 
-    pub(super) fn layout(&self) -> SlotLayout {
-        self.layout
-    }
-
     pub(super) fn seed(&self) -> RecordSeed {
         self.seed
     }

@@ -135,8 +135,8 @@ fn a_short_write_is_completed_and_one_that_fails_then_is_not_counted() {
     let medium = Medium::default();
     let log = create(&medium);
     let group = |from: u64| {
-        let last = (from..from + 200).map(|number| log.append_decision(0, &decision(number), soon())).last().unwrap();
-        log.wait(last.unwrap(), soon())
+        append(&log, from..from + 200);
+        log.flush(0, soon())
     };
     for (skip, short) in [(0, 4096), (1, 5000), (2, 100)] {
         medium.fault(Operation::Write, skip, Fault::Short(short));

@@ -35,6 +35,13 @@ fn decide(log: &DeviceLog, number: u64) -> Result<()> {
     log.wait(log.append_decision(0, &decision(number), soon())?, soon())
 }
 
+/// Appends decisions and waits for none.
+fn append(log: &DeviceLog, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let _ = log.append_decision(0, &decision(number), soon()).unwrap();
+    }
+}
+
 /// A snapshot that says which decisions it stands for: the numbers below `count`.
 fn snapshot(count: u64) -> Vec<u8> {
     (0..count).flat_map(u64::to_le_bytes).collect()

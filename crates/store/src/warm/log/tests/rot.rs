@@ -8,8 +8,8 @@ fn written(close: bool) -> (Medium, u64) {
     let log = create(&medium);
     log.replace(0, &snapshot(3), soon()).unwrap();
     decide(&log, 3).unwrap();
-    let last = (4..74).map(|number| log.append_decision(0, &decision(number), soon()).unwrap()).last();
-    log.wait(last.unwrap(), soon()).unwrap();
+    append(&log, 4..74);
+    log.flush(0, soon()).unwrap();
     decide(&log, 74).unwrap();
     if close {
         log.close(soon()).unwrap();
@@ -74,6 +74,28 @@ fn rot_in_the_last_commit_is_told_from_a_torn_write_where_a_sector_shows_it() {
     let (medium, _) = written(true);
     medium.alter(FILE, |bytes| bytes[at(4)..at(4) + 512].fill(0));
     assert_eq!(open(&medium).err().unwrap().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn a_lost_sector_in_front_of_a_commit_is_no_torn_write() {
+    // Without the mark of the end; sectors of the commit of seventy, in front of the last commit of one.
+    let (medium, _) = written(false);
+    let image = medium.image();
+    for sector in 0..9 {
+        let medium = Medium::from_image(image.clone());
+        medium.alter(FILE, |bytes| bytes[at(2) + sector * 512..at(2) + (sector + 1) * 512].fill(0));
+        assert_eq!(open(&medium).err().unwrap().kind(), Kind::Corrupt, "sector {sector}");
+    }
+    // The same sectors of the last commit that left anything: a torn write, which counts up to there.
+    for sector in 1..8_u64 {
+        let medium = Medium::from_image(image.clone());
+        medium.alter(FILE, |bytes| {
+            bytes[at(4)..at(5)].fill(0);
+            bytes[at(2) + sector as usize * 512..at(3)].fill(0);
+        });
+        let slots = (sector * 512 - 32) / 64;
+        assert_eq!(told(&open(&medium).unwrap().1[0]), numbers(4 + slots), "sector {sector}");
+    }
 }
 
 #[test]
