@@ -102,15 +102,8 @@ pub struct Entry {
 
 impl Entry {
     /// Stands for an entry that is not known yet.
-    pub const EMPTY: Entry = Entry {
-        key: Key::EMPTY,
-        offset: 0,
-        length: 0,
-        payload_crc: 0,
-        status: 0,
-        version: 0,
-        flags: EntryFlags::VOID,
-    };
+    pub const EMPTY: Entry =
+        Entry { key: Key::EMPTY, offset: 0, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
 }
 
 impl EntryLayout {

@@ -14,13 +14,13 @@
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
 use crate::hot::{Hot, Region, Segment};
+use crate::levels::{self, Level};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
+use crate::recover::There;
 use crate::region_file::{self, Holds, Life, random_id, write_superblock};
 use crate::sim::SimMedium;
-use crate::levels::{self, Level};
-use crate::recover::There;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result};
@@ -109,6 +109,7 @@ impl Engine {
         }
         self.rest_level();
         let folded = self.fold_log();
+        self.close_device_logs();
         self.hot.close_heads();
         self.hot.seal_closed();
         let flushed = self.hot.region.sync();
@@ -216,7 +217,8 @@ fn start_without_hot(dir: &Path, keyspace: &Keyspace, text: &str, config: Config
     let (level, there, store) = levels::open(Some(dir), None, keyspace, &config)?
         .ok_or_else(|| Error::internal("devices that were just read"))?;
     let geometry = geometry(&keyspace.schema, &config)?;
-    let region = region_file::make_again(&HOLDS, dir, geometry.region_bytes(), config.region_dir.as_ref(), config.flush)?;
+    let region =
+        region_file::make_again(&HOLDS, dir, geometry.region_bytes(), config.region_dir.as_ref(), config.flush)?;
     start_on_warm(region, geometry, keyspace, text, config, (level, there, store), Some(dir))
 }
 

@@ -363,7 +363,10 @@ impl Shard {
     /// Events whose marks the log has and no image, undecided ones.
     pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
         let undecided = |event: &&u32| {
-            matches!(self.events[**event].state, State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased | LiveState::Debug))
+            matches!(
+                self.events[**event].state,
+                State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased | LiveState::Debug)
+            )
         };
         self.marked.iter().filter(undecided).copied()
     }

@@ -24,7 +24,8 @@ impl Engine {
             && shard.events[event].is(Flag::Warm)
         {
             let device = level.log_device(self.shard_of(shard.primary(event).as_bytes()));
-            if let Ok(ticket) = level.log.append_decision(device, decision) {
+            let deadline = deadline_after(self.config.put_deadline);
+            if let Ok(ticket) = level.log.append_decision(device, decision, deadline) {
                 return Ok(Logged(Some((ticket, decision.clone()))));
             }
             level.note(format!("the decision log of device {device} refuses: decisions go to the hot log"));
@@ -43,19 +44,18 @@ impl Engine {
         let Err(error) = level.log.wait(ticket, deadline_after(self.config.put_deadline)) else { return Ok(()) };
         self.log.append(&self.hot, &decision)?;
         level.note(error.to_string());
-        Err(Error::unknown(
-            "the decision stands in the hot log only: the log of its device failed; repeat the call",
-        )
-        .with_source(error))
+        Err(Error::unknown("the decision stands in the hot log only: the log of its device failed; repeat the call")
+            .with_source(error))
     }
 
     /// Writes what the log says in words of its own; devices are told as well, so that they can be understood alone.
     pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8]) -> Result<()> {
         self.log.append_blob(&self.hot, blob, data)?;
         let Some(level) = &self.level else { return Ok(()) };
-        let tickets = (0..level.devices).map(|device| level.log.append_blob(device, blob, data));
+        let deadline = deadline_after(self.config.put_deadline);
+        let tickets = (0..level.devices).map(|device| level.log.append_blob(device, blob, data, deadline));
         for ticket in tickets.collect::<Vec<_>>() {
-            let told = ticket.and_then(|ticket| level.log.wait(ticket, deadline_after(self.config.put_deadline)));
+            let told = ticket.and_then(|ticket| level.log.wait(ticket, deadline));
             if let Err(error) = told {
                 // The hot log has it; the device is told again with the next snapshot.
                 level.note(error.to_string());

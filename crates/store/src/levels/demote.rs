@@ -62,7 +62,10 @@ impl Engine {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
         for mut moving in batch {
             if let Err(error) = self.read_parts(&mut moving) {
-                level.note(format!("{}: stays where it is: {error}", self.keyspace.schema.text(moving.primary.as_bytes())));
+                level.note(format!(
+                    "{}: stays where it is: {error}",
+                    self.keyspace.schema.text(moving.primary.as_bytes())
+                ));
                 self.stay(moving, false);
                 continue;
             }
@@ -270,9 +273,8 @@ impl Engine {
             for (index, part) in moving.parts[*begin..*end].iter().enumerate() {
                 let rest = self.keyspace.schema.rest_of(&part.entry.key);
                 let stands = event.and_then(|event| shard.slot(event, rest).ok().map(|found| (event, found)));
-                let stands = stands.filter(|(_, (_, word))| {
-                    word.is_present() && !word.is_busy() && word.location() == part.from
-                });
+                let stands = stands
+                    .filter(|(_, (_, word))| word.is_present() && !word.is_busy() && word.location() == part.from);
                 match stands {
                     Some((event, (slot, word))) => {
                         shard.set_word(event, slot, word.moved_to(at(place, index as u32)));
@@ -346,7 +348,9 @@ impl Engine {
                 shard.list_ready(event);
             }
             let copies = shard.copies.remove(&event).unwrap_or_default();
-            ended.extend(copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)));
+            ended.extend(
+                copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
+            );
         }
         if now.state == ImageState::Accepted && now == moving.marks && all {
             shard.events[event].set(Flag::AcceptedThere);
@@ -354,7 +358,9 @@ impl Engine {
             // Decided on its way: it goes on to where such events go.
             self.queue_demotion(shard, event);
         }
-        if now.state == ImageState::Undecided && (!all || now != moving.marks || shard.events[event].is(Flag::MarksLogged)) {
+        if now.state == ImageState::Undecided
+            && (!all || now != moving.marks || shard.events[event].is(Flag::MarksLogged))
+        {
             self.log_marks(shard, event);
         }
     }

@@ -21,8 +21,8 @@ mod persist;
 mod place;
 mod plan;
 
-pub(crate) use decide::Logged;
 pub(crate) use compact::LOST;
+pub(crate) use decide::Logged;
 pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;
@@ -30,7 +30,7 @@ pub(crate) use open::{create, has_devices, open};
 pub(crate) use place::{Reading, mark_detail, not_verified};
 
 use crate::config::Config;
-use crate::engine::{Engine, Holder};
+use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
 use parking_lot::Mutex;
@@ -146,6 +146,15 @@ impl Engine {
         *demoter = Demoter::default();
         level.persisting.close();
         if let Err(error) = level.warm.close_filling() {
+            level.note(error.to_string());
+        }
+    }
+
+    /// The devices' logs end here: what stands in them is whole.
+    pub(crate) fn close_device_logs(&self) {
+        if let Some(level) = &self.level
+            && let Err(error) = level.log.close(deadline_after(level.patience))
+        {
             level.note(error.to_string());
         }
     }

@@ -33,7 +33,12 @@ struct DeviceRow {
 }
 
 /// Makes the warm level of a new store; `None` where it has none.
-pub(crate) fn create(dir: Option<&Path>, store: [u8; 16], keyspace: &Keyspace, config: &Config) -> Result<Option<Level>> {
+pub(crate) fn create(
+    dir: Option<&Path>,
+    store: [u8; 16],
+    keyspace: &Keyspace,
+    config: &Config,
+) -> Result<Option<Level>> {
     if config.warm.is_empty() {
         return Ok(None);
     }
@@ -78,7 +83,8 @@ pub(crate) fn open(
         None => Warm::store_of(&devices)?,
     };
     let (warm, found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
-    let (log, decisions, lost) = DeviceLog::open(&devices, store, schema.key_bytes(), config.accept_loss)?;
+    let (log, decisions, lost) =
+        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, schema.key_bytes());
     let mut losses = found.losses.clone();
     losses.extend(lost);
@@ -124,7 +130,12 @@ fn devices(wanted: &[WarmDevice], make: bool) -> Result<Vec<Arc<dyn Device>>> {
                     };
                     std::fs::create_dir_all(path).map_err(invalid)?;
                 }
-                Ok(Arc::new(DirectoryDevice::open(path, IoMethod::Auto, true)?))
+                let device = DirectoryDevice::open(path, IoMethod::Auto, true);
+                let device = device.map_err(|error| {
+                    Error::unavailable(format!("{}: the device cannot be used: {error}", path.display()))
+                        .with_source(error)
+                })?;
+                Ok(Arc::new(device))
             }
         }
     };

@@ -130,17 +130,20 @@ impl Engine {
         let schema = &self.keyspace.schema;
         group.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
         let mut failed = Vec::new();
-        for of_run in group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes())) {
-            let events: Vec<&[Waiting]> = of_run
-                .chunk_by(|a, b| schema.primary_of(&a.entry.key) == schema.primary_of(&b.entry.key))
-                .collect();
+        for of_run in
+            group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
+        {
+            let events: Vec<&[Waiting]> =
+                of_run.chunk_by(|a, b| schema.primary_of(&a.entry.key) == schema.primary_of(&b.entry.key)).collect();
             let run = schema.run_of(of_run[0].entry.key.as_bytes());
             match self.persist_run(level, run, &events) {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
                             Placed::At(place) => self.note_copy(event, super::demote::at(place, 0)),
-                            Placed::Rotten(_) => failed.extend(failures(event, "its bytes do not match their checksum")),
+                            Placed::Rotten(_) => {
+                                failed.extend(failures(event, "its bytes do not match their checksum"))
+                            }
                             Placed::TooLarge => failed.extend(failures(event, "it is larger than a container")),
                         }
                     }

@@ -34,7 +34,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end_record(&self, location: Location, length: u32) {
         if location.is_warm() {
-            self.warm(|level| level.warm.ended(location.container(), 1));
+            self.warm(|level| level.warm.ended(super::place_of(location), 1));
         } else {
             self.hot.end_record(location, length);
         }
@@ -103,7 +103,7 @@ impl Engine {
     /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
     pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
-        level.warm.read(location.container(), location.entry, bytes)
+        level.warm.read(super::place_of(location), bytes)
     }
 
     fn warm(&self, act: impl FnOnce(&super::Level)) {

@@ -13,9 +13,7 @@ use crate::home::{Flag, Shard, State, WarmRecord};
 use crate::hot::Location;
 use crate::limits::SHARDS;
 use crate::warm::ReadImage;
-use forebay_core::{
-    ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Primary, Result, Stream,
-};
+use forebay_core::{ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Primary, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -183,10 +181,7 @@ impl Engine {
                 }
                 let Some(primary) = shard.to_demote.pop_front() else { break };
                 let Some(event) = shard.find(primary.as_bytes()) else { continue };
-                let decided = matches!(
-                    shard.events[event].state,
-                    State::Live(LiveState::Accepted | LiveState::Debug)
-                );
+                let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
                 if !decided {
                     continue;
                 }

@@ -75,7 +75,8 @@ impl Engine {
             status |= OWN_SOURCES;
         }
         let warm = shard.warm_records.get(&event).map(|record| record.version);
-        let version = warm.or_else(|| standing.and_then(|location| self.hot.read_entry(location)).map(|entry| entry.version));
+        let version =
+            warm.or_else(|| standing.and_then(|location| self.hot.read_entry(location)).map(|entry| entry.version));
         let version = version.map_or(Some(0), |version| version.checked_add(1));
         let version = version.ok_or_else(|| Error::invalid("no more versions"))?;
         let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
@@ -194,7 +195,8 @@ impl Engine {
         let location = word.location();
         if location.is_warm() {
             let record = shard.warm_records.get(&event);
-            let record = record.ok_or_else(|| Error::internal("the record of an event on the warm level is not known"))?;
+            let record =
+                record.ok_or_else(|| Error::internal("the record of an event on the warm level is not known"))?;
             return self.decode_record(record.status, &record.bytes);
         }
         let entry = self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an event's record does not verify"))?;

@@ -144,7 +144,8 @@ impl Engine {
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|_| true);
         }
         let location = word.location();
-        let length = known.filter(|_| location.is_warm()).map_or_else(|| self.hot.length_of(location), |(_, length)| length);
+        let length =
+            known.filter(|_| location.is_warm()).map_or_else(|| self.hot.length_of(location), |(_, length)| length);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
         let ready = leaf.is(Flag::ReadyMarked) || decided;

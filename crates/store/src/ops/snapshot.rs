@@ -10,7 +10,7 @@ use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
 use super::producers::KnownProducer;
-use crate::engine::{Engine, KnownRun};
+use crate::engine::{Engine, KnownRun, deadline_after};
 use crate::home::{Code, Decided, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Until};
 use crate::levels::mark_detail;
 use crate::limits::{SHARDS, incidents_kept, verdicts_kept};
@@ -102,7 +102,7 @@ impl Engine {
         if let Some(level) = &self.level {
             // Each device can be understood without the hot level; what was in its log is folded with the rest.
             for device in 0..level.devices {
-                if let Err(error) = level.log.replace(device, &snapshot) {
+                if let Err(error) = level.log.replace(device, &snapshot, deadline_after(level.patience)) {
                     level.note(error.to_string());
                 }
             }

@@ -207,7 +207,11 @@ impl Engine {
                 shard.superseded.insert(claimed.key, (event, version - 1));
                 shard.events[event].clear(Flag::AllWarm);
             }
-            shard.set_word(event, slot, word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location));
+            shard.set_word(
+                event,
+                slot,
+                word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location),
+            );
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];

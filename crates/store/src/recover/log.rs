@@ -10,6 +10,7 @@ use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{
     Folded, FoldedRun, Hold, KnownProducer, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
 };
+use crate::warm::LogSlots;
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
@@ -44,11 +45,7 @@ fn starts_snapshot(slots: &[Slot]) -> bool {
 }
 
 /// Reads the log into the shards and the lists of what is decided.
-pub(super) fn read(
-    engine: &Engine,
-    headers: &[Option<SegmentHeader>],
-    of_devices: &[Vec<Slot>],
-) -> Result<Decided> {
+pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>], of_devices: &[LogSlots]) -> Result<Decided> {
     let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(|h| h.kind == SegmentKind::Log).collect();
     log.sort_unstable_by_key(|header| header.order);
     let numbers: Vec<u32> = log.iter().map(|header| header.segment).collect();
@@ -96,24 +93,35 @@ pub(super) fn read(
 }
 
 /// Reads the logs of devices alone: the latest snapshot of any, what its device says after it, and all decisions.
-pub(super) fn read_devices(engine: &Engine, of_devices: &[Vec<Slot>]) -> Result<Decided> {
-    let latest = of_devices.iter().max_by_key(|slots| snapshot_head(slots).unwrap_or_default());
-    let latest = latest.filter(|slots| snapshot_head(slots).is_some());
-    let latest = latest.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
-    replay(engine, latest.iter().cloned(), of_devices)
+pub(super) fn read_devices(engine: &Engine, of_devices: &[LogSlots]) -> Result<Decided> {
+    let latest = of_devices.iter().filter_map(|slots| snapshot_head(slots).map(|head| (head, slots)));
+    let latest = latest.max_by_key(|(head, _)| *head);
+    let (_, latest) = latest.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
+    let mut slots = Vec::new();
+    latest.each(&mut |slot| {
+        slots.push(slot);
+        Ok(())
+    })?;
+    replay(engine, slots.into_iter(), of_devices)
 }
 
 /// Life and number of the fold that a log begins with.
-fn snapshot_head(slots: &[Slot]) -> Option<(u32, u64)> {
-    let Some(Slot::Blob(chunk)) = slots.first() else { return None };
-    if chunk.blob != Blob::Snapshot || !chunk.first {
-        return None;
-    }
-    Engine::snapshot_head(&chunk.data)
+fn snapshot_head(slots: &LogSlots) -> Option<(u32, u64)> {
+    let mut head = None;
+    // The first slot is enough: an error ends the walk.
+    let _ = slots.each(&mut |slot| {
+        if let Slot::Blob(chunk) = slot
+            && chunk.blob == Blob::Snapshot
+        {
+            head = Engine::snapshot_head(&chunk.data);
+        }
+        Err(Error::internal("only the first slot is wanted"))
+    });
+    head
 }
 
 /// The latest life that any snapshot was made in.
-pub(super) fn boot_of_snapshots(of_devices: &[Vec<Slot>]) -> u32 {
+pub(super) fn boot_of_snapshots(of_devices: &[LogSlots]) -> u32 {
     of_devices.iter().filter_map(|slots| snapshot_head(slots)).map(|head| head.0).max().unwrap_or(0)
 }
 
@@ -136,7 +144,7 @@ fn has_whole_snapshot(segments: &[(u32, Vec<Slot>)]) -> bool {
     false
 }
 
-fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[Vec<Slot>]) -> Result<Decided> {
+fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[LogSlots]) -> Result<Decided> {
     let schema = &engine.keyspace.schema;
     let mut shards = engine.lock_all();
     let mut runs: Vec<KnownRun> = Vec::new();
@@ -207,12 +215,13 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[Vec<
         apply(engine, &mut shards, &mut decided, &decision)?;
     }
     // Decisions about events of the warm level, which the hot log may have folded already.
-    for slot in of_devices.iter().flatten() {
-        if let Slot::Decision(decision) = slot
-            && !is_known(engine, &shards, &decided, decision)
-        {
-            apply(engine, &mut shards, &mut decided, decision)?;
-        }
+    for slots in of_devices {
+        slots.each(&mut |slot| match slot {
+            Slot::Decision(decision) if !is_known(engine, &shards, &decided, &decision) => {
+                apply(engine, &mut shards, &mut decided, &decision)
+            }
+            _ => Ok(()),
+        })?;
     }
     for known in &runs {
         let masks = Arc::new(known.masks.clone());

@@ -17,6 +17,7 @@ mod verify;
 use crate::engine::Engine;
 use crate::hot::{FREE, Location};
 use crate::ops::Reason;
+use crate::warm::LogSlots;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
@@ -46,7 +47,7 @@ struct Decided {
 pub(crate) struct There {
     pub(crate) found: crate::warm::Found,
     /// Slots of the devices' decision logs.
-    pub(crate) decisions: Vec<Vec<forebay_core::Slot>>,
+    pub(crate) decisions: Vec<LogSlots>,
     /// What was damaged, and the operator accepted.
     pub(crate) losses: Vec<String>,
     /// The store was closed in order: figures of sources have what stands there.
@@ -59,7 +60,8 @@ pub(crate) struct Replaced(Vec<(Location, u32)>);
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
 pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
-    let decided = log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
+    let decided =
+        log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
     let mut shards = engine.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
@@ -113,13 +115,8 @@ pub(crate) fn recover_from_warm(engine: &Engine, there: There) -> Result<()> {
 
 /// The latest life of which the devices' logs know.
 pub(crate) fn boot_after(there: &There) -> u32 {
-    let slots = there.decisions.iter().flatten();
-    let boots = slots.filter_map(|slot| match slot {
-        forebay_core::Slot::Decision(decision) => Some(decision.token.boot),
-        forebay_core::Slot::Blob(_) => None,
-    });
-    // A snapshot says it as well; lives without a decision gave no token that was used.
-    boots.max().unwrap_or(0).max(log::boot_of_snapshots(&there.decisions))
+    // Each life begins with a snapshot on every device.
+    log::boot_of_snapshots(&there.decisions)
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {
