@@ -30,6 +30,7 @@ mod window;
 mod writer;
 
 pub use buffer::Buffer;
+pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
 
