@@ -108,7 +108,7 @@ impl Deref for Fragment {
         match &self.data {
             Data::Pinned { holder, offset, .. } => holder.engine.hot.region.bytes(*offset, self.entry.length as usize),
             Data::Owned(bytes) => bytes,
-            Data::Warm { image, index } => image.payload(*index).unwrap_or_default(),
+            Data::Warm { image, index } => image.payload_at(*index).unwrap_or_default(),
         }
     }
 }

@@ -195,6 +195,15 @@ impl<'a> Image<'a> {
     }
 }
 
+impl<'a> Image<'a> {
+    /// An entry by its number; `None` past the last one.
+    pub fn entry(&self, index: u32) -> Option<EntryMeta<'a>> {
+        let bytes = self.rest_bytes + ENTRY_TAIL_BYTES;
+        let table = self.table.get((index as usize).checked_mul(bytes)?..)?;
+        TableIter { rest_bytes: self.rest_bytes, table, next_offset: 0 }.next().map(|(meta, _)| meta)
+    }
+}
+
 /// Entries of a table, each with its payload's offset from the image's start, in bytes.
 #[derive(Clone, Debug)]
 pub struct TableIter<'a> {
@@ -349,6 +358,21 @@ impl ImageLayout {
         self.decode_verified(bytes)
     }
 
+    /// The meta of an image whose head was read and found right before; `None` only where `bytes` is too short.
+    #[inline]
+    pub fn view<'a>(&self, head: ImageHead, bytes: &'a [u8]) -> Option<Image<'a>> {
+        let primary = bytes.get(HEAD_BYTES..HEAD_BYTES + self.primary_bytes)?;
+        let behind = bytes.get(self.table_offset()..head.meta_bytes as usize)?;
+        let (table, behind) = behind.split_at_checked((head.fragments as usize).checked_mul(self.entry_bytes())?)?;
+        let record = match head.record {
+            Some((length, version, status)) => {
+                Some(ImageRecord { status: u32::from(status), version, bytes: behind.get(..length as usize)? })
+            }
+            None => None,
+        };
+        Some(Image { head, primary, record, rest_bytes: self.rest_bytes, table })
+    }
+
     /// Reads the meta of an image whose checksum is known to be right; `None` where it cannot be one.
     #[inline]
     pub fn decode_verified<'a>(&self, bytes: &'a [u8]) -> Option<Image<'a>> {
@@ -358,23 +382,11 @@ impl ImageLayout {
         if u64::from(head.meta_bytes) != self.meta_bytes(head.fragments as usize, record_bytes) {
             return None;
         }
-        let primary_end = HEAD_BYTES + self.primary_bytes;
-        let (first, end) = (self.table_offset(), self.table_offset() + head.fragments as usize * self.entry_bytes());
-        let record_end = end + record_bytes;
-        if !zero(&meta[primary_end..first]) || !zero(&meta[record_end..]) {
+        let image = self.view(head, meta)?;
+        let record_end = self.table_offset() + image.table.len() + record_bytes;
+        if !zero(&meta[HEAD_BYTES + self.primary_bytes..self.table_offset()]) || !zero(&meta[record_end..]) {
             return None;
         }
-        let image = Image {
-            head,
-            primary: &meta[HEAD_BYTES..primary_end],
-            record: head.record.map(|(_, version, status)| ImageRecord {
-                status: u32::from(status),
-                version,
-                bytes: &meta[end..record_end],
-            }),
-            rest_bytes: self.rest_bytes,
-            table: &meta[first..end],
-        };
         if head.void {
             return (head.fragments == 0 && head.payload_bytes == 0 && head.record.is_none()).then_some(image);
         }

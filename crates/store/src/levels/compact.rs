@@ -9,8 +9,7 @@ use super::demote::Demoter;
 use super::plan::Which;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
-use crate::warm::ExtentKind;
-use forebay_core::{Decision, DecisionKind, Key, Primary, Result, Tally};
+use forebay_core::{Decision, DecisionKind, ExtentKind, Key, Primary, Result, Tally};
 use std::collections::BTreeSet;
 
 /// Events emptied out of a container in one round.

@@ -15,8 +15,8 @@ use super::plan::{KIND, Moving};
 use crate::engine::{Engine, deadline_after};
 use crate::home::{Flag, State, Word};
 use crate::hot::Location;
-use crate::warm::{EntryPlan, ExtentKind, ImagePlace, ImagePlan, Placed, RecordPlan, Target, Ticket, Writer};
-use forebay_core::{Error, ImageState, Kind, LiveState, Order, Result};
+use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
+use forebay_core::{Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -141,7 +141,7 @@ impl Engine {
         let entries = moving.parts[begin..end].iter().map(|part| {
             let entry = &part.entry;
             let payload = match &part.image {
-                Some(image) => image.payload(part.from.index()).unwrap_or_default(),
+                Some(image) => image.payload_at(part.from.index()).unwrap_or_default(),
                 None => {
                     let offset = self.hot.payload_offset(part.from.segment, entry.offset);
                     self.hot.region.bytes(offset, entry.length as usize)
@@ -158,7 +158,7 @@ impl Engine {
         });
         let record = moving.record.as_ref().filter(|_| begin == 0);
         let record =
-            record.map(|record| RecordPlan { status: record.status, version: record.version, bytes: &record.bytes });
+            record.map(|record| ImageRecord { status: record.status, version: record.version, bytes: &record.bytes });
         ImagePlan { primary: moving.primary.as_bytes(), marks: moving.marks, entries: entries.collect(), record }
     }
 

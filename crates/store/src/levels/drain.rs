@@ -32,7 +32,7 @@ impl Store {
         let level = engine.level.as_ref().ok_or_else(|| Error::invalid("this store has no warm level to drain"))?;
         let known = engine.streams.read().iter().position(|name| name == stream);
         let number = known.ok_or_else(|| Error::invalid(format!("no event was accepted into a stream `{stream}`")))?;
-        let Some(container) = level.warm.begin_drain(Stream::Accepted(number as u8))? else { return Ok(None) };
+        let Some(container) = level.warm.drain_next(Stream::Accepted(number as u8))? else { return Ok(None) };
         let mut drain = Drain { store: self.clone(), container, events: VecDeque::new() };
         let mut last = None;
         level.warm.images_of(container, &mut |_, image| {

@@ -74,7 +74,7 @@ const PATIENCE_STALLS: u32 = 7;
 impl Level {
     pub(crate) fn new(warm: Arc<Warm>, log: DeviceLog, devices: u32, config: &Config, key_bytes: usize) -> Level {
         Level {
-            image_bytes_max: config.container_bytes / 8 * 7,
+            image_bytes_max: warm.payload_bytes_max() / 8 * 7,
             entry_bytes_max: key_bytes as u64 + 32,
             warm,
             log: Arc::new(log),
@@ -134,7 +134,9 @@ impl Engine {
         let any = self.demote(&mut demoter, finish);
         let compacted = self.compact(level, &mut demoter);
         self.relieve_device_logs(level);
-        level.warm.maintain();
+        if let Err(error) = level.warm.maintain() {
+            level.note(error.to_string());
+        }
         any || compacted
     }
 
@@ -145,7 +147,7 @@ impl Engine {
         self.settle_durable(level, &mut demoter, 0);
         *demoter = Demoter::default();
         level.persisting.close();
-        if let Err(error) = level.warm.close_filling() {
+        if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
             level.note(error.to_string());
         }
     }

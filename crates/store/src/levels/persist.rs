@@ -13,8 +13,8 @@ use super::Level;
 use super::plan::KIND;
 use crate::engine::{Engine, deadline_after};
 use crate::hot::Location;
-use crate::warm::{EntryPlan, ExtentKind, ImagePlan, Placed, Target, Writer};
-use forebay_core::{Entry, Error, ImageMarks, Key, Result, Stream};
+use crate::warm::{EntryPlan, ImagePlan, Placed, Target, Writer};
+use forebay_core::{Entry, Error, ExtentKind, ImageMarks, Key, Result, Stream};
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 

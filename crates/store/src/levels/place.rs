@@ -23,7 +23,8 @@ impl Engine {
     #[inline]
     pub(crate) fn unpin(&self, location: Location) {
         if location.is_warm() {
-            self.warm(|level| level.warm.unpin(location.container()));
+            // An empty container is recycled by the next round.
+            self.warm(|level| _ = level.warm.unpin(location.container()));
         } else {
             self.hot.unpin(location.segment);
         }
@@ -34,7 +35,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end_record(&self, location: Location, length: u32) {
         if location.is_warm() {
-            self.warm(|level| level.warm.ended(super::place_of(location), 1));
+            self.warm(|level| _ = level.warm.ended(super::place_of(location), 1));
         } else {
             self.hot.end_record(location, length);
         }
@@ -94,7 +95,7 @@ impl Engine {
         let image = self.image_of(location, u64::MAX)?;
         let entry = image.entry(location.index())?;
         let name = || self.keyspace.schema.text(entry.key.as_bytes());
-        if checksum(image.payload(location.index())?) == entry.payload_crc {
+        if checksum(image.payload_at(location.index())?) == entry.payload_crc {
             return Ok(());
         }
         Err(Error::corrupt(format!("{}: its bytes on the warm level do not match their checksum", name())))
@@ -179,7 +180,7 @@ impl<'a> Reading<'a> {
             }
         };
         let entry = image.entry(location.index())?;
-        let payload = image.payload(location.index())?;
+        let payload = image.payload_at(location.index())?;
         if checksum(payload) != entry.payload_crc {
             return Err(Error::corrupt(format!(
                 "{}: its bytes on the warm level do not match their checksum ({} bytes, container {})",

@@ -13,7 +13,7 @@ use forebay_core::{EntryFlags, Image, ImageState, Key, Result, Tally};
 
 impl Records<'_> {
     /// Adopts the images of all containers. `figures_kept`: the figures of sources have those fragments already.
-    pub(super) fn images(&mut self, warm: &Warm, found: &Found, figures_kept: bool) -> Result<()> {
+    pub(super) fn images(&mut self, warm: &Warm, found: &mut Found, figures_kept: bool) -> Result<()> {
         warm.images(found, &mut |place, image| self.image(warm, place, image, figures_kept))
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct There {
 pub(crate) struct Replaced(Vec<(Location, u32)>);
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<There>) -> Result<Replaced> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
     let decided =
         log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
@@ -78,9 +78,9 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<There>) -
     for header in data {
         records.segment(header)?;
     }
-    if let (Some(there), Some(level)) = (&there, &engine.level) {
+    if let (Some(there), Some(level)) = (&mut there, &engine.level) {
         engine.losses.lock().extend(there.losses.iter().cloned());
-        records.images(&level.warm, &there.found, there.figures_kept)?;
+        records.images(&level.warm, &mut there.found, there.figures_kept)?;
     }
     records.settle()?;
     let replaced = Replaced(records.replaced);
@@ -95,7 +95,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<There>) -
 }
 
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
-pub(crate) fn recover_from_warm(engine: &Engine, there: There) -> Result<()> {
+pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()> {
     let decided = log::read_devices(engine, &there.decisions)?;
     let mut shards = engine.lock_all();
     shards.iter_mut().for_each(|shard| shard.recovering = true);
@@ -103,7 +103,7 @@ pub(crate) fn recover_from_warm(engine: &Engine, there: There) -> Result<()> {
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     if let Some(level) = &engine.level {
         engine.losses.lock().extend(there.losses.iter().cloned());
-        records.images(&level.warm, &there.found, false)?;
+        records.images(&level.warm, &mut there.found, false)?;
     }
     records.settle()?;
     drop(shards);
