@@ -39,7 +39,7 @@ pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
-pub use levels::Drain;
+pub use levels::{ContainerStatus, DeviceStatus, Drain, WarmStats};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use ring::{

@@ -10,7 +10,7 @@ pub struct PutOptions<'a> {
     pub status: u32,
     /// Attributes of the event; those already set must have the same values.
     pub attributes: Option<&'a Attributes>,
-    /// How long to wait for space, and for persistence where that is asked for; `None` takes the store's `put_deadline`.
+    /// How long to wait for space; `None` takes the store's `put_deadline`.
     pub deadline: Option<Duration>,
     /// Return only when the fragment is on a device of the warm level and survives the loss of power.
     pub persisted: bool,

@@ -315,6 +315,8 @@ pub struct Stats {
     pub inhibit: Option<Inhibit>,
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
+    /// The warm level; `None` where there is none.
+    pub warm: Option<crate::WarmStats>,
     /// Memory beyond the region.
     pub memory: MemoryStats,
     /// Boot generation of this opening.

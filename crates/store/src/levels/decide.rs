@@ -24,7 +24,7 @@ impl Engine {
             && shard.events[event].is(Flag::Warm)
         {
             let device = level.log_device(self.shard_of(shard.primary(event).as_bytes()));
-            let deadline = deadline_after(self.config.put_deadline);
+            let deadline = deadline_after(level.patience);
             if let Ok(ticket) = level.log.append_decision(device, decision, deadline) {
                 return Ok(Logged(Some((ticket, decision.clone()))));
             }
@@ -41,7 +41,7 @@ impl Engine {
     pub(crate) fn settle(&self, logged: Logged) -> Result<()> {
         let Some((ticket, decision)) = logged.0 else { return Ok(()) };
         let Some(level) = &self.level else { return Ok(()) };
-        let Err(error) = level.log.wait(ticket, deadline_after(self.config.put_deadline)) else { return Ok(()) };
+        let Err(error) = level.log.wait(ticket, deadline_after(level.patience)) else { return Ok(()) };
         self.log.append(&self.hot, &decision)?;
         level.note(error.to_string());
         Err(Error::unknown("the decision stands in the hot log only: the log of its device failed; repeat the call")
@@ -52,7 +52,7 @@ impl Engine {
     pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8]) -> Result<()> {
         self.log.append_blob(&self.hot, blob, data)?;
         let Some(level) = &self.level else { return Ok(()) };
-        let deadline = deadline_after(self.config.put_deadline);
+        let deadline = deadline_after(level.patience);
         let tickets = (0..level.devices).map(|device| level.log.append_blob(device, blob, data, deadline));
         for ticket in tickets.collect::<Vec<_>>() {
             let told = ticket.and_then(|ticket| level.log.wait(ticket, deadline));

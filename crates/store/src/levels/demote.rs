@@ -45,6 +45,13 @@ pub(crate) struct Demoter {
     in_flight: u64,
 }
 
+impl Demoter {
+    /// Payload bytes that are not durable yet.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+}
+
 impl Engine {
     /// Moves what has to go down; with `finish` until all of it is durable. Answers whether there was anything.
     pub(crate) fn demote(&self, demoter: &mut Demoter, finish: bool) -> bool {

@@ -53,8 +53,7 @@ impl Engine {
             self.queue_flush(key, length);
         }
         if options.persisted {
-            let wait = options.deadline.unwrap_or(self.config.put_deadline);
-            return self.persist(key, crate::engine::deadline_after(wait));
+            return self.persist(key);
         }
         Ok(())
     }

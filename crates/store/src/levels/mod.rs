@@ -16,6 +16,7 @@ mod decide;
 mod demote;
 mod drain;
 mod flush;
+mod inspect;
 mod open;
 mod persist;
 mod place;
@@ -26,6 +27,7 @@ pub(crate) use decide::Logged;
 pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;
+pub use inspect::{ContainerStatus, DeviceStatus, WarmStats};
 pub(crate) use open::{create, has_devices, open};
 pub(crate) use place::{Reading, mark_detail, not_verified};
 
@@ -63,11 +65,15 @@ pub(crate) struct Level {
     pub(crate) demoted_bytes: AtomicU64,
     /// Payload bytes of fragments that were to go down and whose events were rejected before.
     pub(crate) saved_bytes: AtomicU64,
+    /// Payload bytes under way.
+    pub(crate) in_flight: AtomicU64,
     /// What went wrong on devices, bounded.
     pub(crate) notes: Mutex<Vec<String>>,
 }
 
 const NOTES_MAX: usize = 1000;
+/// Batches of one round of a store without threads.
+const ROUNDS_MAX: u32 = 64;
 /// Stalls that a device may have before those who wait for it give up.
 const PATIENCE_STALLS: u32 = 7;
 
@@ -90,6 +96,7 @@ impl Level {
             demoted_events: AtomicU64::new(0),
             demoted_bytes: AtomicU64::new(0),
             saved_bytes: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
             notes: Mutex::default(),
         }
     }
@@ -131,8 +138,13 @@ impl Engine {
         if self.is_closed() {
             return false;
         }
-        let any = self.demote(&mut demoter, finish);
+        let mut any = self.demote(&mut demoter, finish);
+        let mut rounds = 0;
+        while finish && any && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
+            (any, rounds) = (true, rounds + 1);
+        }
         let compacted = self.compact(level, &mut demoter);
+        level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
         self.relieve_device_logs(level);
         if let Err(error) = level.warm.maintain() {
             level.note(error.to_string());

@@ -61,10 +61,11 @@ impl Engine {
     ///
     /// # Errors
     /// `Invalid` without a warm level, `Unavailable` where no device took it in time.
-    pub(crate) fn persist(&self, key: &Key, deadline: Instant) -> Result<()> {
+    pub(crate) fn persist(&self, key: &Key) -> Result<()> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
         let Some((from, entry)) = self.to_persist(key)? else { return Ok(()) };
         let queue = &level.persisting;
+        let deadline = deadline_after(level.patience);
         let mut group = queue.group.lock();
         while group.waiting.len() >= GROUP_MAX {
             if queue.changed.wait_until(&mut group, deadline).timed_out() {

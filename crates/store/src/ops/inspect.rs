@@ -52,6 +52,7 @@ impl Store {
             held,
             evacuated: engine.evacuated.load(Ordering::Relaxed),
             inhibit,
+            warm: engine.level.as_ref().map(crate::levels::Level::stats),
             inhibited_ns,
             memory,
             boot: engine.boot,

@@ -33,7 +33,6 @@ mod writer;
 
 pub use buffer::Buffer;
 pub(crate) use container::Phase;
-pub(crate) use counters::DeviceCounts;
 pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
