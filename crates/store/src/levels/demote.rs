@@ -296,7 +296,7 @@ impl Engine {
             }
         }
         if let Some(event) = event {
-            self.stands_warm(&mut shard, event, &moving, &places, &mut ended);
+            self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
             cell.publish_ready(&shard);
         }
         drop(shard);
@@ -315,6 +315,7 @@ impl Engine {
     /// What follows from the move for the event: its flags, its list, its marks, its copies.
     fn stands_warm(
         &self,
+        level: &Level,
         shard: &mut crate::home::Shard,
         event: u32,
         moving: &Moving,
@@ -331,9 +332,9 @@ impl Engine {
             && let Some(word) = shard.attribute_word(event)
             && self.record_version(shard, event, word) == Some(record.version)
         {
-            if !word.is_warm() {
-                ended.push((word.location(), record.bytes.len() as u32));
-            }
+            // The record keeps its container like a fragment.
+            ended.push((word.location(), record.bytes.len() as u32));
+            level.warm.adopt(place, 1);
             shard.set_attribute_word(event, Word::at(at(place, 0)));
             shard.warm_records.insert(event, record.clone());
         }
