@@ -116,9 +116,10 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     let Some((whole, rest)) = text.split_once('.') else { return units::parse_bytes(text) };
     let digits = rest.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let one = units::parse_bytes(&format!("1{}", &rest[digits.len()..]));
+    let plain = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     let number: std::result::Result<f64, _> = format!("{whole}.{digits}").parse();
     match (one, number) {
-        (Ok(one), Ok(number)) if !digits.is_empty() && number >= 0.0 => Ok((number * one as f64) as u64),
+        (Ok(one), Ok(number)) if plain(whole) && plain(digits) => Ok((number * one as f64) as u64),
         _ => {
             Err(format!("`{text}` is not a size: expected a number with an optional unit, such as 4096, 64K or 3.49T"))
         }
@@ -147,7 +148,7 @@ mod tests {
     fn sizes_with_decimals_and_shares() {
         for (text, bytes) in [
             ("1.5K", 1536),
-            ("3.49T", 3_837_294_662_123),
+            ("3.49T", 3_837_295_580_938),
             ("64G", 64 << 30),
             ("2.5G/s", 2_684_354_560),
             ("0.5KiB", 512),

@@ -73,7 +73,7 @@ fn what_cannot_be_planned_is_named() {
         (&["--warm", "1G"], "warm device 0 of 1073741824 bytes has no room"),
         (&["--warm", "many"], "`many` is not a size"),
         (&["--archive-rate", "1G"], "--warm <SIZE>"),
-        (&["--warm", "1T", "--endurance", "-1"], "endurance"),
+        (&["--warm", "1T", "--endurance", "0"], "endurance"),
         (&["--warm", "1T", "--endurance", "nan"], "endurance"),
         (&["--decision-latency", "soon"], "`soon` is not a duration"),
         (&["--decision-latency", "0s"], "decision latency"),

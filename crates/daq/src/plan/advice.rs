@@ -35,16 +35,17 @@ fn of_bound(sizing: &Sizing, bound: &Bound) -> String {
             bound.available, bound.needed
         ),
         What::Hot => {
-            let bytes = setup.hot_bytes as f64 / bound.headroom * CLOSE;
-            let spilled = match sizing.warm {
-                Some(_) => "goes to warm undecided",
-                None => "has nowhere to go: puts wait",
-            };
-            format!(
-                "{what} {verdict} for the latency: {:.0} % of the events {spilled}; {} would hold them",
-                sizing.hot.spilled * 100.0,
-                size(bytes)
-            )
+            let bytes = size(setup.hot_bytes as f64 / bound.headroom * CLOSE);
+            let spilled = 100.0 * (1.0 - bound.headroom);
+            match &sizing.warm {
+                _ if spilled <= 0.0 => format!("{what} {verdict} for this latency; {bytes} would leave some room"),
+                Some(_) => format!(
+                    "{what} {verdict} for this latency: {spilled:.0} % of the events go to warm undecided; {bytes} would hold them"
+                ),
+                None => {
+                    format!("{what} {verdict} for this latency: puts wait for space; {bytes} would hold everything")
+                }
+            }
         }
         What::DeviceRate => {
             let devices = (more / setup.device_write_rate.unwrap_or(more)).ceil();
@@ -94,9 +95,10 @@ fn of_lag(sizing: &Sizing) -> Option<String> {
     if filter > setup.event_rate * setup.duty {
         line.push_str("; the backlog drains in the pauses");
         if let Some(warm) = &sizing.warm {
+            // What is not decided, and what is accepted of the rest.
             let grows = sizing.flow.in_peak * (1.0 - filter / setup.event_rate)
                 + sizing.flow.accepted_peak * filter / setup.event_rate;
-            line.push_str(&format!(", and warm takes the rest of it for {} more", time(warm.usable_bytes / grows)));
+            line.push_str(&format!(", and warm takes it for {} before that", time(warm.usable_bytes / grows)));
         }
     }
     Some(line)

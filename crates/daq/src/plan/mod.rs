@@ -178,7 +178,8 @@ pub struct HotPlan {
     pub without_selection_s: f64,
     /// Events that wait for a decision, with the latency given.
     pub undecided_events: Option<f64>,
-    /// Share of events that are demoted undecided, because the hot level cannot hold them until they are decided.
+    /// Share of events that are demoted undecided, because the hot level cannot hold them until they are decided, or
+    /// because the selection does not follow while the beam is on.
     pub spilled: f64,
     /// Seconds until the high-water mark while the selection is slower than the beam; `None` where it is not.
     pub while_selection_lags_s: Option<f64>,
@@ -321,12 +322,14 @@ impl Sizing {
 fn hot(setup: &Setup, stored_bytes: u64) -> HotPlan {
     let events = (setup.hot_bytes as f64 * HOT_HIGH / stored_bytes as f64).floor();
     let seconds = events / setup.event_rate;
-    let lag = setup.filter_rate.map_or(0.0, |rate| setup.event_rate - rate);
+    let lag = setup.filter_rate.map_or(0.0, |rate| setup.event_rate - rate).max(0.0);
+    // Spells of beam are taken to be much longer than the hot level lasts: then what the selection cannot follow spills.
+    let waits = setup.decision_latency_s.map_or(0.0, |latency| 1.0 - seconds / latency);
     HotPlan {
         events: events as u64,
         without_selection_s: seconds,
         undecided_events: setup.decision_latency_s.map(|latency| latency * setup.event_rate),
-        spilled: setup.decision_latency_s.map_or(0.0, |latency| (1.0 - seconds / latency).max(0.0)),
+        spilled: waits.max(lag / setup.event_rate),
         while_selection_lags_s: (lag > 0.0).then(|| events / lag),
     }
 }

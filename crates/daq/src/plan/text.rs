@@ -26,8 +26,12 @@ impl Sizing {
             percent(setup.accept),
             percent(setup.duty)
         )?;
-        row(out, "in", format!("{}, {} over all the time", rate(flow.in_peak), rate(flow.in_mean)))?;
-        row(out, "accepted", format!("{}, {} over all the time", rate(flow.accepted_peak), rate(flow.accepted_mean)))?;
+        let mean = |peak: f64, mean: f64| match setup.duty < 1.0 {
+            true => format!("{} with beam, {} over all the time", rate(peak), rate(mean)),
+            false => rate(peak),
+        };
+        row(out, "in", mean(flow.in_peak, flow.in_mean))?;
+        row(out, "accepted", mean(flow.accepted_peak, flow.accepted_mean))?;
 
         writeln!(out, "\nhot    {}", size(setup.hot_bytes as f64))?;
         row(
@@ -97,7 +101,7 @@ impl Sizing {
             row(out, "archive back", format!("{} until a full level is empty again", time(drain)))?;
         }
         let rated = match (self.setup.endurance, warm.endurance_margin) {
-            (Some(rated), Some(margin)) => format!("; rated {rated}, {margin:.1} times that"),
+            (Some(rated), Some(margin)) => format!("; rated {rated}, {margin:.2} × that"),
             _ => String::new(),
         };
         let all = format!("{:.2} if every event were written", warm.writes_per_day_all);
