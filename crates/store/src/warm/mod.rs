@@ -9,10 +9,16 @@
 
 mod buffer;
 mod device;
+mod directory;
+mod files;
 mod log;
+mod pwrite;
+mod uring;
 
 pub use buffer::Buffer;
+pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+pub use directory::{DirectoryDevice, IoMethod};
 
 /// Reads the bytes of a decision log's file, for the fuzzer.
 pub(crate) fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
