@@ -22,6 +22,7 @@ mod mask;
 mod minidaq;
 mod open;
 mod output;
+mod plan;
 mod put;
 mod range;
 mod rm;
@@ -102,6 +103,7 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Plan(plan::Plan),
     Bench(bench::Bench),
 }
 
@@ -128,6 +130,7 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Plan(command) => command.run(out),
             Command::Bench(command) => command.run(out),
         }
     }
