@@ -28,6 +28,12 @@ impl WarmGauge for Gauge {
 #[derive(Default)]
 struct Told(Mutex<Vec<InhibitState>>);
 
+impl Told {
+    fn changes(&self) -> Vec<InhibitState> {
+        self.0.lock().clone()
+    }
+}
+
 impl InhibitListener for Told {
     fn changed(&self, state: &InhibitState) {
         self.0.lock().push(state.clone());
@@ -184,9 +190,9 @@ fn the_listener_is_told_once_per_change() {
         }
         scene.warm.set(|warm| warm.fill = 0.6);
         scene.wait(1);
-        assert_eq!(told.0.lock().len(), 2 * (round + 1), "{:?}", told.0.lock());
+        assert_eq!(told.changes().len(), 2 * (round + 1), "{:?}", told.changes());
     }
-    let told = told.0.lock();
+    let told = told.changes();
     for (at, state) in told.iter().enumerate() {
         assert_eq!((state.change, state.inhibit.is_some()), (at as u64 + 1, at % 2 == 0));
     }
@@ -238,7 +244,7 @@ fn threads_that_look_at_once_tell_each_change_once_and_in_order() {
         }
     });
     scene.store.tick();
-    let told = told.0.lock();
+    let told = told.changes();
     assert_eq!(told.len() as u64, scene.store.watch_inhibit().state().change);
     assert!(told.len() >= 400, "{}", told.len());
     assert!(told.iter().enumerate().all(|(at, state)| state.change == at as u64 + 1));
@@ -262,7 +268,7 @@ fn what_waits_for_a_listener_is_bounded_and_ends_with_the_newest() {
     }
     let told = Told::default();
     board.deliver(&told);
-    let told = told.0.lock();
+    let told = told.changes();
     assert_eq!((told.len(), told[0].change, told[254].change, told[255].change), (256, 1, 255, 1000));
 }
 
