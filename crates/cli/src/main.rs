@@ -82,7 +82,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Demo),
+    Demo(Box<demo::Demo>),
     Create(create::Create),
     Put(put::Put),
     Get(get::Get),

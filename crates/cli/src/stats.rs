@@ -4,15 +4,16 @@ use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::{LIVE_STATES, Result};
+use forebay_store::InhibitClass;
 use serde_json::{Value, json};
 
 const HELP: &str = "\
 The store at a glance: fill, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
-trigger should pause (inhibit), with its cause, its owner and what will end it.
+trigger should pause (inhibit): where, its cause, its owner, what will end it, and the dead time since opening by cause.
 
 Example: for people, and for a monitor:
   forebay stats /tmp/first
-  forebay stats /tmp/first --json | jq .fill";
+  forebay stats /tmp/first --json | jq '.inhibit, .dead_time'";
 
 /// Show fill, events, leases, inhibit and memory.
 #[derive(clap::Args)]
@@ -94,12 +95,37 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
             units::bytes(memory.fixed)
         ),
     ));
-    rows.push((
-        "inhibit".to_owned(),
-        stats.inhibit.as_ref().map_or_else(
-            || "no".to_owned(),
-            |inhibit| format!("{} · owner: {} · ends: {}", inhibit.cause, inhibit.owner, inhibit.ends),
-        ),
-    ));
+    match &stats.inhibit {
+        None => rows.push(("inhibit".to_owned(), "no".to_owned())),
+        Some(inhibit) => {
+            rows.push(("inhibit".to_owned(), format!("yes: {}, {}", inhibit.scope, inhibit.class.name())));
+            for (name, words) in [("cause", &inhibit.cause), ("owner", &inhibit.owner), ("ends when", &inhibit.ends)] {
+                rows.push((format!("  {name}"), words.clone()));
+            }
+        }
+    }
+    rows.push(("dead time".to_owned(), dead_time(&stats.dead_time)));
     rows
+}
+
+/// The sum and, where there is any, its parts.
+fn dead_time(dead_time: &forebay_store::DeadTime) -> String {
+    let seconds = |time: std::time::Duration| format!("{:.3} s", time.as_secs_f64());
+    let parts = InhibitClass::ALL.into_iter().filter(|class| !dead_time.of(*class).is_zero());
+    let parts: Vec<String> = parts.map(|class| format!("{} {}", class.name(), seconds(dead_time.of(class)))).collect();
+    let sum = format!("{} since opening", seconds(dead_time.total()));
+    if parts.is_empty() { sum } else { format!("{sum} = {}", parts.join(" + ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_store::DeadTime;
+
+    #[test]
+    fn dead_time_is_shown_with_its_parts() {
+        assert_eq!(dead_time(&DeadTime::default()), "0.000 s since opening");
+        let some = DeadTime { hot_full_ns: 1_250_000_000, debug_stream_ns: 500_000_000, ..DeadTime::default() };
+        assert_eq!(dead_time(&some), "1.750 s since opening = hot full 1.250 s + debug stream 0.500 s");
+    }
 }

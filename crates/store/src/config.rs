@@ -1,5 +1,6 @@
 //! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
 
+use crate::pressure::InhibitListener;
 use crate::warm::Device;
 use forebay_core::{Clock, Key, MonotonicClock};
 use std::path::PathBuf;
@@ -75,8 +76,18 @@ pub struct Config {
     pub write_heads: usize,
     /// Fill (0 to 1) of the hot level at which inhibit starts.
     pub hot_high: f64,
-    /// Fill (0 to 1) of the hot level at which inhibit stops.
+    /// Fill (0 to 1) of the hot level at which inhibit stops: less than `hot_high`.
     pub hot_low: f64,
+    /// Fill (0 to 1) of the hot level at which undecided events begin to be demoted, where there is a warm level: less
+    /// than `hot_high`, so that demotion begins before inhibit does.
+    pub demote_high: f64,
+    /// Fill (0 to 1) of the hot level down to which they are demoted: less than `demote_high`, and at most `hot_low`, so
+    /// that demotion goes on as far as inhibit needs to end.
+    pub demote_low: f64,
+    /// Fill (0 to 1) of the warm level at which inhibit starts.
+    pub warm_high: f64,
+    /// Fill (0 to 1) of the warm level at which inhibit stops: less than `warm_high`.
+    pub warm_low: f64,
     /// How long a put waits for space before it answers `Full`.
     pub put_deadline: Duration,
     /// How long a lease lasts without a heartbeat (`extend`).
@@ -101,14 +112,6 @@ pub struct Config {
     pub container_bytes: u64,
     /// Bytes of a device's decision log, of which there are two files. Matters at creation only.
     pub device_log_bytes: u64,
-    /// Fill (0 to 1) of the hot level from which on undecided events go to the warm one.
-    pub demote_high: f64,
-    /// Fill (0 to 1) of the hot level at which that ends.
-    pub demote_low: f64,
-    /// Fill (0 to 1) of the warm level at which inhibit starts.
-    pub warm_high: f64,
-    /// Fill (0 to 1) of the warm level at which inhibit stops.
-    pub warm_low: f64,
     /// How long a fragment that is to be persisted waits for others to share its commit with.
     pub persist_delay: Duration,
     /// How long a fragment of a warm group stays on the hot level: what is rejected meanwhile is never written.
@@ -123,6 +126,8 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Where arrivals are reported to, beside this store's own home.
     pub arrivals: Option<Arc<dyn Arrivals>>,
+    /// Who is told of every change of inhibit.
+    pub inhibit: Option<Arc<dyn InhibitListener>>,
 }
 
 impl Default for Config {
@@ -134,6 +139,10 @@ impl Default for Config {
             write_heads: std::thread::available_parallelism().map_or(2, usize::from).min(16),
             hot_high: 0.90,
             hot_low: 0.75,
+            demote_high: 0.70,
+            demote_low: 0.50,
+            warm_high: 0.90,
+            warm_low: 0.75,
             put_deadline: Duration::from_secs(1),
             lease: Duration::from_secs(10),
             max_hold: Duration::from_secs(600),
@@ -146,10 +155,6 @@ impl Default for Config {
             warm: Vec::new(),
             container_bytes: 1 << 30,
             device_log_bytes: 64 << 20,
-            demote_high: 0.70,
-            demote_low: 0.50,
-            warm_high: 0.90,
-            warm_low: 0.75,
             persist_delay: Duration::from_millis(1),
             flush_delay: Duration::from_millis(500),
             device_stall: Duration::from_secs(5),
@@ -157,6 +162,7 @@ impl Default for Config {
             maintenance: true,
             clock: Arc::new(MonotonicClock::default()),
             arrivals: None,
+            inhibit: None,
         }
     }
 }

@@ -42,14 +42,16 @@ pub use fragment::{Event, Fragment};
 pub use levels::{ContainerStatus, DeviceStatus, Drain, WarmStats};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
     RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
 };
 pub use states::SourceStates;
 pub use stats::{
-    ConflictInfo, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, LedgerBy, LedgerRow, MemoryStats,
-    ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
+    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
+    Stats, Why,
 };
 pub use store::Store;
 pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};

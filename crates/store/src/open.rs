@@ -18,6 +18,7 @@ use crate::levels::{self, Level};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
+use crate::pressure::check_marks;
 use crate::recover::There;
 use crate::region_file::{self, Holds, Life, random_id, write_superblock};
 use crate::sim::SimMedium;
@@ -42,10 +43,11 @@ impl Store {
     /// Makes a new store in `dir`, which is made if need be and holds none yet.
     ///
     /// # Errors
-    /// `Invalid` for a keyspace or sizes that cannot be, a directory that holds a store or cannot be written, `Full`
+    /// `Invalid` for a keyspace, sizes or marks that cannot be, a directory that holds a store or cannot be written, `Full`
     /// without space for the region.
     pub fn create(dir: &Path, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
+        check_marks(&config, false)?;
         let geometry = geometry(&keyspace.schema, &config)?;
         let text = keyspace.to_toml()?;
         let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
@@ -56,7 +58,7 @@ impl Store {
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
     ///
     /// # Errors
-    /// `Invalid` where there is no store, or one of another version or keyspace; `Unavailable` where another process
+    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be; `Unavailable` where another process
     /// has it; `Corrupt` for what cannot be accounted for, by segment and entry, and after a restart of the machine over
     /// a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
@@ -74,6 +76,7 @@ impl Store {
     /// As [`Store::create`].
     pub fn create_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
+        check_marks(&config, false)?;
         let region = Region::simulated(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
         start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)
@@ -188,6 +191,7 @@ fn start_new(
 }
 
 fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
+    check_marks(&config, false)?;
     let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
     let Life { mut superblock, power_lost, was_clean } =
         region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;

@@ -223,11 +223,25 @@ impl Engine {
         }
     }
 
-    fn give_up_writer(&self, _level: &Level, demoter: &mut Demoter, at: usize) {
-        let open = demoter.open.remove(at);
+    fn give_up_writer(&self, level: &Level, demoter: &mut Demoter, at: usize) {
+        let mut open = demoter.open.remove(at);
+        // What became durable all the same is carried out, the rest is written again elsewhere.
+        let durable = open.writer.settle(deadline_after(level.patience));
+        while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
+            let Some((_, bytes, written)) = open.pending.pop_front() else { break };
+            demoter.in_flight -= bytes;
+            written.into_iter().for_each(|written| self.swap(level, written));
+        }
         for (_, bytes, written) in open.pending {
             demoter.in_flight -= bytes;
-            written.into_iter().for_each(|written| self.stay(written.moving, true));
+            for Written { moving, places } in written {
+                for (begin, end, placed) in places {
+                    if let Placed::At(place) = placed {
+                        level.warm.ended(place, (end - begin) as u32);
+                    }
+                }
+                self.stay(moving, true);
+            }
         }
     }
 

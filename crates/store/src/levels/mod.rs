@@ -16,6 +16,7 @@ mod decide;
 mod demote;
 mod drain;
 mod flush;
+mod gauge;
 mod inspect;
 mod open;
 mod persist;
@@ -135,6 +136,9 @@ impl Engine {
     pub(crate) fn adopt_level(&mut self, level: Option<Level>) {
         for cell in &self.cells {
             cell.lock().keeps_decided = level.is_some();
+        }
+        if let Some(level) = &level {
+            self.pressure.set_warm(level.warm.clone());
         }
         self.level = level;
     }

@@ -8,6 +8,7 @@
 
 use super::Level;
 use crate::config::{Config, WarmDevice, WarmPlace};
+use crate::pressure::check_marks;
 use crate::recover::There;
 use crate::warm::{Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape};
 use forebay_core::{Error, Keyspace, Result};
@@ -42,7 +43,7 @@ pub(crate) fn create(
     if config.warm.is_empty() {
         return Ok(None);
     }
-    check(config)?;
+    check_marks(config, true)?;
     let bytes: Vec<u64> = config.warm.iter().map(|device| device.bytes).collect();
     let containers: u64 = bytes.iter().map(|bytes| bytes / config.container_bytes).sum();
     if containers > CONTAINERS_MAX {
@@ -74,7 +75,7 @@ pub(crate) fn open(
     if wanted.is_empty() {
         return Ok(None);
     }
-    check(config)?;
+    check_marks(config, true)?;
     let devices = devices(&wanted, false)?;
     let schema = &keyspace.schema;
     let widths = (schema.primary_bytes(), schema.rest_bytes());
@@ -94,20 +95,6 @@ pub(crate) fn open(
 /// Whether a store has a warm level that could be served without its hot one.
 pub(crate) fn has_devices(dir: &Path) -> bool {
     read_devices(dir).is_ok_and(|devices| devices.is_some())
-}
-
-fn check(config: &Config) -> Result<()> {
-    let pairs = [
-        ("demote_low", config.demote_low, "demote_high", config.demote_high),
-        ("demote_high", config.demote_high, "hot_high", config.hot_high),
-        ("warm_low", config.warm_low, "warm_high", config.warm_high),
-    ];
-    for (low, low_value, high, high_value) in pairs {
-        if low_value >= high_value {
-            return Err(Error::invalid(format!("{low} is {low_value}, {high} is {high_value}: it has to be below")));
-        }
-    }
-    Ok(())
 }
 
 fn shape(config: &Config) -> WarmShape {

@@ -102,6 +102,7 @@ impl Engine {
             ledger: self.sum_ledger(known.run),
             producers: known.producers.iter().map(|producer| producer.now()).collect(),
             masked: masked.map(|mask| schema.source_text(&mask.source)).collect(),
+            inhibit: self.pressure.board.state().inhibit,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What people and monitors see: the store at a glance, its segments.
 
 use crate::hot::{CLOSED, FREE, LOG, OPEN};
+use crate::pressure::Look;
 use crate::{MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -10,7 +11,7 @@ impl Store {
     /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
-        let (inhibit, inhibited_ns) = engine.update_pressure();
+        let Look { inhibit, inhibited_ns, dead_time } = engine.update_pressure();
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
         let mut ready = vec![0; engine.keyspace.stages.len()];
@@ -54,6 +55,7 @@ impl Store {
             inhibit,
             warm: engine.level.as_ref().map(crate::levels::Level::stats),
             inhibited_ns,
+            dead_time,
             memory,
             boot: engine.boot,
         }

@@ -40,7 +40,9 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 
 impl Engine {
     pub(crate) fn maintain(&self) {
-        let _round = self.maintaining.lock();
+        // Also before what may take long.
+        self.update_pressure();
+        let round = self.maintaining.lock();
         if self.is_closed() {
             return;
         }
@@ -52,6 +54,8 @@ impl Engine {
         self.hot.seal_closed();
         self.evacuate();
         self.relieve_log();
+        // Whoever listens to inhibit may call the store.
+        drop(round);
         self.update_pressure();
     }
 

@@ -27,7 +27,7 @@ fn keys_of_other_lengths_are_refused() {
     let mut writer = warm.writer(&target(1)).unwrap();
     let entry = EntryPlan { rest: &[1, 2], payload: b"x", crc: 0, status: 0, version: 0, flags: EntryFlags::FRAGMENT };
     for (primary, entries) in [(&[0; 8][..], vec![]), (&[0; 9][..], vec![entry])] {
-        let plan = ImagePlan { primary, marks: ImageMarks::default(), entries };
+        let plan = ImagePlan { primary, marks: ImageMarks::default(), entries, record: None };
         assert_eq!(writer.append(&[plan], ExtentKind::Demoted).unwrap_err().kind(), Kind::Invalid);
     }
     let group = Target { stream: Stream::Recording(0x8000), kind: ContainerKind::Recording, ..target(1) };
@@ -52,7 +52,8 @@ fn bytes_that_do_not_have_their_checksum_are_not_placed() {
             version: 0,
             flags: EntryFlags::FRAGMENT,
         });
-        let plan = ImagePlan { primary: &[9; 9], marks: ImageMarks::default(), entries: entries.collect() };
+        let plan =
+            ImagePlan { primary: &[9; 9], marks: ImageMarks::default(), entries: entries.collect(), record: None };
         let live = warm.containers().iter().map(|info| info.live_fragments).sum::<u32>();
         assert_eq!(writer.append(&[plan], ExtentKind::Demoted).unwrap(), [Placed::Rotten(vec![1, 2])]);
         assert_eq!(warm.containers().iter().map(|info| info.live_fragments).sum::<u32>(), live);

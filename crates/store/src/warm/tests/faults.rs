@@ -138,7 +138,7 @@ fn a_poisoned_container_is_used_again_only_in_another_life_and_after_a_check() {
     assert_eq!((phase(&warm, 0), warm.devices()[0].poisoned), (Phase::Poisoned, 1));
     drop(warm);
     let (warm, mut found) = open(&devices, false).unwrap();
-    warm.images(&mut found, &mut |_, _, _, _| Ok(())).unwrap();
+    warm.images(&mut found, &mut |_, _| Ok(())).unwrap();
     assert!(warm.recycle_if_empty(0).unwrap());
     assert_eq!((phase(&warm, 0), warm.devices()[0].poisoned), (Phase::Empty, 0));
 }

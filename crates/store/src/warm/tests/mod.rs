@@ -10,7 +10,7 @@ mod space;
 use super::*;
 use crate::sim::SimDevice;
 use forebay_core::{
-    CONTAINER_DATA_OFFSET, ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Kind, Result, Stream, crc32c,
+    ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Kind, Result, Stream, crc32c,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,6 +109,7 @@ fn append(writer: &mut Writer, events: &[Event]) -> Result<Vec<Placed>> {
         .map(|(event, primary)| ImagePlan {
             primary,
             marks: event.marks(),
+            record: None,
             entries: event
                 .payloads
                 .iter()
@@ -161,11 +162,11 @@ fn read(warm: &Arc<Warm>, place: ImagePlace, hint: u64) -> Result<Event> {
 /// Takes in what an opening tells, adopting all of it.
 fn adopt_all(warm: &Arc<Warm>, found: &mut Found) -> Result<BTreeMap<u64, ImagePlace>> {
     let mut told = BTreeMap::new();
-    warm.images(found, &mut |place, head, primary, table| {
-        assert_eq!(table.len(), head.fragments as usize);
-        let number = u64::from_be_bytes(primary[1..].try_into().unwrap());
+    warm.images(found, &mut |place, image| {
+        assert_eq!(image.table().len(), image.head.fragments as usize);
+        let number = u64::from_be_bytes(image.primary[1..].try_into().unwrap());
         assert!(told.insert(number, place).is_none(), "event {number} told twice");
-        warm.adopt(place, head.fragments);
+        warm.adopt(place, image.head.fragments);
         Ok(())
     })?;
     Ok(told)
