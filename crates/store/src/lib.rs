@@ -24,6 +24,7 @@ mod open;
 mod ops;
 mod options;
 mod pressure;
+mod record;
 mod recover;
 mod region_file;
 mod ring;
@@ -40,6 +41,9 @@ pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use record::{
+    DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, RecordConfig, Totals, WarmDir,
+};
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
     RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
