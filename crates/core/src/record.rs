@@ -70,6 +70,11 @@ impl EntryFlags {
     pub const RESULT: EntryFlags = EntryFlags(16);
     const KNOWN: u16 = 31;
 
+    /// Whether all its bits have a meaning here.
+    pub fn is_known(self) -> bool {
+        self.0 & !EntryFlags::KNOWN == 0
+    }
+
     /// Whether the record is a fragment of its event, however it came.
     pub fn is_fragment(self) -> bool {
         self.0 & !(EntryFlags::LATE.0 | EntryFlags::RESULT.0) == 0
