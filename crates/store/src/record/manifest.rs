@@ -182,11 +182,17 @@ impl LinkManifest {
                 return wrong(format!("{gap:?} does not lie in {era:?}"));
             }
         }
-        let apart = |pair: &[ManifestGap]| pair[0].era < pair[1].era || pair[0].end <= pair[1].begin;
-        match self.gaps.windows(2).find(|pair| !apart(pair)) {
-            Some(pair) => wrong(format!("{:?} and {:?} overlap or are out of order", pair[0], pair[1])),
-            None => Ok(()),
+        // A gap that stands for several may reach over others.
+        let mut last: Option<&ManifestGap> = None;
+        for gap in self.gaps.iter().filter(|gap| gap.stretches == 1) {
+            match last {
+                Some(last) if (last.era, last.end) > (gap.era, gap.begin) => {
+                    return wrong(format!("{last:?} and {gap:?} overlap or are out of order"));
+                }
+                _ => last = Some(gap),
+            }
         }
+        Ok(())
     }
 }
 
