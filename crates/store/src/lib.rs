@@ -54,7 +54,7 @@ pub use stats::{
     ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use store::Store;
-pub use warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue};
+pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]

@@ -9,6 +9,11 @@
 
 mod buffer;
 mod device;
+mod directory;
+mod files;
+mod pwrite;
+mod uring;
 
 pub use buffer::Buffer;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+pub use directory::{DirectoryDevice, IoMethod};
