@@ -42,7 +42,8 @@ pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use record::{
-    DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, RecordConfig, Totals, WarmDir,
+    DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Pushed, RecordConfig, RecordLink,
+    Recording, RecordingDevice, RecordingProgress, Totals, WarmDir,
 };
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,

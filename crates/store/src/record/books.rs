@@ -90,13 +90,6 @@ impl Books {
         account.eras.len() as u32 - 1
     }
 
-    /// The newest era reaches to this tick.
-    pub(super) fn reach(&self, end: u64) {
-        if let Some(era) = self.account.lock().eras.last_mut() {
-            era.end = era.end.max(end);
-        }
-    }
-
     /// Nothing will be recorded for these ticks.
     pub(super) fn gap(&self, gap: ManifestGap) {
         let mut account = self.account.lock();
@@ -116,15 +109,16 @@ impl Books {
         account.pending.insert(image, contents);
     }
 
-    /// An image is durable; its frames and bytes, or `None` where it was given up before.
-    pub(super) fn durable(&self, image: u32) -> Option<(u64, u64)> {
+    /// An image is durable: `count` gets its frames and bytes, in the same hold as they are booked. Not where it was given
+    /// up before.
+    pub(super) fn durable(&self, image: u32, count: impl FnOnce(u64, u64)) {
         let mut account = self.account.lock();
-        let contents = account.pending.remove(&image)?;
+        let Some(contents) = account.pending.remove(&image) else { return };
         let (frames, bytes) = (contents.frames(), contents.bytes);
         account.pending_frames -= frames;
         account.recorded += frames;
         account.recorded_bytes += bytes;
-        Some((frames, bytes))
+        count(frames, bytes);
     }
 
     /// An image will not be durable.
@@ -265,10 +259,12 @@ mod tests {
         books.handed_over(1, contents(&[(300, 400)]));
         books.gap(gap(200, 220, GapReason::NotProduced));
         assert_eq!(books.figures(), Figures { pending: 28, ..Figures::default() });
-        assert_eq!(books.durable(1), Some((10, 50)));
-        assert_eq!(books.durable(1), None);
+        let mut counted = Vec::new();
+        books.durable(1, |frames, bytes| counted.push((frames, bytes)));
+        books.durable(1, |frames, bytes| counted.push((frames, bytes)));
         books.give_up(GapReason::DeviceStalled);
-        assert_eq!(books.durable(0), None);
+        books.durable(0, |frames, bytes| counted.push((frames, bytes)));
+        assert_eq!(counted, [(10, 50)]);
         let manifest = books.manifest();
         assert_eq!((manifest.produced, manifest.recorded, manifest.missed), (28, 10, 18));
         let reasons: Vec<_> = manifest.gaps.iter().map(|gap| (gap.begin, gap.end, gap.reason)).collect();

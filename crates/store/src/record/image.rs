@@ -137,7 +137,10 @@ mod tests {
             assert_eq!(image.payload(frame), vec![at as u8; 100]);
             assert_eq!(frame.crc, forebay_core::crc32c(image.payload(frame)));
         }
-        assert_eq!((image.contents.frames(), image.contents.bytes, image.contents.runs.len()), (frames, 100 * frames, 1));
+        assert_eq!(
+            (image.contents.frames(), image.contents.bytes, image.contents.runs.len()),
+            (frames, 100 * frames, 1)
+        );
         let longest = Image::payload_max(16 << 10);
         let pool = Pool::new(16 << 10);
         pool.allow(1);

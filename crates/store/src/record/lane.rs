@@ -30,7 +30,8 @@ const IDLE: Duration = Duration::from_millis(20);
 /// Where images go: one device's containers.
 pub(super) trait Sink {
     /// Writes an image as one extent. `Full` where no container is left; what was appended before stays in force. After
-    /// any other error nothing that was not durable counts, until `renew`.
+    /// `Corrupt`, bytes that changed in memory, nothing counts of this image alone; after any other error nothing that
+    /// was not durable counts, and `renew` comes next.
     fn append(&mut self, image: &Image) -> Result<()>;
 
     /// Asks that what was appended be made durable; the ticket by which `poll` answers that.
@@ -123,6 +124,11 @@ impl Lane {
         }
     }
 
+    /// It did not end in time.
+    pub(super) fn give_up(&self) {
+        self.fail(GapReason::DeviceStalled, "it did not answer until the recording was given up".to_owned());
+    }
+
     fn fail(&self, reason: GapReason, text: String) {
         self.failure.lock().get_or_insert((reason, text));
         self.failed.store(true, Ordering::Release);
@@ -143,7 +149,16 @@ impl Lane {
 
 /// The body of a device's thread.
 pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
-    let mut writing = Writing { shared, lane, sink, again: VecDeque::new(), written: Vec::new(), bytes: 0, oldest: None, under_way: VecDeque::new() };
+    let mut writing = Writing {
+        shared,
+        lane,
+        sink,
+        again: VecDeque::new(),
+        written: Vec::new(),
+        bytes: 0,
+        oldest: None,
+        under_way: VecDeque::new(),
+    };
     writing.run();
     lane.ended.store(true, Ordering::Release);
 }
@@ -218,6 +233,7 @@ impl Writing<'_> {
                 self.lane.fail(GapReason::DiskFull, error.message().to_owned());
                 self.displace(image, GapReason::DiskFull);
             }
+            Err(error) if error.kind() == Kind::Corrupt => self.give_up(image, GapReason::Corrupt),
             Err(error) => self.failed(&error, Some(image)),
         }
     }
@@ -242,11 +258,11 @@ impl Writing<'_> {
                 while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
                     self.lane.progressed(self.shared);
                     for image in images {
-                        if let Some((frames, bytes)) =
-                            self.shared.books(image.link).and_then(|books| books.durable(image.number))
-                        {
-                            self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
-                            self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
+                        if let Some(books) = self.shared.books(image.link) {
+                            books.durable(image.number, |frames, bytes| {
+                                self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
+                                self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
+                            });
                         }
                         self.settled(image);
                     }
@@ -284,6 +300,10 @@ impl Writing<'_> {
             other.take(image, self.shared.now_ns());
             return;
         }
+        self.give_up(image, reason);
+    }
+
+    fn give_up(&self, image: Image, reason: GapReason) {
         if let Some(books) = self.shared.books(image.link) {
             books.failed(image.number, reason);
         }

@@ -232,7 +232,6 @@ impl RecordLink {
         let deadline = (!self.missing).then(|| Instant::now() + config.push_deadline);
         let buffer = lane.pool.take(deadline).ok_or_else(|| lane.reason(self.shared.now_ns(), config.stall))?;
         self.image = Some(Image::new(self.number, &self.books.plan.source, self.era, self.images, buffer));
-        self.images += 1;
         Ok(())
     }
 
@@ -241,6 +240,7 @@ impl RecordLink {
         if image.frames.is_empty() {
             return;
         }
+        self.images += 1;
         self.books.handed_over(image.number, std::mem::take(&mut image.contents));
         self.shared.outstanding.fetch_add(1, Ordering::AcqRel);
         // A device that failed meanwhile passes it on, or enters why it is missed.
