@@ -42,7 +42,7 @@ pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use record::{
-    DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Pushed, RecordConfig, RecordLink,
+    Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed, RecordConfig, RecordLink,
     Recording, RecordingDevice, RecordingProgress, Totals, WarmDir,
 };
 pub use ring::{

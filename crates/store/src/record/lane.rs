@@ -40,6 +40,9 @@ pub(super) trait Sink {
     /// The highest ticket that is durable, without waiting.
     fn poll(&mut self) -> Result<u64>;
 
+    /// The highest ticket that was found durable, also after an error.
+    fn durable(&self) -> u64;
+
     /// Goes on elsewhere after an error.
     fn renew(&mut self);
 
@@ -254,26 +257,29 @@ impl Writing<'_> {
             return;
         }
         match self.sink.poll() {
-            Ok(durable) => {
-                while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
-                    self.lane.progressed(self.shared);
-                    for image in images {
-                        if let Some(books) = self.shared.books(image.link) {
-                            books.durable(image.number, |frames, bytes| {
-                                self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
-                                self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
-                            });
-                        }
-                        self.settled(image);
-                    }
-                }
-            }
+            Ok(durable) => self.settle_to(durable),
             Err(error) => self.failed(&error, None),
+        }
+    }
+
+    fn settle_to(&mut self, durable: u64) {
+        while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
+            self.lane.progressed(self.shared);
+            for image in images {
+                if let Some(books) = self.shared.books(image.link) {
+                    books.durable(image.number, |frames, bytes| {
+                        self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
+                        self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    });
+                }
+                self.settled(image);
+            }
         }
     }
 
     /// Nothing that is not durable counts: it is written again, for a few times.
     fn failed(&mut self, error: &Error, image: Option<Image>) {
+        self.settle_to(self.sink.durable());
         let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
         let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
         (self.bytes, self.oldest) = (0, None);

@@ -17,6 +17,8 @@ pub(super) const IO_BYTES: usize = 1 << 20;
 pub(super) const BUFFERS_PER_LINK: usize = 8;
 /// Default bytes from one commit to the next.
 pub(super) const COMMIT_BYTES: u64 = 64 << 20;
+/// Bytes of each of the two files of a device's decision log: a recording decides nothing.
+pub(super) const LOG_BYTES: u64 = 64 << 10;
 /// Longest source key, in bytes; shorter ones are padded with zeros on the medium.
 pub(super) const SOURCE_BYTES_MAX: usize = 16;
 /// Primary key of an image: source, era, number.

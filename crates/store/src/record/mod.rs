@@ -5,21 +5,30 @@
 mod books;
 mod cause;
 mod config;
+mod create;
 mod files;
 mod image;
+mod index;
 mod json;
 mod lane;
 mod limits;
 mod link;
 mod manifest;
+mod playback;
 mod pool;
 mod recording;
 mod shared;
+mod sink;
 #[cfg(test)]
 mod tests;
+mod verify;
+mod window;
 
 pub use cause::GapReason;
 pub use config::{LinkPlan, RecordConfig, WarmDir};
 pub use link::{Pushed, RecordLink};
 pub use manifest::{DeviceManifest, Era, GapManifest, LinkManifest, ManifestGap, Totals};
 pub use recording::{Recording, RecordingDevice, RecordingProgress};
+pub use playback::Playback;
+pub use verify::Continuity;
+pub use window::{RecordedFrame, RecordedFrames};

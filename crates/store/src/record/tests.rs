@@ -75,6 +75,10 @@ impl Sink for Fake {
         Ok(self.tickets)
     }
 
+    fn durable(&self) -> u64 {
+        self.tickets
+    }
+
     fn renew(&mut self) {
         self.appended.clear();
         self.renewed = true;

@@ -1,0 +1,110 @@
+//! Recording links: emulated or replayed frames at their real rate, straight to containers, and playing them back.
+//!
+//! ```text
+//! links ─readout threads─▶ Recording (forebay-store) ─one thread per device─▶ containers, manifest
+//! play:  containers ─window─▶ frames in time order ─▶ checks against frames and manifest, file
+//! ```
+//!
+//! *Invariants*: produced = recorded + missed, as each place counts for itself (`RecordSummary::balances`).
+//!
+//! *Not here*: containers, manifests (`forebay-store`); the command line.
+
+mod check;
+mod config;
+mod progress;
+mod readout;
+mod shared;
+
+pub use check::FrameChecker;
+pub use config::{RecordChoices, RecordDir};
+pub use progress::RecordProgress;
+
+use crate::demo::{join, spawn};
+use crate::ends::{EndThreads, Together};
+use config::Plan;
+use forebay_core::Result;
+use forebay_store::{GapManifest, GapReason, RecordLink, Recording};
+use progress::Reporter;
+use serde::Serialize;
+use shared::Shared;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the main thread looks how things are going.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a recording was, at its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecordSummary {
+    /// Seconds from the first frame to the last.
+    pub seconds: f64,
+    /// Seconds until everything was durable and the manifest written.
+    pub seconds_to_durable: f64,
+    /// Durable payload over that time, in 10⁶ bytes per second.
+    pub mb_per_second: f64,
+    /// How the devices were written, each once.
+    pub methods: Vec<String>,
+    /// It was stopped before its time.
+    pub stopped: bool,
+    /// As fast as the devices went: why that ended early.
+    pub ended: Option<GapReason>,
+    /// The account.
+    pub manifest: GapManifest,
+}
+
+/// Records. `progress` is called about once a second, on the calling thread; setting `stop` ends it with a manifest, as at
+/// the end of the time asked.
+///
+/// # Errors
+/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and whatever the recording answers.
+/// Frames that were missed are no error but stand in the manifest.
+pub fn run(
+    choices: &RecordChoices,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&RecordProgress),
+) -> Result<RecordSummary> {
+    let plan = Plan::new(choices)?;
+    let recording = Recording::create(&plan.dirs, plan.config.clone())?;
+    let links = recording.links((0..plan.choices.links).map(|link| plan.link(link)).collect())?;
+    let shared = Shared::new(&plan, stop);
+    read_out(&shared, &recording, links, progress)?;
+    let seconds = shared.start.elapsed().as_secs_f64();
+    let manifest = recording.finish()?;
+    let seconds_to_durable = shared.start.elapsed().as_secs_f64();
+    Ok(RecordSummary {
+        seconds,
+        seconds_to_durable,
+        mb_per_second: manifest.totals.recorded_bytes as f64 / seconds_to_durable / 1e6,
+        methods: progress::methods(manifest.devices.iter().map(|device| device.method.as_str())),
+        stopped: stop.load(Ordering::Relaxed),
+        ended: shared.ended(),
+        manifest,
+    })
+}
+
+fn read_out(
+    shared: &Shared<'_>,
+    recording: &Recording,
+    links: Vec<RecordLink>,
+    progress: &mut dyn FnMut(&RecordProgress),
+) -> Result<()> {
+    let threads = shared.plan.choices.threads;
+    let mut shares: Vec<Vec<RecordLink>> = (0..threads).map(|_| Vec::new()).collect();
+    for (at, link) in links.into_iter().enumerate() {
+        shares[at % threads].push(link);
+    }
+    let mut reporter = Reporter::new(progress, shared.start);
+    std::thread::scope(|scope| {
+        let _end = EndThreads(shared);
+        let mut readers = Vec::new();
+        for (at, share) in shares.into_iter().enumerate() {
+            let name = format!("readout-{at}");
+            readers.push(spawn(scope, name, move || shared.guarded(|| readout::run(shared, share)))?);
+        }
+        while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOOK);
+            reporter.tick(recording);
+        }
+        join(readers).map(drop)
+    })
+}
