@@ -317,6 +317,15 @@ impl ImageLayout {
         self.decode_verified(bytes)
     }
 
+    /// The meta of an image whose head was read and found right before; `None` only where `bytes` is too short.
+    #[inline]
+    pub fn view<'a>(&self, head: ImageHead, bytes: &'a [u8]) -> Option<Image<'a>> {
+        let primary = bytes.get(HEAD_BYTES..HEAD_BYTES + self.primary_bytes)?;
+        let table = bytes.get(self.table_offset()..head.meta_bytes as usize)?;
+        let table = table.get(..head.fragments as usize * self.entry_bytes())?;
+        Some(Image { head, primary, rest_bytes: self.rest_bytes, table })
+    }
+
     /// Reads the meta of an image whose checksum is known to be right; `None` where it cannot be one.
     #[inline]
     pub fn decode_verified<'a>(&self, bytes: &'a [u8]) -> Option<Image<'a>> {
@@ -325,17 +334,11 @@ impl ImageLayout {
         if u64::from(head.meta_bytes) != self.meta_bytes(head.fragments as usize) {
             return None;
         }
-        let primary_end = HEAD_BYTES + self.primary_bytes;
-        let (first, end) = (self.table_offset(), self.table_offset() + head.fragments as usize * self.entry_bytes());
-        if !zero(&meta[primary_end..first]) || !zero(&meta[end..]) {
+        let image = self.view(head, meta)?;
+        let table_end = self.table_offset() + image.table.len();
+        if !zero(&meta[HEAD_BYTES + self.primary_bytes..self.table_offset()]) || !zero(&meta[table_end..]) {
             return None;
         }
-        let image = Image {
-            head,
-            primary: &meta[HEAD_BYTES..primary_end],
-            rest_bytes: self.rest_bytes,
-            table: &meta[first..end],
-        };
         if head.void {
             return (head.fragments == 0 && head.payload_bytes == 0).then_some(image);
         }

@@ -3,3 +3,5 @@
 
 mod conformance;
 mod directory;
+mod faults;
+mod simulated;
