@@ -42,8 +42,9 @@ pub use fragment::{Event, Fragment};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use record::{
-    Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed, RecordConfig, RecordLink,
-    Recording, RecordingDevice, RecordingProgress, Totals, WarmDir,
+    Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
+    RecordConfig, RecordLink, RecordedFrame, RecordedFrames, Recording, RecordingDevice, RecordingProgress, Totals,
+    WarmDir,
 };
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,

@@ -54,7 +54,8 @@ impl FrameChecker {
         if found != expected {
             return wrong(format!("its timestamp is {found}, recorded is {expected}"));
         }
-        let now = Last { end: tick.wrapping_add(kind.ticks()), sequence: wibeth::sequence(frame), link: kind.link(frame) };
+        let now =
+            Last { end: tick.wrapping_add(kind.ticks()), sequence: wibeth::sequence(frame), link: kind.link(frame) };
         if let Some(last) = self.last {
             if now.link != last.link {
                 return wrong(format!("its link is {}, the frame before had {}", now.link, last.link));

@@ -45,7 +45,8 @@ impl Recording {
     pub fn create_on(devices: Vec<Arc<dyn Device>>, dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
         config.check()?;
         if dirs.is_empty() || devices.len() != dirs.len() {
-            let message = format!("{} devices for {} directories: one for each, at least one", devices.len(), dirs.len());
+            let message =
+                format!("{} devices for {} directories: one for each, at least one", devices.len(), dirs.len());
             return Err(Error::invalid(message));
         }
         for dir in dirs {
@@ -68,24 +69,25 @@ impl Recording {
     }
 
     /// Opens a recording for reading. Where its process died before it wrote a manifest, one is rebuilt from the
-    /// containers.
+    /// containers. With `accept_loss` what is left is served where devices are missing or committed data does not verify
+    /// (`Playback::losses` names it), and a manifest that does not verify counts as none.
     ///
     /// # Errors
     /// `Invalid` where there is none, or directories are missing; `Corrupt` where committed data or the manifest does not
     /// verify; `Unavailable` where another process has it.
-    pub fn open(dirs: &[PathBuf]) -> Result<Playback> {
+    pub fn open(dirs: &[PathBuf], accept_loss: bool) -> Result<Playback> {
         // Without what says that there is a recording nothing is touched.
         files::description(dirs)?;
-        Recording::open_on(open_devices(dirs)?, dirs)
+        Recording::open_on(open_devices(dirs)?, dirs, accept_loss)
     }
 
     /// As [`Recording::open`], on devices of the caller's own.
     ///
     /// # Errors
     /// As [`Recording::open`].
-    pub fn open_on(devices: Vec<Arc<dyn Device>>, dirs: &[PathBuf]) -> Result<Playback> {
+    pub fn open_on(devices: Vec<Arc<dyn Device>>, dirs: &[PathBuf], accept_loss: bool) -> Result<Playback> {
         let description = files::description(dirs)?;
-        if devices.len() != description.devices as usize {
+        if devices.len() != description.devices as usize && !accept_loss {
             return Err(Error::invalid(format!(
                 "the recording is on {} devices, {} are given",
                 description.devices,
@@ -97,15 +99,22 @@ impl Recording {
             extent_bytes: description.extent_bytes,
             ..RecordConfig::default()
         };
-        let (warm, found) = Warm::open(devices, description.recording, WIDTHS, shape(&config), false)?;
+        let (warm, mut found) = Warm::open(devices, description.recording, WIDTHS, shape(&config), accept_loss)?;
         let warm = Arc::new(warm);
         let mut index = Index::new(&description.links);
-        warm.images(&found, &mut |place, image| {
-            warm.adopt(place, image.head.fragments);
-            index.add(place, &image)
+        warm.images(&mut found, &mut |place, head, primary, table| {
+            warm.adopt(place, head.fragments);
+            index.add(place, head, primary, table)
         })?;
-        let manifest = playback::manifest(dirs, &description, &warm, &index)?;
-        Ok(Playback::new(warm, index, manifest))
+        let written = files::manifest(dirs).or_else(|error| {
+            if !accept_loss {
+                return Err(error);
+            }
+            found.losses.push(error.to_string());
+            Ok(None)
+        })?;
+        let manifest = playback::manifest(written, &description, &warm, &index)?;
+        Ok(Playback::new(warm, index, manifest, found.losses))
     }
 }
 
@@ -123,7 +132,7 @@ fn make(devices: &[Arc<dyn Device>], dirs: &[WarmDir], config: RecordConfig) -> 
     let containers = warm.containers();
     let lane = |(at, device): (usize, &Arc<dyn Device>)| {
         let mut sink = ContainerSink::new(warm.clone(), config.run, at as u32, config.finish_deadline);
-        let containers = containers.iter().filter(|container| container.device as usize == at).count() as u32;
+        let containers = containers.iter().filter(|container| container.header.device as usize == at).count() as u32;
         LaneStart {
             directory: device.name(),
             method: device.method(),

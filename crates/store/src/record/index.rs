@@ -12,7 +12,7 @@ use super::image::names;
 use super::limits::SOURCE_BYTES_MAX;
 use super::manifest::{Era, LinkManifest, ManifestGap};
 use crate::warm::ImagePlace;
-use forebay_core::{Error, Image, Result};
+use forebay_core::{Error, ImageHead, Result, TableIter};
 use std::collections::HashMap;
 
 /// Frames of one image that follow each other.
@@ -77,18 +77,24 @@ impl Index {
     ///
     /// # Errors
     /// `Corrupt` for one that no recording of these links made.
-    pub(super) fn add(&mut self, place: ImagePlace, image: &Image<'_>) -> Result<()> {
-        if image.head.void {
+    pub(super) fn add(
+        &mut self,
+        place: ImagePlace,
+        head: &ImageHead,
+        primary: &[u8],
+        table: TableIter<'_>,
+    ) -> Result<()> {
+        if head.void {
             return Ok(());
         }
         let wrong = |what: &str| {
             Error::corrupt(format!("image at {} of container {}: {what}", place.position, place.container))
         };
-        let (source, era, number) = names(image.primary).ok_or_else(|| wrong("its key is not that of a recording"))?;
+        let (source, era, number) = names(primary).ok_or_else(|| wrong("its key is not that of a recording"))?;
         let link = self.by_source.get(&source).and_then(|&at| self.links.get_mut(at));
         let link = link.ok_or_else(|| wrong("its source is that of no link"))?;
         let mut covered: Vec<Covered> = Vec::new();
-        for (entry, _) in image.table() {
+        for (entry, _) in table {
             let tick = entry.rest.try_into().map(u64::from_be_bytes).map_err(|_| wrong("a tick is not 8 bytes"))?;
             let end = tick.checked_add(u64::from(entry.status)).ok_or_else(|| wrong("a span past the end of ticks"))?;
             match covered.last_mut() {
@@ -104,7 +110,7 @@ impl Index {
             known.places.push(place);
             return Ok(());
         }
-        let (bytes, payload_bytes) = (image.head.bytes, image.head.payload_bytes);
+        let (bytes, payload_bytes) = (head.bytes, head.payload_bytes);
         link.images.insert(at, ImageEntry { era, number, places: vec![place], bytes, payload_bytes, covered });
         Ok(())
     }

@@ -28,7 +28,7 @@ pub use cause::GapReason;
 pub use config::{LinkPlan, RecordConfig, WarmDir};
 pub use link::{Pushed, RecordLink};
 pub use manifest::{DeviceManifest, Era, GapManifest, LinkManifest, ManifestGap, Totals};
-pub use recording::{Recording, RecordingDevice, RecordingProgress};
 pub use playback::Playback;
+pub use recording::{Recording, RecordingDevice, RecordingProgress};
 pub use verify::Continuity;
 pub use window::{RecordedFrame, RecordedFrames};

@@ -13,7 +13,6 @@ use crate::warm::Warm;
 use forebay_core::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A recording, open for reading.
@@ -21,11 +20,17 @@ pub struct Playback {
     pub(super) warm: Arc<Warm>,
     pub(super) index: Index,
     manifest: GapManifest,
+    losses: Vec<String>,
 }
 
 impl Playback {
-    pub(super) fn new(warm: Arc<Warm>, index: Index, manifest: GapManifest) -> Playback {
-        Playback { warm, index, manifest }
+    pub(super) fn new(warm: Arc<Warm>, index: Index, manifest: GapManifest, losses: Vec<String>) -> Playback {
+        Playback { warm, index, manifest, losses }
+    }
+
+    /// What was durable and is not there, by name; empty unless the loss was accepted.
+    pub fn losses(&self) -> &[String] {
+        &self.losses
     }
 
     /// The account: as it was written, or rebuilt.
@@ -77,7 +82,9 @@ impl Playback {
     fn check(&self, links: &[u32]) -> Result<()> {
         let count = self.index.links.len();
         match links.iter().find(|&&link| link as usize >= count) {
-            Some(link) => Err(Error::invalid(format!("no link {link}: the recording has links 0 to {}", count.max(1) - 1))),
+            Some(link) => {
+                Err(Error::invalid(format!("no link {link}: the recording has links 0 to {}", count.max(1) - 1)))
+            }
             None => Ok(()),
         }
     }
@@ -85,12 +92,12 @@ impl Playback {
 
 /// The manifest of what is there: as written where it is, made from the images otherwise.
 pub(super) fn manifest(
-    directories: &[PathBuf],
+    written: Option<GapManifest>,
     description: &files::Description,
     warm: &Warm,
     index: &Index,
 ) -> Result<GapManifest> {
-    if let Some(manifest) = files::manifest(directories)? {
+    if let Some(manifest) = written {
         let same = manifest.recording == description.recording
             && manifest.links.iter().map(|link| &link.plan).eq(&description.links);
         if !same {
@@ -113,7 +120,7 @@ pub(super) fn manifest(
 fn devices(warm: &Warm, index: &Index) -> Vec<DeviceManifest> {
     let mut on_device: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let of_container: BTreeMap<u32, u32> =
-        warm.containers().iter().map(|container| (container.number, container.device)).collect();
+        warm.containers().iter().map(|container| (container.header.container, container.header.device)).collect();
     for image in index.links.iter().flat_map(|link| &link.images) {
         let device = image.places.first().and_then(|place| of_container.get(&place.container));
         let sum = on_device.entry(device.copied().unwrap_or_default()).or_default();

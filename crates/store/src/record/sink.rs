@@ -1,6 +1,6 @@
 //! Images of a recording to the containers of one device: one extent each.
 
-use super::image::Image;
+use super::image::{Frame, Image};
 use super::lane::Sink;
 use crate::warm::{EntryPlan, ImagePlan, Placed, Target, Ticket, Warm, Writer};
 use forebay_core::{ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, Result, Stream};
@@ -41,12 +41,12 @@ impl ContainerSink {
 
 impl Sink for ContainerSink {
     fn append(&mut self, image: &Image) -> Result<()> {
-        let entry = |frame| {
-            let super::image::Frame { tick, span, crc, gap_code, .. } = frame;
-            let payload = image.payload(frame);
-            EntryPlan { rest: tick, payload, crc: *crc, status: *span, version: *gap_code, flags: EntryFlags::FRAGMENT }
-        };
-        let entries = image.frames.iter().map(entry).collect();
+        let mut entries = Vec::with_capacity(image.frames.len());
+        for frame in &image.frames {
+            let Frame { tick, span, crc, gap_code, .. } = frame;
+            let (status, version, flags) = (*span, *gap_code, EntryFlags::FRAGMENT);
+            entries.push(EntryPlan { rest: tick, payload: image.payload(frame), crc: *crc, status, version, flags });
+        }
         let plan = ImagePlan { primary: &image.primary, marks: ImageMarks::default(), entries };
         let placed = self.writer()?.append(std::slice::from_ref(&plan), ExtentKind::Recorded)?;
         match placed.first() {

@@ -161,7 +161,10 @@ mod tests {
         more.images[0].covered[1].end = 1600;
         let mut continuity = Continuity::default();
         continuity.compare(&more, &manifest.links[0]);
-        assert_eq!(continuity.differences, ["link 7: ticks 1500 to 1600 are recorded, the manifest says they are missing"]);
+        assert_eq!(
+            continuity.differences,
+            ["link 7: ticks 1500 to 1600 are recorded, the manifest says they are missing"]
+        );
 
         let mut fewer = found();
         fewer.images.pop();

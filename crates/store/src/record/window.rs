@@ -49,7 +49,8 @@ pub struct RecordedFrames<'a> {
 
 impl<'a> RecordedFrames<'a> {
     pub(super) fn new(playback: &'a Playback, begin: u64, end: u64, links: &[u32]) -> RecordedFrames<'a> {
-        let links = links.iter().copied().collect();
+        // Nothing overlaps a window of no ticks.
+        let links = if begin < end { links.iter().copied().collect() } else { VecDeque::new() };
         RecordedFrames { playback, begin, end, links, next: 0, frames: VecDeque::new() }
     }
 
