@@ -9,11 +9,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 mod demo;
+mod record;
 mod selection;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 23] = [
     "demo", "create", "put", "get", "range", "rm", "event", "take", "run", "ledger", "why", "sources", "watch", "mask",
-    "unmask", "hold", "debug", "check", "inspect", "stats", "bench",
+    "unmask", "hold", "debug", "check", "inspect", "stats", "record", "play", "bench",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.

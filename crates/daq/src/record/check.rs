@@ -30,6 +30,11 @@ impl FrameChecker {
         self.kind.is_some()
     }
 
+    /// The link's clock has stepped back: what comes next follows nothing.
+    pub fn begin_era(&mut self) {
+        self.last = None;
+    }
+
     /// Checks what one push recorded: whole frames, each a step after the one before, beginning at `tick`.
     ///
     /// # Errors

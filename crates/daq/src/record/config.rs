@@ -16,6 +16,11 @@ const SUPERCHUNK_FRAMES: u64 = 12;
 /// Containers that a directory's bytes are cut into, until they reach their default size.
 const CONTAINERS_PER_DIRECTORY: u64 = 16;
 const CONTAINER_BYTES_MIN: u64 = 256 << 10;
+const EXTENTS_PER_CONTAINER_MIN: u64 = 8;
+/// Part of a container, as a divisor, that its directory may take: 24 bytes a frame.
+const DIRECTORY_SHARE: u64 = 180;
+/// Header of a container, and padding of its directory.
+const CONTAINER_FIXED_BYTES: u64 = 4 * BLOCK_BYTES as u64;
 /// Rate to be reckoned with where links go as fast as the device does, bytes per second and directory.
 const FAST_BYTES_PER_SECOND: f64 = 4e9;
 
@@ -51,8 +56,8 @@ pub struct RecordChoices {
     pub name: String,
     /// Seed of emulated frames.
     pub seed: u64,
-    /// Extents in memory per link.
-    pub buffers_per_link: usize,
+    /// Bytes in memory per link, while the device is slow: 64 MiB are 290 ms of WIBEth.
+    pub buffer_bytes_per_link: u64,
     /// How long a push waits for the device before its frame is missed; `None`: 10 ms at the links' rate, 30 s as fast as
     /// the devices go.
     pub push_deadline: Option<Duration>,
@@ -75,7 +80,7 @@ impl Default for RecordChoices {
             run: 1,
             name: "recording".to_owned(),
             seed: 1,
-            buffers_per_link: RecordConfig::default().buffers_per_link,
+            buffer_bytes_per_link: 64 << 20,
             push_deadline: None,
             spill: true,
         }
@@ -195,7 +200,10 @@ impl Plan {
         let default = RecordConfig::default();
         let container_bytes =
             (smallest / CONTAINERS_PER_DIRECTORY / block * block).clamp(CONTAINER_BYTES_MIN, default.container_bytes);
-        let extent_bytes = (container_bytes / 8 / block * block).min(default.extent_bytes as u64) as usize;
+        // As many extents as nearly fill a container with its header and its directory, which takes less than this part.
+        let usable = container_bytes - container_bytes / DIRECTORY_SHARE - CONTAINER_FIXED_BYTES;
+        let extents = container_bytes.div_ceil(default.extent_bytes as u64).max(EXTENTS_PER_CONTAINER_MIN);
+        let extent_bytes = (usable / extents / block * block) as usize;
         // A size that was named is kept to; one that was reckoned makes room for the last containers of each device.
         for (dir, chosen) in dirs.iter_mut().zip(&choices.dirs) {
             if chosen.bytes.is_none() && !choices.fast {
@@ -209,7 +217,7 @@ impl Plan {
             container_bytes,
             extent_bytes,
             io_bytes: default.io_bytes.min(extent_bytes),
-            buffers_per_link: choices.buffers_per_link,
+            buffers_per_link: (choices.buffer_bytes_per_link / extent_bytes as u64).clamp(2, 4096) as usize,
             push_deadline: choices.push_deadline.unwrap_or(patience),
             spill: choices.spill,
             ..default
@@ -254,7 +262,9 @@ mod tests {
             let plan = Plan::new(&RecordChoices { dirs, ..choices() }).unwrap();
             assert_eq!(plan.dirs[0].bytes, bytes);
             assert!(plan.config.container_bytes.is_multiple_of(4096) && plan.config.extent_bytes.is_multiple_of(4096));
-            assert!(plan.config.container_bytes >= 8 * plan.config.extent_bytes as u64);
+            let (container, extent) = (plan.config.container_bytes, plan.config.extent_bytes as u64);
+            assert!((8 * extent..=container).contains(&(container / extent * extent)));
+            assert!(container % extent < container / 8, "{container} {extent}");
         }
         let dirs = vec![RecordDir { path: "/tmp".into(), bytes: None }; 2];
         let plan = Plan::new(&RecordChoices { dirs, links: 3, seconds: 1.0, ..choices() }).unwrap();

@@ -5,18 +5,20 @@
 //! play:  containers ─window─▶ frames in time order ─▶ checks against frames and manifest, file
 //! ```
 //!
-//! *Invariants*: produced = recorded + missed, as each place counts for itself (`RecordSummary::balances`).
+//! *Invariants*: every frame of every link is recorded or missed with a reason (daq/tests/record.rs).
 //!
 //! *Not here*: containers, manifests (`forebay-store`); the command line.
 
 mod check;
 mod config;
+mod play;
 mod progress;
 mod readout;
 mod shared;
 
 pub use check::FrameChecker;
 pub use config::{RecordChoices, RecordDir};
+pub use play::{PlayChoices, PlayLink, PlaySummary, PlayWindow, play};
 pub use progress::RecordProgress;
 
 use crate::demo::{join, spawn};
@@ -24,6 +26,7 @@ use crate::ends::{EndThreads, Together};
 use config::Plan;
 use forebay_core::Result;
 use forebay_store::{GapManifest, GapReason, RecordLink, Recording};
+use parking_lot::Mutex;
 use progress::Reporter;
 use serde::Serialize;
 use shared::Shared;
@@ -50,6 +53,13 @@ pub struct RecordSummary {
     pub ended: Option<GapReason>,
     /// The account.
     pub manifest: GapManifest,
+}
+
+impl RecordSummary {
+    /// Whether every frame is recorded.
+    pub fn is_complete(&self) -> bool {
+        self.manifest.is_complete()
+    }
 }
 
 /// Records. `progress` is called about once a second, on the calling thread; setting `stop` ends it with a manifest, as at
@@ -89,18 +99,19 @@ fn read_out(
     progress: &mut dyn FnMut(&RecordProgress),
 ) -> Result<()> {
     let threads = shared.plan.choices.threads;
-    let mut shares: Vec<Vec<RecordLink>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut shares: Vec<Mutex<Vec<RecordLink>>> = (0..threads).map(|_| Mutex::default()).collect();
     for (at, link) in links.into_iter().enumerate() {
-        shares[at % threads].push(link);
+        shares[at % threads].get_mut().push(link);
     }
+    let shares = &shares;
     let mut reporter = Reporter::new(progress, shared.start);
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
-        let mut readers = Vec::new();
-        for (at, share) in shares.into_iter().enumerate() {
-            let name = format!("readout-{at}");
-            readers.push(spawn(scope, name, move || shared.guarded(|| readout::run(shared, share)))?);
-        }
+        let body = |thread: usize| {
+            let links = std::mem::take(&mut *shares[thread].lock());
+            shared.guarded(|| readout::run(shared, links))
+        };
+        let readers = spawn(scope, "readout", threads, body)?;
         while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK);
             reporter.tick(recording);
