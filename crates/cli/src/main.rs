@@ -23,8 +23,10 @@ mod minidaq;
 mod open;
 mod output;
 mod plan;
+mod play;
 mod put;
 mod range;
+mod record;
 mod rm;
 mod run;
 mod signal;
@@ -59,7 +61,7 @@ Each command explains itself with an example: forebay help put";
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    the answer is no: absent, nothing ready, late, an unbalanced ledger, problems found
+  1    the answer is no: absent, nothing ready, late, an unbalanced ledger, problems found, frames missed
   2    Invalid: fix the call               7    OutcomeUnknown: repeat the same call
   3    Conflict: decide                    8    Corrupt: use another copy, report
   4    Full: slow down                     9    Closed: reopen
@@ -104,6 +106,8 @@ enum Command {
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
     Plan(plan::Plan),
+    Record(record::Record),
+    Play(play::Play),
     Bench(bench::Bench),
 }
 
@@ -131,6 +135,8 @@ impl Command {
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
             Command::Plan(command) => command.run(out),
+            Command::Record(command) => command.run(out),
+            Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),
         }
     }
