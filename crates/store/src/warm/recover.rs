@@ -31,6 +31,9 @@ use std::sync::atomic::Ordering;
 /// A directory is read in pieces of so many bytes.
 const DIRECTORY_READ_BYTES: usize = 4 << 20;
 
+/// Who is told of an image: its place, its head, its packed primary key, its table.
+pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()> + 't;
+
 /// What an opening found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -186,11 +189,7 @@ impl Warm {
     /// # Errors
     /// What `each` answers; `Corrupt` where what was committed does not verify, unless the loss is accepted:
     /// then it is named in `found`.
-    pub(crate) fn images(
-        &self,
-        found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn images(&self, found: &mut Found, each: &mut Told<'_>) -> Result<()> {
         for content in std::mem::take(&mut found.contents) {
             let container = &self.containers[content.container as usize];
             match content.from {
@@ -216,7 +215,7 @@ impl Warm {
         container: &Container,
         place: DirectoryPlace,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<()> {
         let bytes = self.reach(container).and_then(|(device, file)| {
             let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
@@ -265,7 +264,7 @@ impl Warm {
         container: &Container,
         scanned: &Scanned,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<Option<FoundContent>> {
         let mut content = FoundContent {
             directory: DirectoryBuilder::new(),
@@ -305,7 +304,7 @@ impl Warm {
         extent: &Extent,
         content: &mut FoundContent,
         lost: &mut Vec<u64>,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> io::Result<Result<()>> {
         let (device, file) = self.reach(container)?;
         let scan = self.scan(container, device, file, 0);

@@ -10,9 +10,7 @@ mod space;
 
 use super::*;
 use crate::sim::SimDevice;
-use forebay_core::{
-    CONTAINER_DATA_OFFSET, ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Kind, Result, Stream, crc32c,
-};
+use forebay_core::{ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Kind, Result, Stream, crc32c};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
