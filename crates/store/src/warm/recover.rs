@@ -30,6 +30,9 @@ use std::sync::atomic::Ordering;
 /// A directory is read in pieces of so many bytes.
 const DIRECTORY_READ_BYTES: usize = 4 << 20;
 
+/// Who is told of an image: its place, and what is read of it.
+pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &Image<'_>) -> Result<()> + 't;
+
 /// What an opening found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -185,11 +188,7 @@ impl Warm {
     /// # Errors
     /// What `each` answers; `Corrupt` where what was committed does not verify, unless the loss is accepted:
     /// then it is named in `found`.
-    pub(crate) fn images(
-        &self,
-        found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &Image<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn images(&self, found: &mut Found, each: &mut Told<'_>) -> Result<()> {
         for content in std::mem::take(&mut found.contents) {
             let container = &self.containers[content.container as usize];
             match content.from {
@@ -214,11 +213,7 @@ impl Warm {
     ///
     /// # Errors
     /// What `each` answers; `Corrupt` where neither directory nor extents can be read.
-    pub(crate) fn images_of(
-        &self,
-        number: u32,
-        each: &mut dyn FnMut(ImagePlace, &Image<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn images_of(&self, number: u32, each: &mut Told<'_>) -> Result<()> {
         let (container, device, file) = self.container(number)?;
         let mut found = Found::default();
         let directory = container.header.lock().directory;
@@ -254,7 +249,7 @@ impl Warm {
         container: &Container,
         place: DirectoryPlace,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &Image<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<()> {
         let bytes = self.reach(container).and_then(|(device, file)| {
             let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
@@ -303,7 +298,7 @@ impl Warm {
         container: &Container,
         scanned: &Scanned,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &Image<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<Option<FoundContent>> {
         let mut content = FoundContent {
             directory: DirectoryBuilder::new(),
@@ -343,7 +338,7 @@ impl Warm {
         extent: &Extent,
         content: &mut FoundContent,
         lost: &mut Vec<u64>,
-        each: &mut dyn FnMut(ImagePlace, &Image<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> io::Result<Result<()>> {
         let (device, file) = self.reach(container)?;
         let scan = self.scan(container, device, file, 0);

@@ -41,12 +41,15 @@ pub(super) struct Extent {
     pub(super) doubtful: bool,
 }
 
+/// From, to.
+pub(super) type Gap = (u64, u64);
+
 /// What stands in a container.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
     pub(super) extents: Vec<Extent>,
-    /// Where acknowledged extents must have been that do not verify: from, to.
-    pub(super) lost: Vec<(u64, u64)>,
+    /// Where acknowledged extents must have been that do not verify.
+    pub(super) lost: Vec<Gap>,
     /// End of the last extent that counts.
     pub(super) data_end: u64,
 }
@@ -67,9 +70,9 @@ impl Scan<'_> {
     }
 
     /// All heads that verify, and where one should have been and is not: from there to the next one.
-    fn heads(&self) -> io::Result<(Vec<Extent>, Vec<(u64, u64)>)> {
+    fn heads(&self) -> io::Result<(Vec<Extent>, Vec<Gap>)> {
         let mut window = Window::new(self.device, self.file, self.container_bytes);
-        let (mut extents, mut gaps): (Vec<Extent>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+        let (mut extents, mut gaps) = (Vec::new(), Vec::new());
         let mut position = CONTAINER_DATA_OFFSET;
         let mut gap = None;
         while let Some(bytes) = window.get(position, ExtentHead::BYTES)? {

@@ -3,6 +3,7 @@
 mod bounds;
 mod cuts;
 mod faults;
+mod fixture;
 mod recovery;
 mod round_trip;
 mod space;
