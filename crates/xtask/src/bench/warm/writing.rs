@@ -1,0 +1,64 @@
+//! Sequential writing by one thread against fio, and what it costs of the processor.
+//!
+//! Each repetition: files and containers never written before, then the same ones again, each side in turn first.
+//!
+//! *CPU* is the whole process's, kernel and workers of io_uring included, by bytes of payload; the copy with its
+//! checksum is measured bare in the same repetition and taken off.
+
+use super::Measurement;
+use super::fio::{Job, Pattern, preallocated};
+use super::level::{EXTENT_BYTES, Level, Payloads, Shape};
+use crate::Result;
+use crate::bench::engine::{Scratch, cpu_time};
+use forebay_store::measure::copy_bare;
+
+pub(super) const SHAPE: Shape = Shape { fragments: 16, bytes: 10 << 10 };
+
+/// Measures one repetition.
+pub(super) fn measure(on: &mut Measurement<'_>, repetition: usize) -> Result<()> {
+    let plan = on.plan;
+    let payloads = Payloads::new(on.buffer, SHAPE);
+    let scratch = Scratch::new(&plan.dir)?;
+    let file = preallocated(&scratch.path().join("fio"), plan.write_bytes)?;
+    let level = Level::create(plan, std::slice::from_ref(&plan.dir), plan.write_bytes, plan.operation_bytes)?;
+    let job = || Job::once(Pattern::Write, &file, plan.write_bytes, plan.operation_bytes, plan.depth);
+    let fio_first = repetition % 2 == 1;
+
+    for pass in ["first", "again"] {
+        let mut fio = None;
+        if fio_first {
+            fio = Some(on.fio.run(&[job()])?[0]);
+        }
+        let cpu = cpu_time();
+        let (rate, places) = level.write(&payloads, SHAPE, plan.write_bytes, 1)?;
+        let cpu = cpu_time().saturating_sub(cpu).as_secs_f64();
+        let fio = match fio {
+            Some(fio) => fio,
+            None => on.fio.run(&[job()])?[0],
+        };
+        on.record(&format!("{pass}.fio"), SHAPE.bytes, fio.rate);
+        on.record(&format!("{pass}.warm"), SHAPE.bytes, rate);
+        on.record(&format!("{pass}.share"), SHAPE.bytes, rate / fio.rate);
+        let written = (places.len() * SHAPE.event_bytes()) as f64 / 1e9;
+        level.recycle(places, SHAPE)?;
+        if pass == "again" {
+            let copy = bare_copy(on, &payloads)?;
+            on.record("cpu.whole", SHAPE.bytes, cpu / written);
+            on.record("cpu.copy", SHAPE.bytes, copy);
+            on.record("cpu.beyond", SHAPE.bytes, (cpu / written - copy).max(0.0));
+            on.record("cpu.fio", SHAPE.bytes, fio.core_seconds / (fio.bytes / 1e9));
+            let every = (EXTENT_BYTES / plan.operation_bytes).max(1) as u32;
+            let synced = on.fio.run(&[Job { synced_every: every, ..job() }])?[0];
+            on.record("synced.fio", SHAPE.bytes, synced.rate);
+            on.record("synced.share", SHAPE.bytes, rate / synced.rate);
+        }
+    }
+    Ok(())
+}
+
+/// CPU seconds per 10⁹ bytes of copying and checking alone, into as many buffers as are in flight.
+fn bare_copy(on: &Measurement<'_>, payloads: &Payloads<'_>) -> Result<f64> {
+    let from = cpu_time();
+    let copied = copy_bare(payloads.all(), on.plan.write_bytes, on.plan.operation_bytes, on.plan.depth)?;
+    Ok(cpu_time().saturating_sub(from).as_secs_f64() / (copied as f64 / 1e9))
+}
