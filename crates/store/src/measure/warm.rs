@@ -6,8 +6,7 @@ use crate::warm::{
     WarmShape, Writer,
 };
 use forebay_core::{
-    CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, KeySchema, Primary, Result,
-    Stream,
+    CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, KeySchema, Primary, Result, Stream,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -34,6 +33,8 @@ pub struct WarmPlan {
     pub operation_bytes: usize,
     /// Writes under way per writer.
     pub depth: usize,
+    /// Payload after which durability is asked for, in bytes; 0 asks after every extent.
+    pub commit_bytes: u64,
 }
 
 /// A fragment's bytes and the checksum that they have.
@@ -70,6 +71,7 @@ pub struct WarmCounters {
 pub struct WarmLevel {
     warm: Arc<Warm>,
     schema: KeySchema,
+    commit_bytes: u64,
 }
 
 /// One thread's writer.
@@ -80,6 +82,8 @@ pub struct Writing<'a> {
     commits: VecDeque<(Ticket, usize)>,
     placed: Vec<EventPlace>,
     durable: usize,
+    /// Payload appended since the last commit, in bytes.
+    pending: u64,
 }
 
 /// CRC-32C of a payload.
@@ -111,7 +115,7 @@ impl WarmLevel {
         let sizes = vec![bytes; devices.len()];
         let widths = (schema.primary_bytes(), schema.rest_bytes());
         let warm = Warm::create(devices, sizes, [7; 16], widths, shape)?;
-        Ok(WarmLevel { warm: Arc::new(warm), schema })
+        Ok(WarmLevel { warm: Arc::new(warm), schema, commit_bytes: plan.commit_bytes })
     }
 
     /// How its devices are written.
@@ -137,14 +141,22 @@ impl WarmLevel {
         let (stream, kind) = (Stream::Accepted(stream), ContainerKind::Events);
         let writer = self.warm.writer(&Target { run: RUN, stream, kind, device, moving: false })?;
         let (commits, placed) = (VecDeque::new(), Vec::new());
-        Ok(Writing { level: self, writer, kind: ExtentKind::Demoted, commits, placed, durable: 0 })
+        Ok(Writing { level: self, writer, kind: ExtentKind::Demoted, commits, placed, durable: 0, pending: 0 })
+    }
+
+    /// Reads an event whole, its table verified and its payload untouched; answers the bytes of payload.
+    ///
+    /// # Errors
+    /// `Corrupt` where something does not verify.
+    pub fn read(&self, event: &EventPlace) -> Result<u64> {
+        Ok(self.warm.read(event.place, event.hint_bytes)?.head.payload_bytes)
     }
 
     /// Reads an event whole and verifies each fragment; answers the bytes of payload.
     ///
     /// # Errors
     /// `Corrupt` where something does not verify.
-    pub fn read(&self, event: &EventPlace) -> Result<u64> {
+    pub fn read_verified(&self, event: &EventPlace) -> Result<u64> {
         let image = self.warm.read(event.place, event.hint_bytes)?;
         let table = image.table().ok_or_else(|| Error::internal("an image without a table"))?;
         table.map(|(entry, offset)| image.payload(&entry, offset).map(|payload| payload.len() as u64)).sum()
@@ -172,8 +184,8 @@ impl WarmLevel {
 }
 
 impl Writing<'_> {
-    /// Appends events of `per_event` fragments each, numbered from `first`, as one extent, and asks for their
-    /// durability. Waits only where too many commits are under way.
+    /// Appends events of `per_event` fragments each, numbered from `first`, as one extent, and asks for durability after
+    /// `WarmPlan::commit_bytes`. Waits only where too many commits are under way.
     ///
     /// # Errors
     /// `Full` without a free container; `Unavailable` where the device fails; `Internal` for payloads that do not verify.
@@ -195,11 +207,20 @@ impl Writing<'_> {
             let table = image.entries.iter().map(|entry| entry.rest.len() + 18).sum::<usize>();
             self.placed.push(EventPlace { place, hint_bytes: (payload + table) as u64 + 128 });
         }
-        let ticket = self.writer.commit()?;
-        self.commits.push_back((ticket, self.placed.len()));
+        self.pending += fragments.iter().map(|fragment| fragment.bytes.len() as u64).sum::<u64>();
+        if self.pending >= self.level.commit_bytes {
+            self.commit()?;
+        }
         while self.commits.len() > COMMITS_MAX {
             self.wait_for_first()?;
         }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let ticket = self.writer.commit()?;
+        self.commits.push_back((ticket, self.placed.len()));
+        self.pending = 0;
         Ok(())
     }
 
@@ -210,10 +231,7 @@ impl Writing<'_> {
     pub fn put_persisted(&mut self, first: u64, fragments: &[Payload<'_>], per_event: usize) -> Result<()> {
         self.kind = ExtentKind::Persisted;
         self.append(first, fragments, per_event)?;
-        while !self.commits.is_empty() {
-            self.wait_for_first()?;
-        }
-        Ok(())
+        self.wait()
     }
 
     /// The events that are durable by now, in the order in which they were appended.
@@ -233,10 +251,19 @@ impl Writing<'_> {
     /// # Errors
     /// `Unavailable` where the device fails.
     pub fn finish(mut self) -> Result<Vec<EventPlace>> {
+        self.wait()?;
+        Ok(self.placed)
+    }
+
+    /// Commits what is pending and waits for all commits.
+    fn wait(&mut self) -> Result<()> {
+        if self.pending > 0 {
+            self.commit()?;
+        }
         while !self.commits.is_empty() {
             self.wait_for_first()?;
         }
-        Ok(self.placed)
+        Ok(())
     }
 
     fn wait_for_first(&mut self) -> Result<()> {

@@ -4,6 +4,7 @@ use super::options::Plan;
 use crate::Result;
 use crate::bench::engine::{Scratch, try_side_by_side};
 use crate::bench::source::{Buffer, Warmth};
+use forebay_core::Kind;
 use forebay_store::measure::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, checksum};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -77,15 +78,35 @@ impl Level {
     /// A level with room for `payload` bytes on each of these directories.
     pub(super) fn create(plan: &Plan, parents: &[PathBuf], payload: u64, operation_bytes: usize) -> Result<Level> {
         let scratch = parents.iter().map(|parent| Scratch::new(parent)).collect::<Result<Vec<_>>>()?;
-        let containers = (payload + payload / 8).div_ceil(plan.container_bytes) + 3;
+        let containers = (payload + payload / 12).div_ceil(plan.container_bytes) + 2;
         let level = WarmLevel::create(&WarmPlan {
             dirs: scratch.iter().map(|scratch| scratch.path().to_owned()).collect(),
             containers,
             container_bytes: plan.container_bytes,
             operation_bytes,
             depth: plan.depth,
+            commit_bytes: plan.commit_bytes,
         })?;
         Ok(Level { level, _scratch: scratch })
+    }
+
+    /// Writes every container once, and empties them: from then on all blocks are there.
+    pub(super) fn wear(&self, payloads: &Payloads<'_>, shape: Shape) -> Result<()> {
+        // The level keeps one container back; the second round begins with it.
+        for _ in 0..2 {
+            let mut writing = self.level.writing(0, None)?;
+            let batch = (EXTENT_BYTES / shape.event_bytes()).max(1) as u64;
+            for turn in 0.. {
+                match writing.append(turn * batch, payloads.of_events(turn, batch, shape), shape.fragments) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == Kind::Full => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let places = writing.finish()?;
+            self.recycle(places, shape)?;
+        }
+        Ok(())
     }
 
     /// Writes `payload` bytes of events with so many threads, each to a container of its own, commits each extent and
@@ -128,13 +149,13 @@ impl Level {
         Ok(writing.finish()?)
     }
 
-    /// Reads these events whole, `threads` at a time, each verified; answers payload bytes per second.
-    pub(super) fn read(&self, places: &[EventPlace], shape: Shape, threads: usize) -> Result<f64> {
+    /// Reads these events whole, `threads` at a time; answers payload bytes per second.
+    pub(super) fn read(&self, places: &[EventPlace], shape: Shape, threads: usize, verified: bool) -> Result<f64> {
         let each = places.len().div_ceil(threads);
         try_side_by_side(places.chunks(each).collect(), |places| {
             let mut bytes = 0;
             for place in places {
-                bytes += self.level.read(place)?;
+                bytes += if verified { self.level.read_verified(place)? } else { self.level.read(place)? };
             }
             match bytes == (places.len() * shape.event_bytes()) as u64 {
                 true => Ok(bytes),

@@ -4,9 +4,10 @@
 //! operations in flight. Each side ends when the writer has written all; the sum of both is compared.
 
 use super::Measurement;
-use super::fio::{Job, Pattern, preallocated};
+use super::fio::{Fio, Job, Pattern, preallocated};
 use super::level::{EXTENT_BYTES, Level, Payloads};
 use super::loops::LoopDevice;
+use super::options::Plan;
 use super::reading::SHAPE;
 use crate::Result;
 use crate::bench::engine::Scratch;
@@ -24,11 +25,9 @@ pub(super) fn one(on: &mut Measurement<'_>) -> Result<()> {
     let plan = on.plan;
     let level = Level::create(plan, std::slice::from_ref(&plan.dir), 2 * plan.write_bytes, plan.operation_bytes)?;
     let pair = Pair::new(on, level, plan.write_bytes, [None, None])?;
-    let fio = fio(on, [&plan.dir, &plan.dir], plan.write_bytes)?;
-    let warm = pair.run()?;
-    on.record("mixed.fio.one", SHAPE.event_bytes(), fio);
-    on.record("mixed.warm.one", SHAPE.event_bytes(), warm);
-    on.record("mixed.share.one", SHAPE.event_bytes(), warm / fio);
+    let fio = Files::new(on, [&plan.dir, &plan.dir], plan.write_bytes)?;
+    let id = |word: &str| format!("mixed.{word}.one");
+    on.beside(id, SHAPE.event_bytes(), |runner| fio.sum(runner, plan), || pair.run())?;
     on.record("mixed.warm.same", SHAPE.event_bytes(), pair.same_container()?);
     Ok(())
 }
@@ -41,13 +40,11 @@ pub(super) fn two(on: &mut Measurement<'_>) -> Result<()> {
     let bytes = (payload * 4 + 8 * plan.container_bytes) + (64 << 20);
     let devices = [LoopDevice::new(&scratch, "one", bytes)?, LoopDevice::new(&scratch, "other", bytes)?];
     let dirs: Vec<PathBuf> = devices.iter().map(|device| device.path().to_owned()).collect();
-    let fio = fio(on, [&dirs[0], &dirs[1]], payload)?;
+    let fio = Files::new(on, [&dirs[0], &dirs[1]], payload)?;
     let level = Level::create(plan, &dirs, 2 * payload, plan.operation_bytes)?;
     let pair = Pair::new(on, level, payload, [Some(0), Some(1)])?;
-    let warm = pair.run()?;
-    on.record("mixed.fio.two", SHAPE.event_bytes(), fio);
-    on.record("mixed.warm.two", SHAPE.event_bytes(), warm);
-    on.record("mixed.share.two", SHAPE.event_bytes(), warm / fio);
+    let id = |word: &str| format!("mixed.{word}.two");
+    on.beside(id, SHAPE.event_bytes(), |runner| fio.sum(runner, plan), || pair.run())?;
     drop(pair);
     let level = Level::create(plan, &dirs, 2 * payload, plan.operation_bytes)?;
     let pair = Pair::new(on, level, payload, [None, None])?;
@@ -55,22 +52,35 @@ pub(super) fn two(on: &mut Measurement<'_>) -> Result<()> {
     Ok(())
 }
 
-/// fio's sum: a file in the first directory written from front to back, one in the other read so, over and over, until
-/// the first is written.
-fn fio(on: &Measurement<'_>, dirs: [&PathBuf; 2], bytes: u64) -> Result<f64> {
-    let plan = on.plan;
-    let scratch = [Scratch::new(dirs[0])?, Scratch::new(dirs[1])?];
-    let files = [
-        preallocated(&scratch[0].path().join("written"), bytes)?,
-        preallocated(&scratch[1].path().join("read"), bytes)?,
-    ];
-    for file in &files {
-        on.fio.run(&[Job::once(Pattern::Write, file, bytes, plan.operation_bytes, plan.depth)])?;
+/// The files of fio: one that it writes, one that it reads.
+struct Files {
+    files: [PathBuf; 2],
+    bytes: u64,
+    _scratch: [Scratch; 2],
+}
+
+impl Files {
+    /// Files of so many bytes in these directories, with blocks for everything.
+    fn new(on: &Measurement<'_>, dirs: [&PathBuf; 2], bytes: u64) -> Result<Files> {
+        let scratch = [Scratch::new(dirs[0])?, Scratch::new(dirs[1])?];
+        let files = [
+            preallocated(&scratch[0].path().join("written"), bytes)?,
+            preallocated(&scratch[1].path().join("read"), bytes)?,
+        ];
+        for file in &files {
+            on.fio.run(&[Job::once(Pattern::Write, file, bytes, on.plan.operation_bytes, on.plan.depth)])?;
+        }
+        Ok(Files { files, bytes, _scratch: scratch })
     }
-    let write = Job::once(Pattern::Write, &files[0], bytes, plan.operation_bytes, plan.depth);
-    let read = Job::once(Pattern::Read, &files[1], bytes, SHAPE.event_bytes(), plan.drainers);
-    let moved = on.fio.race(&[write, Job { time: Some(Duration::from_secs(60)), ..read }])?;
-    Ok(moved.iter().map(|moved| moved.rate).sum())
+
+    /// The first written from front to back, the other read so, over and over, until the first is written: the sum.
+    fn sum(&self, fio: &Fio, plan: &Plan) -> Result<f64> {
+        let [written, read] = &self.files;
+        let write = Job::once(Pattern::Write, written, self.bytes, plan.operation_bytes, plan.depth);
+        let read = Job::once(Pattern::Read, read, self.bytes, SHAPE.event_bytes(), plan.drainers);
+        let moved = fio.race(&[write, Job { time: Some(Duration::from_secs(60)), ..read }])?;
+        Ok(moved.iter().map(|moved| moved.rate).sum())
+    }
 }
 
 /// A writer and drainers with what they work on.
@@ -84,14 +94,13 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Writes what will be drained, and goes once over what will be written, so that all blocks are there.
+    /// Goes once over everything, so that all blocks are there, and writes what will be drained.
     fn new(on: &Measurement<'a>, level: Level, payload: u64, devices: [Option<u32>; 2]) -> Result<Pair<'a>> {
         let payloads = Payloads::new(on.buffer, SHAPE);
         let events = SHAPE.events(payload);
-        let once = level.write_one(&payloads, SHAPE, 0..events, devices[0])?;
+        level.wear(&payloads, SHAPE)?;
         let drained = level.write_one(&payloads, SHAPE, DRAINED..DRAINED + events, devices[1])?;
         level.level.close()?;
-        level.recycle(once, SHAPE)?;
         Ok(Pair { level, payloads, drained, payload, writes_to: devices[0], drainers: on.plan.drainers })
     }
 

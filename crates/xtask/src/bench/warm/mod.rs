@@ -6,7 +6,7 @@
 //! all samples ─▶ medians ─▶ goals ─▶ warm.md, warm.json, warm-threads.svg, warm-operations.svg
 //! ```
 //!
-//! *Invariants*: a share is made of two figures of the same repetition, taken one after the other; fio has the same
+//! *Invariants*: a share is made of figures of the same repetition, fio's before and after the work; fio has the same
 //! block size, depth and direct I/O, and files in the same state: never written, or written before; every file, mount and
 //! loop device is taken down at the end, and by the next run where this one was killed.
 
@@ -39,10 +39,10 @@ use std::collections::BTreeMap;
 
 const WHAT: &str = "Keys are 16 bytes: run u32, event u64, source u32. The writer takes fragments from more memory than \
 any cache holds, with the checksums that the hot level has; it copies and checks them in one pass, writes with \
-operations of one size, and asks for durability after every extent (8 MiB, or one event that is larger); the time ends \
-when all is durable. fio writes its own buffers and asks for nothing where a row does not say so. *Written before* and \
+operations of one size, in extents of 8 MiB (or one event that is larger), and asks for durability as often as the plan \
+says; the time ends when all is durable. fio writes its own buffers and asks for nothing where a row does not say so. *Written before* and \
 *recycled* mean that the file system has blocks for everything; a first write must make them. Whole events are read \
-with their checksums verified. Bandwidths of the store count payload only. CPU is that of the whole process. Figures are \
+with head and table verified; payloads where a row says so. Bandwidths of the store count payload only. CPU is that of the whole process. Figures are \
 medians of interleaved repetitions; shares are medians of the shares of each.";
 
 /// What every part works with.
@@ -56,6 +56,26 @@ struct Measurement<'a> {
 impl Measurement<'_> {
     fn record(&mut self, id: &str, bytes: usize, value: f64) {
         self.results.record(id, bytes, value);
+    }
+
+    /// Runs these jobs of fio before and after some work that answers a rate, and records both, and the work's share of
+    /// what fio made on average: a drift of the device hits both alike. `id` has the places of the words `fio`, `warm`
+    /// and `share`.
+    fn beside(
+        &mut self,
+        id: impl Fn(&str) -> String,
+        bytes: usize,
+        fio: impl Fn(&Fio) -> Result<f64>,
+        work: impl FnOnce() -> Result<f64>,
+    ) -> Result<f64> {
+        let before = fio(self.fio)?;
+        let rate = work()?;
+        let after = fio(self.fio)?;
+        self.record(&id("fio"), bytes, before);
+        self.record(&id("fio"), bytes, after);
+        self.record(&id("warm"), bytes, rate);
+        self.record(&id("share"), bytes, rate / f64::midpoint(before, after));
+        Ok(rate)
     }
 }
 

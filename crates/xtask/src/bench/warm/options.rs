@@ -13,14 +13,17 @@ const MIB: usize = 1 << 20;
 #[derive(Args)]
 pub(crate) struct Options {
     /// Repetitions; figures are medians over them.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 7)]
     repetitions: usize,
     /// Directory on the device to measure; by default the build directory.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// MiB written in one pass; twelve times as much must be free.
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 1024)]
     write_mib: u64,
+    /// MiB of payload after which the writer asks for durability.
+    #[arg(long, default_value_t = 64)]
+    commit_mib: u64,
     /// Demoted events with which a store is opened again, in millions.
     #[arg(long, default_value_t = 10.0)]
     reopen_millions: f64,
@@ -48,6 +51,8 @@ pub(super) struct Plan {
     pub(super) operation_bytes: usize,
     /// Operations in flight per writing thread.
     pub(super) depth: usize,
+    /// Payload after which the writer asks for durability.
+    pub(super) commit_bytes: u64,
     pub(super) container_bytes: u64,
     /// Payload of one writing pass, all threads together.
     pub(super) write_bytes: u64,
@@ -83,6 +88,7 @@ impl Options {
             operation_sizes: [4, 16, 64, 256, 1024, 4096].map(|kib| kib * KIB).to_vec(),
             operation_bytes: MIB,
             depth: 8,
+            commit_bytes: self.commit_mib.min(1 << 20) << 20,
             container_bytes: 256 << 20,
             write_bytes: self.write_mib.clamp(256, 4096) << 20,
             table_bytes: (self.write_mib.clamp(256, 4096) << 20) / 4,
@@ -101,7 +107,7 @@ impl Options {
             repetitions: 1,
             sizes: [1, 10, 1024].map(|kib| kib * KIB).to_vec(),
             operation_sizes: [64, 1024].map(|kib| kib * KIB).to_vec(),
-            container_bytes: 16 << 20,
+            container_bytes: 24 << 20,
             write_bytes: 48 << 20,
             table_bytes: 24 << 20,
             source_bytes: 32 << 20,
@@ -120,11 +126,13 @@ impl fmt::Display for Plan {
         }
         write!(
             out,
-            "{} repetition(s) of {} MiB, operations of {} KiB, {} in flight, containers of {} MiB, {} demoted events",
+            "{} repetition(s) of {} MiB, operations of {} KiB, {} in flight, a commit each {} MiB, containers of {} MiB, {} \
+             demoted events",
             self.repetitions,
             self.write_bytes >> 20,
             self.operation_bytes >> 10,
             self.depth,
+            self.commit_bytes >> 20,
             self.container_bytes >> 20,
             self.reopen_events
         )

@@ -1,7 +1,7 @@
 //! Events of known experiments streamed in and out, however much larger than a device operation they are.
 
 use super::Measurement;
-use super::fio::{Job, Pattern, preallocated};
+use super::fio::{Fio, Job, Pattern, preallocated};
 use super::level::{Level, Payloads, Shape};
 use crate::Result;
 use crate::bench::engine::Scratch;
@@ -23,17 +23,20 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         on.fio.run(&[job(Pattern::Write, plan.depth)])?;
         // Large events leave the ends of containers empty.
         let level = Level::create(plan, std::slice::from_ref(&plan.dir), 2 * plan.write_bytes, plan.operation_bytes)?;
-        let (_, places) = level.write(&payloads, shape, plan.write_bytes, 1)?;
-        level.recycle(places, shape)?;
+        level.wear(&payloads, shape)?;
 
-        let fio = on.fio.run(&[job(Pattern::Write, plan.depth)])?[0].rate;
-        let (rate, places) = level.write(&payloads, shape, plan.write_bytes, 1)?;
-        on.record(&format!("{id}.write"), shape.event_bytes(), rate);
-        on.record(&format!("{id}.write.share"), shape.event_bytes(), rate / fio);
-        let fio = on.fio.run(&[job(Pattern::Read, READERS)])?[0].rate;
-        let rate = level.read(&places, shape, READERS)?;
-        on.record(&format!("{id}.read"), shape.event_bytes(), rate);
-        on.record(&format!("{id}.read.share"), shape.event_bytes(), rate / fio);
+        let bytes = shape.event_bytes();
+        let mut places = Vec::new();
+        let fio = |fio: &Fio| Ok(fio.run(&[job(Pattern::Write, plan.depth)])?[0].rate);
+        let write = || {
+            let (rate, written) = level.write(&payloads, shape, plan.write_bytes, 1)?;
+            places = written;
+            Ok(rate)
+        };
+        on.beside(|word| format!("{id}.write.{word}"), bytes, fio, write)?;
+        let fio = |fio: &Fio| Ok(fio.run(&[job(Pattern::Read, READERS)])?[0].rate);
+        let read = || level.read(&places, shape, READERS, false);
+        on.beside(|word| format!("{id}.read.{word}"), bytes, fio, read)?;
     }
     Ok(())
 }

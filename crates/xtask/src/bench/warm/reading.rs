@@ -21,15 +21,19 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     let (_, places) = level.write(&payloads, SHAPE, plan.write_bytes, 1)?;
     let places = shuffled(places);
     for &threads in &plan.readers {
-        let job = Job::once(Pattern::RandomRead, &file, plan.write_bytes, SHAPE.event_bytes(), threads);
-        let fio = on.fio.run(&[job])?[0].rate;
+        let job = || Job::once(Pattern::RandomRead, &file, plan.write_bytes, SHAPE.event_bytes(), threads);
+        let id = |word: &str| format!("read.{word}.{threads}");
         let before = level.counters();
-        let rate = level.read(&places, SHAPE, threads)?;
+        on.beside(
+            id,
+            SHAPE.event_bytes(),
+            |fio| Ok(fio.run(&[job()])?[0].rate),
+            || level.read(&places, SHAPE, threads, false),
+        )?;
         let operations = level.counters().reads - before.reads;
-        on.record(&format!("read.fio.{threads}"), SHAPE.event_bytes(), fio);
-        on.record(&format!("read.warm.{threads}"), SHAPE.event_bytes(), rate);
-        on.record(&format!("read.share.{threads}"), SHAPE.event_bytes(), rate / fio);
         on.record("read.operations", SHAPE.event_bytes(), operations as f64 / places.len() as f64);
+        let rate = level.read(&places, SHAPE, threads, true)?;
+        on.record(&format!("read.verified.{threads}"), SHAPE.event_bytes(), rate);
     }
     Ok(())
 }

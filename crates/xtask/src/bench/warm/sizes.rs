@@ -17,6 +17,8 @@ pub(super) fn fragments(on: &mut Measurement<'_>) -> Result<()> {
     let scratch = Scratch::new(&plan.dir)?;
     let file = preallocated(&scratch.path().join("fio"), plan.table_bytes)?;
     let level = Level::create(plan, std::slice::from_ref(&plan.dir), 2 * plan.table_bytes, plan.operation_bytes)?;
+    level.wear(&Payloads::new(on.buffer, writing::SHAPE), writing::SHAPE)?;
+    on.fio.run(&[Job::once(Pattern::Write, &file, plan.table_bytes, plan.operation_bytes, plan.depth)])?;
     for &bytes in &plan.sizes {
         let shape = Shape { fragments: 16, bytes };
         let payloads = Payloads::new(on.buffer, shape);
@@ -48,11 +50,10 @@ pub(super) fn operations(on: &mut Measurement<'_>) -> Result<()> {
     let payloads = Payloads::new(on.buffer, writing::SHAPE);
     let scratch = Scratch::new(&plan.dir)?;
     let file = preallocated(&scratch.path().join("fio"), plan.table_bytes)?;
+    on.fio.run(&[Job::once(Pattern::Write, &file, plan.table_bytes, plan.operation_bytes, plan.depth)])?;
     for &bytes in &plan.operation_sizes {
         let level = Level::create(plan, std::slice::from_ref(&plan.dir), plan.table_bytes, bytes)?;
-        // Once over everything: both write where something was written before.
-        let (_, places) = level.write(&payloads, writing::SHAPE, plan.table_bytes, 1)?;
-        level.recycle(places, writing::SHAPE)?;
+        level.wear(&payloads, writing::SHAPE)?;
         let (rate, _) = level.write(&payloads, writing::SHAPE, plan.table_bytes, 1)?;
         on.record("operation.write", bytes, rate);
         let job = Job::once(Pattern::Write, &file, plan.table_bytes, bytes, plan.depth);
