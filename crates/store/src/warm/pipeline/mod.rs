@@ -351,7 +351,7 @@ impl Pipeline {
     fn buffer(&mut self) -> Result<Buffer> {
         if self.buffers.is_empty() && self.made < self.warm.shape.depth + BUFFERS_BESIDE {
             self.made += 1;
-            return Ok(Buffer::new(self.warm.shape.io_bytes));
+            return Ok(self.warm.pool.take_exact(self.warm.shape.io_bytes));
         }
         self.wait_for(None, |pipeline| !pipeline.buffers.is_empty())?;
         self.buffers.pop().ok_or_else(|| Error::internal("no buffer"))
@@ -456,5 +456,7 @@ impl Work {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shut_down();
+        // The next writer finds them mapped.
+        self.buffers.drain(..).for_each(|buffer| self.warm.pool.give(buffer));
     }
 }
