@@ -2,7 +2,7 @@
 //! limits. No I/O happens here.
 //!
 //! ```text
-//! schema ──▶ key, bounds, attributes        record, decision ──▶ bytes on a medium (docs/format-hot.md)
+//! schema ──▶ key, bounds, attributes        record, decision, container ──▶ bytes on a medium (docs/format-*.md)
 //! keyspace = schema + policies              ledger = the account per run
 //! counter = wrapping event counters, extended at the producer
 //! ```
@@ -13,6 +13,7 @@ mod attributes;
 mod bounds;
 mod checksum;
 mod clock;
+mod container;
 mod counter;
 mod decision;
 mod error;
@@ -36,6 +37,12 @@ pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use checksum::{crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use container::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINER_DATA_OFFSET, CONTAINERS_MAX,
+    ContainerHeader, ContainerKind, ContainerSeed, ContainerState, DeviceSuperblock, Directory, DirectoryBuilder,
+    DirectoryIter, DirectoryPlace, EntryMeta, ExtentHead, ExtentKind, IMAGE_ALIGN, Image, ImageHead, ImageLayout,
+    ImageMarks, ImageRecord, ImageState, Stream, TableIter,
+};
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};
 pub use error::{Error, Kind, Result};

@@ -70,6 +70,11 @@ impl EntryFlags {
     pub const RESULT: EntryFlags = EntryFlags(16);
     const KNOWN: u16 = 31;
 
+    /// Whether all its bits have a meaning here.
+    pub fn is_known(self) -> bool {
+        self.0 & !EntryFlags::KNOWN == 0
+    }
+
     /// Whether the record is a fragment of its event, however it came.
     pub fn is_fragment(self) -> bool {
         self.0 & !(EntryFlags::LATE.0 | EntryFlags::RESULT.0) == 0
@@ -93,6 +98,12 @@ pub struct Entry {
     pub version: u16,
     /// What the entry is.
     pub flags: EntryFlags,
+}
+
+impl Entry {
+    /// Stands for an entry that is not known yet.
+    pub const EMPTY: Entry =
+        Entry { key: Key::EMPTY, offset: 0, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
 }
 
 impl EntryLayout {

@@ -408,6 +408,8 @@ pub struct Stats {
     pub inhibited_ns: u64,
     /// The same by class: sums to `inhibited_ns`.
     pub dead_time: DeadTime,
+    /// The warm level; `None` where there is none.
+    pub warm: Option<crate::WarmStats>,
     /// Memory beyond the region.
     pub memory: MemoryStats,
     /// Boot generation of this opening.

@@ -240,6 +240,16 @@ impl Shard {
         }
     }
 
+    /// Takes a ready event out of its list, to be listed again at once.
+    pub(crate) fn unlist_ready(&mut self, event: u32) {
+        self.unlink_ready(event);
+    }
+
+    /// Lists a ready event that was taken out.
+    pub(crate) fn list_ready(&mut self, event: u32) {
+        self.push_ready(event, false);
+    }
+
     fn unlink_ready(&mut self, event: u32) {
         let rank = self.rank(event);
         let last = self.ready.len() - 1;
@@ -312,8 +322,11 @@ impl Shard {
             }
             removed += u64::from(word.is_removed());
         }
+        if let Some(copies) = self.copies.remove(&event) {
+            ended.extend(copies.iter().flat_map(|&(location, count)| std::iter::repeat_n(location, count as usize)));
+        }
         self.removed_slots -= removed;
-        ended.extend(self.attribute_word(event).map(super::Word::location));
+        ended.extend(self.attribute_word(event).map(super::Word::location).filter(|location| !location.is_warm()));
         if self.events[event].pending == 0 {
             self.forget(event);
         } else {
@@ -330,6 +343,13 @@ impl Shard {
         }
         if !self.ranks.is_empty() {
             self.ranks.remove(&event);
+        }
+        if self.events[event].is(Flag::Warm) {
+            self.warm_records.remove(&event);
+            self.marked.remove(&event);
+            if !self.superseded.is_empty() {
+                self.superseded.retain(|_, of| of.0 != event);
+            }
         }
     }
 
@@ -432,20 +452,22 @@ impl Shard {
 
     /// Ready events of all stages, held ones too.
     pub(crate) fn ready_events(&self) -> Vec<u32> {
-        let heads = self.ready.iter().map(|ready| &ready.list).chain([&self.held]);
-        let all = heads.flat_map(|list| std::iter::successors(list.first(), |&at| List::after(&self.events, at)));
-        all.collect()
+        let held = std::iter::successors(self.held.first(), |&at| List::after(&self.events, at));
+        self.ready.iter().flat_map(|ready| ready.all(&self.events)).chain(held).collect()
     }
 
-    /// The ready event of a stage after this one; the first where it stands there no more.
-    pub(crate) fn next_ready(&self, stage: u8, after: Option<u32>) -> Option<u32> {
+    /// The ready event of a stage (of those on the warm level, if `cold`) after this one; the first where it stands there
+    /// no more.
+    pub(crate) fn next_ready(&self, stage: u8, cold: bool, after: Option<u32>) -> Option<u32> {
         let stands = |&event: &u32| {
             let leaf = &self.events[event];
-            leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && leaf.stage == stage
+            let listed = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
+            listed && leaf.stage == stage && leaf.is(Flag::Cold) == cold
         };
+        let ready = &self.ready[usize::from(stage)];
         match after.filter(stands) {
             Some(event) => List::after(&self.events, event),
-            None => self.ready[usize::from(stage)].list.first(),
+            None => if cold { &ready.cold } else { &ready.list }.first(),
         }
     }
 

@@ -30,9 +30,9 @@ pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
         // SAFETY: the processor has the features; the caller vouches for `target`, which is aligned to a line.
         return unsafe {
             if source.len() >= STREAM_BYTES_MIN {
-                x86::fold::<{ x86::STREAM }>(target, source)
+                x86::fold::<{ x86::STREAM }>(0, target, source)
             } else {
-                x86::fold::<{ x86::STORE }>(target, source)
+                x86::fold::<{ x86::STORE }>(0, target, source)
             }
         };
     }
@@ -47,9 +47,22 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() >= FOLD_BYTES_MIN && x86::folding_available() {
         // SAFETY: the processor has the features; nothing is written in this mode.
-        return unsafe { x86::fold::<{ x86::READ }>(std::ptr::null_mut(), bytes) };
+        return unsafe { x86::fold::<{ x86::READ }>(0, std::ptr::null_mut(), bytes) };
     }
     crc32c(bytes)
+}
+
+/// Copies `source` into ordinary memory of the same length; returns the CRC-32C of what made `crc`, followed by it.
+#[inline]
+pub(crate) fn copy_checksum_append(crc: u32, target: &mut [u8], source: &[u8]) -> u32 {
+    assert_eq!(target.len(), source.len());
+    #[cfg(target_arch = "x86_64")]
+    if source.len() >= FOLD_BYTES_MIN && x86::folding_available() {
+        // SAFETY: the processor has the features; `target` is as long as `source`, and this mode takes any alignment.
+        return unsafe { x86::fold::<{ x86::PLAIN }>(crc, target.as_mut_ptr(), source) };
+    }
+    target.copy_from_slice(source);
+    crc32c_append(crc, source)
 }
 
 /// Asks for the first bytes of a source that will be copied soon: they come while the place for them is found.
@@ -135,17 +148,20 @@ mod x86 {
         _mm512_ternarylogic_epi64::<0x96>(low, high, data)
     }
 
-    /// Modes of [`fold`]: only the checksum, with an ordinary copy, with a non-temporal copy.
+    /// Modes of [`fold`]: only the checksum, with an ordinary copy, with a non-temporal copy, with an ordinary copy to
+    /// memory of any alignment.
     pub(super) const READ: u8 = 0;
     pub(super) const STORE: u8 = 1;
     pub(super) const STREAM: u8 = 2;
+    pub(super) const PLAIN: u8 = 3;
 
-    /// One pass over `source`: checksum, and by MODE a copy to `target`.
+    /// One pass over `source`: checksum of what made `crc` followed by it, and by MODE a copy to `target`.
     ///
     /// # Safety
-    /// The features are there. Except in mode READ, `target` is aligned to 64 and valid for writes of `source.len()` bytes.
+    /// The features are there and `source` has at least 256 bytes. Except in mode READ, `target` is valid for writes of
+    /// `source.len()` bytes; except in mode PLAIN too, it is aligned to 64.
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    pub(super) unsafe fn fold<const MODE: u8>(target: *mut u8, source: &[u8]) -> u32 {
+    pub(super) unsafe fn fold<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> u32 {
         let blocks = source.len() / 256;
         let from = source.as_ptr();
         let broadcast = |pair: (u64, u64)| {
@@ -170,6 +186,8 @@ mod x86 {
                 STREAM => unsafe { _mm512_stream_si512(target.add(offset).cast(), data) },
                 // SAFETY: as above.
                 STORE => unsafe { _mm512_store_si512(target.add(offset).cast(), data) },
+                // SAFETY: as long as `source`; this store takes any alignment.
+                PLAIN => unsafe { _mm512_storeu_si512(target.add(offset).cast(), data) },
                 _ => {}
             }
         };
@@ -177,8 +195,8 @@ mod x86 {
         for (at, lane) in lanes.iter().enumerate() {
             store(at * 64, *lane);
         }
-        // The initial value of CRC-32C, all ones, enters with the first four bytes.
-        lanes[0] = _mm512_xor_si512(lanes[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(-1)));
+        // The register, all ones where nothing came before, enters with the first four bytes.
+        lanes[0] = _mm512_xor_si512(lanes[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(!crc as i32)));
         let over_2048 = broadcast(FOLD_2048);
         for block in 1..blocks {
             let offset = block * 256;
@@ -269,6 +287,21 @@ mod tests {
                 assert_eq!(checksum(part), crc);
                 assert_eq!(&target.0[..length], part);
                 assert_eq!(target.0[length], 0xEE);
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_goes_on_over_pieces_of_any_length_and_alignment() {
+        let source: Vec<u8> = (0..20_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for first in [0, 1, 8, 511, 512, 513, 4096, 9999, 19_000] {
+            for shift in [0, 8, 13] {
+                let mut target = vec![0xEE; shift + source.len() + 1];
+                let (one, two) = target[shift..shift + source.len()].split_at_mut(first);
+                let crc = copy_checksum_append(0, one, &source[..first]);
+                assert_eq!(copy_checksum_append(crc, two, &source[first..]), crc32c(&source), "{first} {shift}");
+                assert_eq!(target[shift..shift + source.len()], source);
+                assert_eq!(target[shift + source.len()], 0xEE);
             }
         }
     }

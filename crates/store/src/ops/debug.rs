@@ -93,10 +93,10 @@ impl Store {
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].deliveries = 0;
-        engine.lower_marks(&shard, event);
+        engine.lower_marks(&mut shard, event);
         engine.hot.region.fence();
         let group = engine.group_of(&shard, event);
-        engine.log.append(&engine.hot, &shard.decision(event, DecisionKind::Replay, group))?;
+        engine.record_now(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
         shard.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
         drop(shard);

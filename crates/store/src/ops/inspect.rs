@@ -28,7 +28,7 @@ impl Store {
             conflicts_kept += shard.kept.len() as u64;
             held += shard.held.len();
             for (sum, stage) in ready.iter_mut().zip(&shard.ready) {
-                *sum += stage.list.len();
+                *sum += stage.len();
             }
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
@@ -53,6 +53,7 @@ impl Store {
             held,
             evacuated: engine.evacuated.load(Ordering::Relaxed),
             inhibit,
+            warm: engine.level.as_ref().map(crate::levels::Level::stats),
             inhibited_ns,
             dead_time,
             memory,

@@ -19,6 +19,7 @@ impl Store {
     /// One round of maintenance, for stores without their own thread.
     pub fn tick(&self) {
         self.engine().maintain();
+        self.engine().maintain_level(true);
     }
 }
 
@@ -133,7 +134,7 @@ impl Engine {
                     let group = self.group_of(&shard, event);
                     let record =
                         Decision { detail: reason as u32, ..shard.decision(event, DecisionKind::Debug, group) };
-                    if self.log.append(&self.hot, &record).is_err() {
+                    if self.record_now(&shard, event, &record).is_err() {
                         break;
                     }
                 }
@@ -272,7 +273,7 @@ impl Engine {
                         }
                         // Marks travel with the event's first fragment, durable before the old copy ends.
                         if matches!(shard.events[event].state, State::Live(_)) {
-                            self.mark_event(&shard, event);
+                            self.mark_event(&mut shard, event);
                             self.hot.region.fence();
                         }
                     }

@@ -17,6 +17,7 @@
 //! *Not here*: waiting for space (`hot/space.rs`), when events are demoted.
 
 mod board;
+mod gauge;
 mod latch;
 mod marks;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::hot::Class;
 use crate::{DeadTime, Inhibit, InhibitClass};
 use board::Board;
 use forebay_core::Tally;
+use gauge::{WarmBytes, WarmFill, WarmGauge};
 use latch::{Latches, Reading};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -43,24 +45,6 @@ pub(crate) struct Largest {
     pub(crate) share: f64,
     /// A live state by name (`open` to `accepted`), or other words, such as `recorded`.
     pub(crate) what: &'static str,
-}
-
-/// The warm level as inhibit sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WarmFill {
-    /// Occupied part, 0 to 1.
-    pub(crate) fill: f64,
-    /// Containers that a writer could begin.
-    pub(crate) free_containers: u32,
-    /// The name of a device that answers nothing.
-    pub(crate) stalled: Option<String>,
-    pub(crate) largest: Largest,
-}
-
-/// Who knows how full the warm level is.
-pub(crate) trait WarmGauge: Send + Sync {
-    /// Asked in every look: no I/O, no wait, no lock of a cell.
-    fn warm_fill(&self) -> WarmFill;
 }
 
 /// What a look found.
@@ -122,7 +106,6 @@ impl Pressure {
     }
 
     /// From now on the warm level counts.
-    #[cfg_attr(not(test), expect(dead_code, reason = "called where the warm level is"))]
     pub(crate) fn set_warm(&self, gauge: Arc<dyn WarmGauge>) {
         *self.warm.write() = Some(gauge);
     }
@@ -166,6 +149,11 @@ impl Engine {
             debug_quota: self.debug_quota(),
             warm: self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_fill()),
         }
+    }
+
+    /// What stands on the warm level; nothing without one.
+    fn warm_bytes(&self) -> WarmBytes {
+        self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_bytes()).unwrap_or_default()
     }
 
     /// Segments that only guards keep.

@@ -56,6 +56,22 @@ pub trait Device: Send + Sync {
     fn queue(&self, depth: usize) -> io::Result<Box<dyn Queue>>;
 }
 
+/// Whether an operation on so many bytes (in `memory`, if any) at `offset` keeps to blocks.
+///
+/// # Errors
+/// `InvalidInput`, with what is not a multiple of [`BLOCK_BYTES`].
+pub(crate) fn check_aligned(offset: u64, length: u64, memory: &[u8]) -> io::Result<()> {
+    let block = BLOCK_BYTES as u64;
+    let address = if memory.is_empty() { 0 } else { memory.as_ptr().addr() as u64 };
+    for (what, value) in [("offset", offset), ("length", length), ("address", address)] {
+        if value % block != 0 {
+            let what = format!("{what} {value:#x} is not a multiple of {block}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+    }
+    Ok(())
+}
+
 /// What became of a queued operation.
 #[derive(Debug)]
 pub struct Done {

@@ -1,4 +1,4 @@
-//! A medium that loses what was not flushed, for tests of power loss on persistent memory.
+//! Memory that loses what was not flushed.
 //!
 //! ```text
 //! working memory (what the processor sees)  ── flush, fence ──▶  image (what is surely durable)

@@ -1,0 +1,195 @@
+//! Two levels behind one index: where a record stands, when it goes down, and who is told when space is short.
+//!
+//! ```text
+//! accepted, debug ─┐                       ┌─▶ container of (run, stream) ─▶ committed ─▶ slots swapped ─▶ hot space freed
+//! ready, when hot  ├─▶ plan (pin) ─▶ write ┤
+//! is nearly full   ┘                       └─▶ device fails: it stays hot, goes elsewhere
+//! ```
+//!
+//! *Invariants*: hot space is freed only after the commit has returned and the slots say so; leases, pins and guards are
+//! not touched by a move (tests/levels/); an open event is never moved whole.
+//!
+//! *Not here*: bytes and files (`warm`), the meaning of events (`home`).
+
+mod compact;
+mod decide;
+mod demote;
+mod drain;
+mod flush;
+mod inspect;
+mod open;
+mod persist;
+mod place;
+mod plan;
+
+pub(crate) use compact::LOST;
+pub(crate) use decide::Logged;
+pub(crate) use demote::{at, place_of, too_large};
+pub use drain::Drain;
+pub(crate) use flush::Flushing;
+pub use inspect::{ContainerStatus, DeviceStatus, WarmStats};
+pub(crate) use open::{create, has_devices, open};
+pub(crate) use place::{Reading, mark_detail, not_verified};
+
+use crate::config::Config;
+use crate::engine::{Engine, Holder, deadline_after};
+use crate::warm::{DeviceLog, Warm};
+use demote::Demoter;
+use parking_lot::Mutex;
+use persist::Persisting;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// The warm level of one store.
+pub(crate) struct Level {
+    pub(crate) warm: Arc<Warm>,
+    pub(crate) log: Arc<DeviceLog>,
+    pub(crate) devices: u32,
+    pub(crate) persisting: Persisting,
+    pub(crate) flushing: Flushing,
+    pub(crate) persist_delay: Duration,
+    /// How long to wait for a device before it is given up.
+    pub(crate) patience: Duration,
+    /// Payload bytes of one image, and what a fragment's entry adds to it.
+    pub(crate) image_bytes_max: u64,
+    pub(crate) entry_bytes_max: u64,
+    pub(crate) demoter: Mutex<Demoter>,
+    /// Shard at which the next batch begins.
+    pub(crate) turn: AtomicU32,
+    /// The hot level was above its mark, and is not below the lower one yet.
+    relieving: AtomicBool,
+    /// No container was free when one was asked for.
+    pub(crate) refused: AtomicBool,
+    pub(crate) demoted_events: AtomicU64,
+    pub(crate) demoted_bytes: AtomicU64,
+    /// Payload bytes of fragments that were to go down and whose events were rejected before.
+    pub(crate) saved_bytes: AtomicU64,
+    /// Payload bytes under way.
+    pub(crate) in_flight: AtomicU64,
+    /// What went wrong on devices, bounded.
+    pub(crate) notes: Mutex<Vec<String>>,
+}
+
+const NOTES_MAX: usize = 1000;
+/// Batches of one round of a store without threads.
+const ROUNDS_MAX: u32 = 64;
+/// Stalls that a device may have before those who wait for it give up.
+const PATIENCE_STALLS: u32 = 7;
+
+impl Level {
+    pub(crate) fn new(warm: Arc<Warm>, log: DeviceLog, devices: u32, config: &Config, key_bytes: usize) -> Level {
+        Level {
+            image_bytes_max: warm.payload_bytes_max() / 8 * 7,
+            entry_bytes_max: key_bytes as u64 + 32,
+            warm,
+            log: Arc::new(log),
+            devices,
+            persisting: Persisting::default(),
+            flushing: Flushing::default(),
+            persist_delay: config.persist_delay,
+            patience: config.device_stall * PATIENCE_STALLS,
+            demoter: Mutex::default(),
+            turn: AtomicU32::new(0),
+            relieving: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
+            demoted_events: AtomicU64::new(0),
+            demoted_bytes: AtomicU64::new(0),
+            saved_bytes: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// The device whose log takes decisions about the events of a shard.
+    pub(crate) fn log_device(&self, shard: usize) -> u32 {
+        shard as u32 % self.devices
+    }
+
+    pub(crate) fn note(&self, what: String) {
+        let mut notes = self.notes.lock();
+        if notes.len() < NOTES_MAX && notes.last() != Some(&what) {
+            notes.push(what);
+        }
+    }
+
+    /// Whether undecided events have to go down: from the hot level's demotion mark until it is below the lower one.
+    pub(crate) fn must_relieve(&self, engine: &Engine) -> bool {
+        let fill = engine.hot.fill();
+        let was = self.relieving.load(Ordering::Relaxed);
+        let short = !engine.hot.admits(crate::hot::Class::NewEvent);
+        let now = short || fill > if was { engine.config.demote_low } else { engine.config.demote_high };
+        self.relieving.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Payload bytes by which the hot level is above its lower mark.
+    pub(crate) fn bytes_to_relieve(&self, engine: &Engine) -> u64 {
+        let above = (engine.hot.fill() - engine.config.demote_low).max(1.0 / f64::from(engine.hot.geometry.segments));
+        (above * engine.hot.geometry.region_bytes() as f64) as u64
+    }
+}
+
+impl Engine {
+    /// One round of what the warm level does by itself; `true` where there was something to do.
+    pub(crate) fn maintain_level(&self, finish: bool) -> bool {
+        let Some(level) = &self.level else { return false };
+        let mut demoter = level.demoter.lock();
+        if self.is_closed() {
+            return false;
+        }
+        let mut any = self.demote(&mut demoter, finish);
+        let mut rounds = 0;
+        while finish && any && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
+            (any, rounds) = (true, rounds + 1);
+        }
+        let compacted = self.compact(level, &mut demoter);
+        level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
+        self.relieve_device_logs(level);
+        if let Err(error) = level.warm.maintain() {
+            level.note(error.to_string());
+        }
+        any || compacted
+    }
+
+    /// Nothing is on its way any more; containers under way are closed.
+    pub(crate) fn rest_level(&self) {
+        let Some(level) = &self.level else { return };
+        let mut demoter = level.demoter.lock();
+        self.settle_durable(level, &mut demoter, 0);
+        *demoter = Demoter::default();
+        level.persisting.close();
+        if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
+            level.note(error.to_string());
+        }
+    }
+
+    /// The devices' logs end here: what stands in them is whole.
+    pub(crate) fn close_device_logs(&self) {
+        if let Some(level) = &self.level
+            && let Err(error) = level.log.close(deadline_after(level.patience))
+        {
+            level.note(error.to_string());
+        }
+    }
+}
+
+/// Pause of the thread when there was nothing to do, in milliseconds.
+const PAUSE_MS: u64 = 2;
+
+/// Runs rounds until the store closes or its last handle is gone.
+pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
+    let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+    std::thread::Builder::new().name("forebay-levels".to_owned()).spawn(move || {
+        loop {
+            let any = match engine.upgrade() {
+                Some(engine) if !engine.is_closed() => engine.maintain_level(false),
+                _ => return,
+            };
+            if !any {
+                std::thread::sleep(Duration::from_millis(PAUSE_MS));
+            }
+        }
+    })?;
+    Ok(())
+}

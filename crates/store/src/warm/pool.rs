@@ -1,0 +1,68 @@
+//! Buffers for reading, kept for the next read: fresh memory would be zeroed and faulted in for each.
+
+use super::buffer::Buffer;
+use parking_lot::Mutex;
+
+/// Most bytes of one buffer that is kept, and of all of them.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+const POOL_BYTES_MAX: usize = 64 << 20;
+const SMALLEST: usize = 16 << 10;
+
+pub(super) struct Pool(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    buffers: Vec<Buffer>,
+    bytes: usize,
+}
+
+impl Pool {
+    pub(super) fn new() -> Pool {
+        Pool(Mutex::new(Kept::default()))
+    }
+
+    /// A buffer of at least so many bytes; what stands in it is arbitrary.
+    pub(super) fn take(&self, bytes: usize) -> Buffer {
+        let wanted = if bytes <= KEPT_BYTES_MAX { bytes.next_power_of_two().max(SMALLEST) } else { bytes };
+        {
+            let mut kept = self.0.lock();
+            if let Some(at) = kept.buffers.iter().rposition(|buffer| buffer.len() == wanted) {
+                kept.bytes -= wanted;
+                return kept.buffers.swap_remove(at);
+            }
+        }
+        Buffer::new(wanted)
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give(&self, buffer: Buffer) {
+        let mut kept = self.0.lock();
+        if buffer.len().is_power_of_two()
+            && buffer.len() <= KEPT_BYTES_MAX
+            && kept.bytes + buffer.len() <= POOL_BYTES_MAX
+        {
+            kept.bytes += buffer.len();
+            kept.buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_and_the_pool_is_bounded() {
+        let pool = Pool::new();
+        let buffer = pool.take(100_000);
+        assert_eq!(buffer.len(), 131_072);
+        let address = buffer.as_ptr();
+        pool.give(buffer);
+        assert_eq!(pool.take(120_000).as_ptr(), address);
+        let many: Vec<Buffer> = (0..40).map(|_| pool.take(KEPT_BYTES_MAX)).collect();
+        many.into_iter().for_each(|buffer| pool.give(buffer));
+        assert_eq!(pool.0.lock().bytes, POOL_BYTES_MAX);
+        pool.give(Buffer::new(KEPT_BYTES_MAX + 4096));
+        assert_eq!(pool.0.lock().bytes, POOL_BYTES_MAX);
+    }
+}

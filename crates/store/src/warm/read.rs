@@ -1,0 +1,187 @@
+//! Reading images: one read for a whole event where its size is known.
+//!
+//! *Invariants*: head, primary key and table verify before anything is answered; a payload is compared with its
+//! checksum by whoever gives it out (`ReadImage::payload`).
+//!
+//! *On failure*: `Corrupt` names the place; `Unavailable` where the device does not give the bytes.
+
+use super::buffer::Buffer;
+use super::device::BLOCK_BYTES;
+use super::plan::ImagePlace;
+use super::recycle::read_all;
+use super::space::Warm;
+use crate::hot::checksum;
+use forebay_core::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Error, Image, ImageHead, Key, Result, TableIter};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Read where nothing is known of an image's size, in bytes.
+const HINT_BYTES_MIN: u64 = BLOCK_BYTES as u64;
+
+/// An image in memory. Its buffer goes back for the next read when it is dropped.
+pub(crate) struct ReadImage {
+    pub(crate) place: ImagePlace,
+    pub(crate) head: ImageHead,
+    warm: Arc<Warm>,
+    buffer: Option<Buffer>,
+    /// Where the image begins in the buffer.
+    start: usize,
+    /// Where each payload begins in the image: found when the first one is asked for.
+    offsets: OnceLock<Vec<u64>>,
+}
+
+impl Warm {
+    /// Reads an image. `hint_bytes` is what it is thought to take: one read where that is enough, two otherwise. The
+    /// place must be durable and its container pinned, or live under a lock that keeps it so.
+    ///
+    /// # Errors
+    /// `Corrupt` where head or table do not verify; `Unavailable` where the device does not give the bytes.
+    pub(crate) fn read(self: &Arc<Warm>, place: ImagePlace, hint_bytes: u64) -> Result<Arc<ReadImage>> {
+        let (container, ..) = self.container(place.container)?;
+        let corrupt = |what: &str| {
+            Error::corrupt(format!("image at {} of {}: {what}", place.position, self.describe(place.container)))
+        };
+        let room = self.shape.container_bytes.checked_sub(place.position).filter(|room| {
+            *room >= ImageHead::BYTES as u64
+                && place.position >= CONTAINER_DATA_OFFSET
+                && place.position.is_multiple_of(forebay_core::IMAGE_ALIGN)
+        });
+        let room = room.ok_or_else(|| corrupt("no image can be there"))?;
+        let start = (place.position % BLOCK_BYTES as u64) as usize;
+        let mut have = hint_bytes.clamp(HINT_BYTES_MIN, room.max(HINT_BYTES_MIN)).min(room) as usize;
+        let mut buffer = self.pool.take(start + have);
+        have = self.read_into(place, &mut buffer, 0, start + have)? - start;
+        let head = ImageHead::peek(&buffer[start..start + have]).ok_or_else(|| corrupt("its head does not verify"))?;
+        if head.bytes > room {
+            return Err(corrupt("its head names more bytes than its container has"));
+        }
+        let whole = head.bytes as usize;
+        if whole > have {
+            let mut larger = self.pool.take(start + whole);
+            let known = start + have;
+            larger[..known].copy_from_slice(&buffer[..known]);
+            self.pool.give(std::mem::replace(&mut buffer, larger));
+            self.read_into(place, &mut buffer, known, start + whole)?;
+        }
+        let seed = container.seed(&self.store);
+        let verified = self.layout.decode(&buffer[start..start + whole], seed, place.position);
+        let head = verified.filter(|image| !image.head.void).map(|image| image.head);
+        let head = head.ok_or_else(|| corrupt("its head or its table does not verify"))?;
+        Ok(Arc::new(ReadImage {
+            place,
+            head,
+            warm: self.clone(),
+            buffer: Some(buffer),
+            start,
+            offsets: OnceLock::new(),
+        }))
+    }
+
+    /// Reads whole blocks into the buffer from `from` (a block's beginning) up to the block in which `to` lies; answers
+    /// where in the buffer the bytes end.
+    fn read_into(&self, place: ImagePlace, buffer: &mut Buffer, from: usize, to: usize) -> Result<usize> {
+        let (container, device, file) = self.container(place.container)?;
+        let to = to.next_multiple_of(BLOCK_BYTES);
+        let offset = place.position / BLOCK_BYTES as u64 * BLOCK_BYTES as u64 + from as u64;
+        read_all(device.as_ref(), file, offset, &mut buffer[from..to]).map_err(|error| {
+            let name = self.describe(place.container);
+            Error::unavailable(format!("{name}: {} bytes at {offset} cannot be read", to - from)).with_source(error)
+        })?;
+        self.devices[container.device as usize].counters.read((to - from) as u64);
+        Ok(to)
+    }
+}
+
+impl ReadImage {
+    /// Head, primary key, table and payloads.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        &buffer[self.start..self.start + self.head.bytes as usize]
+    }
+
+    fn image(&self) -> Option<Image<'_>> {
+        self.warm.layout.view(self.head, self.bytes())
+    }
+
+    /// The event's packed primary key.
+    pub(crate) fn primary(&self) -> &[u8] {
+        self.image().map_or(&[], |image| image.primary)
+    }
+
+    /// A fragment's entry, by its number in the table.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table has no such number.
+    pub(crate) fn entry(&self, index: u32) -> Result<Entry> {
+        let layout = self.warm.layout;
+        let absent = || Error::corrupt(format!("an image without a fragment {index}"));
+        let image = self.image().ok_or_else(absent)?;
+        let meta = image.entry(index).ok_or_else(absent)?;
+        let mut key = [0; forebay_core::limits::KEY_BYTES_MAX];
+        key[..image.primary.len()].copy_from_slice(image.primary);
+        let bytes = layout.primary_bytes() + layout.rest_bytes();
+        key[layout.primary_bytes()..bytes].copy_from_slice(meta.rest);
+        Ok(Entry {
+            key: Key::from_packed(&key[..bytes]),
+            offset: 0,
+            length: meta.length,
+            payload_crc: meta.crc,
+            status: meta.status,
+            version: meta.version,
+            flags: meta.flags,
+        })
+    }
+
+    /// A fragment's bytes, by its number in the table; not compared with their checksum.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table has no such number.
+    pub(crate) fn payload_at(&self, index: u32) -> Result<&[u8]> {
+        let offsets = self
+            .offsets
+            .get_or_init(|| self.table().map(|table| table.map(|(_, offset)| offset).collect()).unwrap_or_default());
+        let absent = || Error::corrupt(format!("an image without a fragment {index}"));
+        let offset = *offsets.get(index as usize).ok_or_else(absent)? as usize;
+        let length = self.image().and_then(|image| image.entry(index)).ok_or_else(absent)?.length as usize;
+        self.bytes().get(offset..offset + length).ok_or_else(absent)
+    }
+
+    /// All entries, each with its payload's offset from the image's start.
+    pub(crate) fn table(&self) -> Option<TableIter<'_>> {
+        self.image().map(|image| image.table())
+    }
+
+    /// The fragment with these remaining sub-keys, and where in [`ReadImage::bytes`] its payload is; of several
+    /// versions the highest.
+    pub(crate) fn find(&self, rest: &[u8]) -> Option<(EntryMeta<'_>, Range<usize>)> {
+        let of_key = |entry: &(EntryMeta<'_>, u64)| entry.0.rest == rest && entry.0.flags.is_fragment();
+        let (meta, offset) = self.table()?.filter(of_key).max_by_key(|entry| entry.0.version)?;
+        Some((meta, offset as usize..offset as usize + meta.length as usize))
+    }
+
+    /// The payload of an entry, once it is found right.
+    ///
+    /// # Errors
+    /// `Corrupt` where it does not have its checksum.
+    pub(crate) fn payload(&self, entry: &EntryMeta<'_>, offset: u64) -> Result<&[u8]> {
+        let payload = self.bytes().get(offset as usize..offset as usize + entry.length as usize).unwrap_or_default();
+        if payload.len() == entry.length as usize && checksum(payload) == entry.crc {
+            return Ok(payload);
+        }
+        Err(Error::corrupt(format!(
+            "fragment {:02x?} of event {:02x?} at {} of {}: its bytes do not verify",
+            entry.rest,
+            self.primary(),
+            self.place.position + offset,
+            self.warm.describe(self.place.container)
+        )))
+    }
+}
+
+impl Drop for ReadImage {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.warm.pool.give(buffer);
+        }
+    }
+}

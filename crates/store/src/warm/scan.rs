@@ -1,0 +1,180 @@
+//! The tail scan: what stands in a container that was not closed.
+//!
+//! ```text
+//! head ─▶ head ─▶ head ─▶ ✗ … look ahead, block by block … ─▶ head?       C = the furthest `committed` of all heads
+//! extents that end at C or before: committed. After C: doubtful, read and compared; the first that fails ends it
+//! ```
+//!
+//! *Invariants*: whatever was acknowledged is told or named as lost; what was never acknowledged is told only where all
+//! of it verifies.
+
+use super::device::{Device, FileId};
+use super::window::Window;
+use crate::hot::checksum;
+use forebay_core::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerSeed, ExtentHead, IMAGE_ALIGN, Image, ImageHead, ImageLayout,
+};
+use std::io;
+
+/// Payloads are compared in pieces of so many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// One container to be scanned.
+#[derive(Clone, Copy)]
+pub(super) struct Scan<'a> {
+    pub(super) device: &'a dyn Device,
+    pub(super) file: FileId,
+    pub(super) container_bytes: u64,
+    pub(super) seed: ContainerSeed,
+    pub(super) layout: ImageLayout,
+    /// Everything before is known to have been durable.
+    pub(super) committed: u64,
+}
+
+/// An extent that counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) position: u64,
+    pub(super) head: ExtentHead,
+}
+
+/// What stands in a container.
+#[derive(Debug, Default)]
+pub(super) struct Scanned {
+    pub(super) extents: Vec<Extent>,
+    /// Where acknowledged extents must have been that do not verify: from, to.
+    pub(super) lost: Vec<(u64, u64)>,
+    /// End of the last extent that counts.
+    pub(super) data_end: u64,
+}
+
+impl Scan<'_> {
+    /// Walks the heads, and compares what is doubtful.
+    pub(super) fn run(&self) -> io::Result<Scanned> {
+        let (heads, gaps) = self.heads()?;
+        let committed = heads.iter().map(|extent| extent.head.committed).max().unwrap_or(0).max(self.committed);
+        let mut scanned = Scanned { data_end: CONTAINER_DATA_OFFSET, ..Scanned::default() };
+        scanned.lost = gaps.iter().copied().filter(|(from, _)| *from < committed).collect();
+        let cut = gaps.iter().map(|(from, _)| *from).find(|from| *from >= committed).unwrap_or(u64::MAX);
+        for extent in heads {
+            let end = extent.position + extent.head.bytes;
+            if extent.position >= cut || (end > committed && !self.verifies(&extent)?) {
+                break;
+            }
+            scanned.data_end = end;
+            scanned.extents.push(extent);
+        }
+        // Where even the last extents do not verify, the space up to what was committed is no free space.
+        scanned.data_end = scanned.data_end.max(committed.min(self.container_bytes));
+        Ok(scanned)
+    }
+
+    /// All heads that verify, and where one should have been and is not: from there to the next one.
+    fn heads(&self) -> io::Result<(Vec<Extent>, Vec<(u64, u64)>)> {
+        let mut window = Window::new(self.device, self.file, self.container_bytes);
+        let (mut extents, mut gaps): (Vec<Extent>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+        let mut position = CONTAINER_DATA_OFFSET;
+        let mut gap = None;
+        while let Some(bytes) = window.get(position, ExtentHead::BYTES)? {
+            let head = ExtentHead::decode(bytes, self.seed, position)
+                .filter(|head| position.checked_add(head.bytes).is_some_and(|end| end <= self.container_bytes));
+            match head {
+                Some(head) => {
+                    gaps.extend(gap.take().map(|from| (from, position)));
+                    extents.push(Extent { position, head });
+                    position += head.bytes;
+                }
+                None => {
+                    gap.get_or_insert(position);
+                    position += CONTAINER_BLOCK_BYTES;
+                }
+            }
+        }
+        // After the last head all is free space, or what nobody can know of.
+        gaps.extend(gap.map(|from| (from, self.container_bytes)));
+        Ok((extents, gaps))
+    }
+
+    /// Whether every image of an extent and every payload in it has its checksum.
+    fn verifies(&self, extent: &Extent) -> io::Result<bool> {
+        let mut window = Window::new(self.device, self.file, self.container_bytes);
+        let mut position = extent.position + ExtentHead::BYTES as u64;
+        let end = extent.position + extent.head.bytes;
+        let mut payloads = Vec::new();
+        for _ in 0..extent.head.images {
+            payloads.clear();
+            let Some(image) = self.image(&mut window, position, end)? else { return Ok(false) };
+            let bytes = image.head.bytes;
+            payloads.extend(image.table().map(|(entry, offset)| (entry.length, entry.crc, offset)));
+            for (length, crc, offset) in &payloads {
+                if !self.payload_verifies(&mut window, position + offset, u64::from(*length), *crc)? {
+                    return Ok(false);
+                }
+            }
+            position += bytes;
+        }
+        Ok(true)
+    }
+
+    fn payload_verifies(&self, window: &mut Window<'_>, position: u64, length: u64, crc: u32) -> io::Result<bool> {
+        let (mut made, mut done) = (0, 0);
+        while done < length {
+            let piece = (length - done).min(PIECE_BYTES);
+            let Some(bytes) = window.get(position + done, piece as usize)? else { return Ok(false) };
+            made = if done == 0 { checksum(bytes) } else { forebay_core::crc32c_append(made, bytes) };
+            done += piece;
+        }
+        Ok(made == crc)
+    }
+
+    /// The image at a position, where one verifies that ends before `end`.
+    fn image<'w>(&self, window: &'w mut Window<'_>, position: u64, end: u64) -> io::Result<Option<Image<'w>>> {
+        let Some(head) = window.get(position, ImageHead::BYTES)?.and_then(ImageHead::peek) else { return Ok(None) };
+        let fits = position.checked_add(head.bytes).is_some_and(|image_end| image_end <= end);
+        if !fits || head.bytes == 0 {
+            return Ok(None);
+        }
+        let meta = window.get(position, head.meta_bytes as usize)?;
+        Ok(meta.and_then(|meta| self.layout.decode(meta, self.seed, position)))
+    }
+
+    /// Tells every image of an extent, void ones left out. Where one does not verify it is named to `lost`, and the
+    /// next one is looked for.
+    pub(super) fn images<E>(
+        &self,
+        extent: &Extent,
+        mut each: impl FnMut(u64, &Image<'_>, &[u8]) -> Result<(), E>,
+        mut lost: impl FnMut(u64),
+    ) -> io::Result<Result<(), E>> {
+        let mut window = Window::new(self.device, self.file, self.container_bytes);
+        let mut position = extent.position + ExtentHead::BYTES as u64;
+        let end = extent.position + extent.head.bytes;
+        let (mut told, mut searching) = (0, false);
+        while told < extent.head.images && position + ImageHead::BYTES as u64 <= end {
+            let Some((bytes, meta_bytes, void)) = self
+                .image(&mut window, position, end)?
+                .map(|image| (image.head.bytes, image.head.meta_bytes, image.head.void))
+            else {
+                if !searching {
+                    lost(position);
+                    // One at least is gone; where there were more, the extent ends without them.
+                    told += 1;
+                }
+                searching = true;
+                position += IMAGE_ALIGN;
+                continue;
+            };
+            searching = false;
+            told += 1;
+            if !void
+                && let Some(meta) = window.get(position, meta_bytes as usize)?
+                && let Some(image) = self.layout.decode_verified(meta)
+                && let Err(error) = each(position, &image, meta)
+            {
+                return Ok(Err(error));
+            }
+            position += bytes;
+        }
+        Ok(Ok(()))
+    }
+}
