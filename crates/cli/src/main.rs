@@ -22,8 +22,11 @@ mod mask;
 mod minidaq;
 mod open;
 mod output;
+mod plan;
+mod play;
 mod put;
 mod range;
+mod record;
 mod rm;
 mod run;
 mod signal;
@@ -58,7 +61,7 @@ Each command explains itself with an example: forebay help put";
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success
-  1    the answer is no: absent, nothing ready, late, an unbalanced ledger, problems found
+  1    the answer is no: absent, nothing ready, late, an unbalanced ledger, problems found, frames missed
   2    Invalid: fix the call               7    OutcomeUnknown: repeat the same call
   3    Conflict: decide                    8    Corrupt: use another copy, report
   4    Full: slow down                     9    Closed: reopen
@@ -102,6 +105,9 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Plan(plan::Plan),
+    Record(record::Record),
+    Play(play::Play),
     Bench(bench::Bench),
 }
 
@@ -128,6 +134,9 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Plan(command) => command.run(out),
+            Command::Record(command) => command.run(out),
+            Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),
         }
     }

@@ -79,6 +79,7 @@ impl Put {
             status: self.status,
             attributes: (!attributes.is_empty()).then_some(&attributes),
             deadline: self.deadline,
+            ..PutOptions::default()
         };
         let outcome = store.put(&key, &value, &options)?;
         let (name, remark) = match outcome {

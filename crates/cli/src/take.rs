@@ -125,6 +125,7 @@ impl Take {
             sources,
             wait: self.wait,
             lease: None,
+            level: None,
         })
     }
 

@@ -7,7 +7,7 @@
 //! *Invariants*: the noise of every channel has [`NOISE_RMS`] (test `noise_has_the_measured_rms`); the same seed gives the
 //! same bytes on every machine.
 
-use crate::frames::{FrameKind, Link, wibeth};
+use crate::frames::{FrameKind, Link, wib1, wibeth};
 use crate::limits::POOL_FRAMES;
 use crate::source::{FrameSource, Links};
 use rand::rngs::StdRng;
@@ -19,6 +19,8 @@ pub const NOISE_RMS: f64 = 10.4;
 /// Timestamp of frame 0, in ticks of 62.5 MHz since 1970: some time in 2024.
 pub const FIRST_TIMESTAMP: u64 = 106_000_000_000_000_000;
 
+/// WIB1 frames that are prepared: as many bytes as of WIBEth.
+const WIB1_POOL_FRAMES: usize = 1024;
 /// Channels from 0 that are induction channels; the others are collection channels.
 const INDUCTION: usize = 40;
 /// Chance that a pool frame holds signals.
@@ -47,6 +49,23 @@ impl Pulse {
 /// An emulated stream of WIBEth frames per source; the header's crate, slot and stream are the source number.
 pub fn frames(seed: u64) -> FrameSource {
     FrameSource::new(FrameKind::WibEth, pool(seed, true), FIRST_TIMESTAMP, Links::PerSource)
+}
+
+/// An emulated stream of WIB1 frames, the same link for every source: pedestals and noise, no signals.
+pub fn wib1_frames(seed: u64) -> FrameSource {
+    let mut random = StdRng::seed_from_u64(seed);
+    let link = Link { detector: 0, crate_number: 4, slot: 4, stream: 1 };
+    let mut pool = vec![0; WIB1_POOL_FRAMES * wib1::FRAME_BYTES];
+    for (at, frame) in pool.chunks_exact_mut(wib1::FRAME_BYTES).enumerate() {
+        wib1::set_header(frame, 1, link, FIRST_TIMESTAMP + at as u64 * wib1::TICKS);
+        let values: wib1::Channels = std::array::from_fn(|channel| {
+            let pedestal = if channel % wibeth::CHANNELS < INDUCTION { 2350.0 } else { 930.0 };
+            let noise: f64 = Normal::new(0.0, NOISE_RMS).map_or(0.0, |noise| noise.sample(&mut random));
+            (pedestal + noise).round() as u16
+        });
+        wib1::pack(frame, &values);
+    }
+    FrameSource::new(FrameKind::Wib1, pool, FIRST_TIMESTAMP, Links::Recorded(link))
 }
 
 fn pool(seed: u64, signals: bool) -> Vec<u8> {
@@ -128,6 +147,20 @@ mod tests {
             signals += u64::from(source.search(&fragment).signal);
         }
         assert!((2..source.pool_frames() / 2).contains(&signals), "{signals}");
+    }
+
+    #[test]
+    fn wib1_frames_are_recognised_and_have_noise() {
+        let source = wib1_frames(1);
+        let mut fragment = vec![0; 3000 * wib1::FRAME_BYTES];
+        source.fill(0, 9, &mut fragment);
+        let recording = crate::frames::detect(&fragment).unwrap();
+        assert_eq!((recording.kind, recording.frames), (FrameKind::Wib1, 3000));
+        let values: Vec<f64> =
+            fragment.chunks_exact(464).take(1024).filter_map(|frame| wib1::adc(frame, 100)).map(f64::from).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let rms = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt();
+        assert!((rms / NOISE_RMS - 1.0).abs() < 0.1, "{rms}");
     }
 
     #[test]

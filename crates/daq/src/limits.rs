@@ -70,6 +70,10 @@ pub const DRAIN: Duration = Duration::from_secs(120);
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Most links of a MiniDAQ: each has a request handler of its own.
 pub const LINKS_MAX: u32 = THREADS_MAX as u32;
+/// Most links of a recording: four readout units.
+pub const LINKS_RECORDED_MAX: u32 = 192;
+/// Containers of each directory beside those that a recording's payload fills: the last one of each stays partly empty.
+pub const RECORD_CONTAINERS_SPARE: u64 = 2;
 /// Highest rate of triggers or bursts, per second: the DUNE far detector has less than one.
 pub const TRIGGERS_PER_SECOND_MAX: f64 = 100_000.0;
 /// How long a readout thread sleeps between two looks at what is due.

@@ -102,16 +102,6 @@ pub struct Config {
     pub container_bytes: u64,
     /// Bytes of a device's decision log, of which there are two files. Matters at creation only.
     pub device_log_bytes: u64,
-    /// Fill (0 to 1) of the hot level at which undecided events begin to be demoted: less than `hot_high`, so that demotion
-    /// begins before inhibit does.
-    pub demote_high: f64,
-    /// Fill (0 to 1) of the hot level down to which they are demoted: less than `demote_high`, and at most `hot_low`, so
-    /// that demotion goes on as far as inhibit needs to end.
-    pub demote_low: f64,
-    /// Fill (0 to 1) of the warm level at which inhibit starts.
-    pub warm_high: f64,
-    /// Fill (0 to 1) of the warm level at which inhibit stops: less than `warm_high`.
-    pub warm_low: f64,
     /// How long a fragment that is to be persisted waits for others to share its commit with.
     pub persist_delay: Duration,
     /// How long a fragment of a warm group stays on the hot level: what is rejected meanwhile is never written.
@@ -151,10 +141,6 @@ impl Default for Config {
             warm: Vec::new(),
             container_bytes: 1 << 30,
             device_log_bytes: 64 << 20,
-            demote_high: 0.70,
-            demote_low: 0.50,
-            warm_high: 0.90,
-            warm_low: 0.75,
             persist_delay: Duration::from_millis(1),
             flush_delay: Duration::from_millis(500),
             device_stall: Duration::from_secs(5),

@@ -94,9 +94,9 @@ impl Fragment {
         )))
     }
 
-    /// Whether the bytes were copied because too many dead bytes are under guards.
+    /// Whether the bytes are a copy: they were read from the warm level, or too many dead bytes are under guards.
     pub fn is_copied(&self) -> bool {
-        matches!(self.data, Data::Owned(_))
+        !matches!(self.data, Data::Pinned { .. })
     }
 }
 

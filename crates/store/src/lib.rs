@@ -25,6 +25,7 @@ mod open;
 mod ops;
 mod options;
 mod pressure;
+mod record;
 mod recover;
 mod region_file;
 mod ring;
@@ -43,6 +44,11 @@ pub use levels::{ContainerStatus, DeviceStatus, Drain, WarmStats};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
+pub use record::{
+    Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
+    RecordConfig, RecordLink, RecordedFrame, RecordedFrames, Recording, RecordingDevice, RecordingProgress, Totals,
+    WarmDir,
+};
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
     RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,

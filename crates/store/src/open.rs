@@ -182,7 +182,7 @@ fn start_new(
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
-    engine.level = level;
+    engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log()?;
     write_superblock(&engine.hot.region, &mut superblock);
@@ -199,7 +199,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     let level = levels::open(dir, Some(superblock.store), keyspace, &config)?;
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     let there = level.map(|(level, there, _)| {
-        engine.level = Some(level);
+        engine.adopt_level(Some(level));
         There { figures_kept: was_clean, ..there }
     });
     let replaced = recover::recover(&engine, power_lost, there)?;
@@ -241,7 +241,7 @@ fn start_on_warm(
     let hot = Hot::new(region, geometry, store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
-    engine.level = Some(level);
+    engine.adopt_level(Some(level));
     engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
     recover::recover_from_warm(&engine, there)?;
     engine.fold_log()?;
@@ -252,9 +252,6 @@ fn start_on_warm(
 
 impl Store {
     fn start(engine: Engine) -> Result<Store> {
-        if let Some(level) = &engine.level {
-            engine.pressure.set_warm(level.warm.clone());
-        }
         let maintenance = engine.config.maintenance;
         let holder = new_holder(&Arc::new(engine), "store");
         if maintenance {

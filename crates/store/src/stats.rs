@@ -406,10 +406,10 @@ pub struct Stats {
     pub inhibit: Option<Inhibit>,
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
-    /// The same by class: sums to `inhibited_ns`.
-    pub dead_time: DeadTime,
     /// The warm level; `None` where there is none.
     pub warm: Option<crate::WarmStats>,
+    /// The same by class: sums to `inhibited_ns`.
+    pub dead_time: DeadTime,
     /// Memory beyond the region.
     pub memory: MemoryStats,
     /// Boot generation of this opening.

@@ -25,6 +25,8 @@ pub const HEADER_BYTES: usize = 16;
 pub const CHANNELS: usize = 256;
 /// Ticks (50 MHz) from one frame to the next.
 pub const TICKS: u64 = 25;
+/// Ticks of the clock in a second.
+pub const TICKS_PER_SECOND: u64 = 50_000_000;
 /// Highest ADC value: 12 bits.
 pub const ADC_MAX: u16 = 0xFFF;
 /// Values of one frame by channel number.

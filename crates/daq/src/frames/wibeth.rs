@@ -25,6 +25,8 @@ pub const CHANNELS: usize = 64;
 pub const SAMPLES: usize = 64;
 /// Ticks (62.5 MHz) from one frame to the next.
 pub const TICKS: u64 = 2048;
+/// Ticks of the clock in a second.
+pub const TICKS_PER_SECOND: u64 = 62_500_000;
 /// Highest ADC value: 14 bits.
 pub const ADC_MAX: u16 = 0x3FFF;
 /// Sequence numbers count modulo this.

@@ -306,7 +306,7 @@ impl Shard {
         }
         run.book_end(kind, tally, group, complete, counted);
         // A closed run needs no memory: it answers for all its events.
-        if run.state != crate::RunState::Closed {
+        if run.state != crate::RunState::Closed || run.keeps_decided {
             run.decided.insert(self.decided_form, primary.as_bytes());
             if let Some(ending) = Ending::of(kind) {
                 run.endings[ending as usize].insert_within(self.endings_bytes, self.decided_form, primary.as_bytes());
@@ -326,7 +326,7 @@ impl Shard {
             ended.extend(copies.iter().flat_map(|&(location, count)| std::iter::repeat_n(location, count as usize)));
         }
         self.removed_slots -= removed;
-        ended.extend(self.attribute_word(event).map(super::Word::location).filter(|location| !location.is_warm()));
+        ended.extend(self.attribute_word(event).map(super::Word::location));
         if self.events[event].pending == 0 {
             self.forget(event);
         } else {

@@ -89,6 +89,8 @@ pub(crate) struct Shard {
     pub(crate) incidents: Incidents,
     /// Bytes for remembering how events of a run ended, per way to end.
     pub(crate) endings_bytes: usize,
+    /// Closed runs keep the memory of the decided, as long as containers have images of theirs.
+    pub(crate) keeps_decided: bool,
     /// Records are still being found: nothing becomes ready yet.
     pub(crate) recovering: bool,
     /// Event records of events on the warm level, which are asked for without reading it.
@@ -179,6 +181,7 @@ impl Cell {
             marked: HashSet::new(),
             to_demote: VecDeque::new(),
             endings_bytes: 0,
+            keeps_decided: false,
             recovering: false,
             removed_slots: 0,
             grants: 0,
@@ -233,7 +236,7 @@ impl Shard {
     }
 
     pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64) {
-        self.runs.push(Run::new(run, plan, state, now_ns));
+        self.runs.push(Run::new(run, plan, state, now_ns, self.keeps_decided));
     }
 
     pub(crate) fn primary(&self, event: u32) -> Primary {

@@ -35,6 +35,17 @@ impl Engine {
                 return false;
             }
             let Some(event) = shard.find(primary.as_bytes()) else { continue };
+            let record_there = shard.attribute_word(event).map(crate::home::Word::location);
+            let record_there = record_there.is_some_and(|at| at.is_warm() && at.container() == victim);
+            if record_there && !shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == victim)
+            {
+                // Its record alone: it goes back to the hot level, and down again with the rest.
+                let attributes = self.attributes_or_none(&shard, event);
+                if let Err(error) = self.write_event_record(&mut shard, event, &attributes) {
+                    level.note(error.to_string());
+                }
+                continue;
+            }
             if let Some(mut moving) = self.plan_event(&mut shard, event, Which::Out(victim)) {
                 drop(shard);
                 moving.parts.retain(|part| match self.verify_there(part.from) {
@@ -62,7 +73,9 @@ impl Engine {
             let primary = Primary::from_packed(image.primary);
             let shard = self.cell_of(image.primary).lock();
             let here = |event: u32| {
-                shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == container)
+                let record = shard.attribute_word(event).map(crate::home::Word::location);
+                let all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
+                all.into_iter().any(|at| at.is_warm() && at.container() == container)
             };
             if shard.find(image.primary).is_some_and(here) {
                 events.insert(primary);

@@ -223,11 +223,25 @@ impl Engine {
         }
     }
 
-    fn give_up_writer(&self, _level: &Level, demoter: &mut Demoter, at: usize) {
-        let open = demoter.open.remove(at);
+    fn give_up_writer(&self, level: &Level, demoter: &mut Demoter, at: usize) {
+        let mut open = demoter.open.remove(at);
+        // What became durable all the same is carried out, the rest is written again elsewhere.
+        let durable = open.writer.settle(deadline_after(level.patience));
+        while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
+            let Some((_, bytes, written)) = open.pending.pop_front() else { break };
+            demoter.in_flight -= bytes;
+            written.into_iter().for_each(|written| self.swap(level, written));
+        }
         for (_, bytes, written) in open.pending {
             demoter.in_flight -= bytes;
-            written.into_iter().for_each(|written| self.stay(written.moving, true));
+            for Written { moving, places } in written {
+                for (begin, end, placed) in places {
+                    if let Placed::At(place) = placed {
+                        level.warm.ended(place, (end - begin) as u32);
+                    }
+                }
+                self.stay(moving, true);
+            }
         }
     }
 
@@ -296,7 +310,7 @@ impl Engine {
             }
         }
         if let Some(event) = event {
-            self.stands_warm(&mut shard, event, &moving, &places, &mut ended);
+            self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
             cell.publish_ready(&shard);
         }
         drop(shard);
@@ -315,6 +329,7 @@ impl Engine {
     /// What follows from the move for the event: its flags, its list, its marks, its copies.
     fn stands_warm(
         &self,
+        level: &Level,
         shard: &mut crate::home::Shard,
         event: u32,
         moving: &Moving,
@@ -331,9 +346,9 @@ impl Engine {
             && let Some(word) = shard.attribute_word(event)
             && self.record_version(shard, event, word) == Some(record.version)
         {
-            if !word.is_warm() {
-                ended.push((word.location(), record.bytes.len() as u32));
-            }
+            // The record keeps its container like a fragment.
+            ended.push((word.location(), record.bytes.len() as u32));
+            level.warm.adopt(place, 1);
             shard.set_attribute_word(event, Word::at(at(place, 0)));
             shard.warm_records.insert(event, record.clone());
         }

@@ -16,6 +16,7 @@ mod decide;
 mod demote;
 mod drain;
 mod flush;
+mod gauge;
 mod inspect;
 mod open;
 mod persist;
@@ -131,6 +132,31 @@ impl Level {
 }
 
 impl Engine {
+    /// The store has this warm level from now on.
+    pub(crate) fn adopt_level(&mut self, level: Option<Level>) {
+        for cell in &self.cells {
+            cell.lock().keeps_decided = level.is_some();
+        }
+        if let Some(level) = &level {
+            self.pressure.set_warm(level.warm.clone());
+        }
+        self.level = level;
+    }
+
+    /// Closed runs of which no container has an image any more need no memory of the decided.
+    pub(crate) fn forget_decided(&self) {
+        let Some(level) = &self.level else { return };
+        let runs = level.warm.runs();
+        let Some(runs) = runs else { return };
+        for cell in &self.cells {
+            for run in &mut cell.lock().runs {
+                if run.state == crate::RunState::Closed && !runs.contains(&run.run) {
+                    run.decided = Default::default();
+                }
+            }
+        }
+    }
+
     /// One round of what the warm level does by itself; `true` where there was something to do.
     pub(crate) fn maintain_level(&self, finish: bool) -> bool {
         let Some(level) = &self.level else { return false };

@@ -43,6 +43,7 @@ pub(crate) fn create(
     if config.warm.is_empty() {
         return Ok(None);
     }
+    check_marks(config, true)?;
     let bytes: Vec<u64> = config.warm.iter().map(|device| device.bytes).collect();
     let containers: u64 = bytes.iter().map(|bytes| bytes / config.container_bytes).sum();
     if containers > CONTAINERS_MAX {

@@ -184,10 +184,8 @@ impl Engine {
 
     /// Ends an event's record, wherever it stands.
     pub(crate) fn end_attributes(&self, location: Location) {
-        // On the warm level it is part of an image, which ends with its fragments.
-        if !location.is_warm() {
-            self.hot.end_record(location, self.hot.length_of(location));
-        }
+        let length = if location.is_warm() { 0 } else { self.hot.length_of(location) };
+        self.end_record(location, length);
     }
 
     /// Reads an event's record.

@@ -97,6 +97,7 @@ impl Engine {
     /// Replaces the log by a snapshot.
     pub(crate) fn fold_log(&self) -> Result<()> {
         let _still = self.quiesce.write();
+        self.forget_decided();
         let snapshot = self.snapshot()?;
         self.log.replace(&self.hot, &snapshot)?;
         if let Some(level) = &self.level {

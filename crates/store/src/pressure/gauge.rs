@@ -1,10 +1,8 @@
 //! The warm level as inhibit sees it: how full it is, and what stands in it by kind.
 //!
-//! *Not here*: when its containers become free again (`warm/space.rs`).
+//! *Not here*: who knows it (`levels/gauge.rs`).
 
 use super::Largest;
-use crate::warm::Warm;
-use forebay_core::Stream;
 
 /// How full the warm level is.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,36 +51,4 @@ pub(crate) trait WarmGauge: Send + Sync {
     fn warm_fill(&self) -> WarmFill;
     /// Asked while inhibit is set, for its words.
     fn warm_bytes(&self) -> WarmBytes;
-}
-
-impl WarmGauge for Warm {
-    fn warm_fill(&self) -> WarmFill {
-        let stalled = self.devices().into_iter().find(|device| device.stalled).map(|device| device.name);
-        WarmFill { fill: self.fill(), free_containers: self.free_containers(), stalled }
-    }
-
-    fn warm_bytes(&self) -> WarmBytes {
-        let mut bytes = WarmBytes::default();
-        for container in self.containers() {
-            let header = &container.header;
-            bytes.all += header.container_bytes;
-            let used = header.data_end.min(header.container_bytes);
-            let live = match header.fragments {
-                0 => 0,
-                // A header may be behind what was written since.
-                fragments => {
-                    let share = f64::from(container.live_fragments) / fragments as f64;
-                    (used as f64 * share.min(1.0)) as u64
-                }
-            };
-            bytes.dead += used - live;
-            *match header.stream {
-                Stream::Accepted(_) => &mut bytes.accepted,
-                Stream::Debug => &mut bytes.debug,
-                Stream::Recording(_) => &mut bytes.recorded,
-                _ => &mut bytes.undecided,
-            } += live;
-        }
-        bytes
-    }
 }

@@ -25,6 +25,7 @@ mod tests;
 mod words;
 
 pub use board::{InhibitListener, InhibitState, InhibitWatch};
+pub(crate) use gauge::{WarmBytes, WarmFill, WarmGauge};
 pub(crate) use marks::check_marks;
 
 use crate::engine::Engine;
@@ -32,7 +33,6 @@ use crate::hot::Class;
 use crate::{DeadTime, Inhibit, InhibitClass};
 use board::Board;
 use forebay_core::Tally;
-use gauge::{WarmBytes, WarmFill, WarmGauge};
 use latch::{Latches, Reading};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What fills a level most.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Largest {
+pub(super) struct Largest {
     /// Part of the level, 0 to 1.
     pub(crate) share: f64,
     /// A live state by name (`open` to `accepted`), or other words, such as `recorded`.

@@ -31,7 +31,11 @@ impl Records<'_> {
             ));
         };
         let of_run = &shard.runs[run as usize];
-        if of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary) {
+        let kept = image.head.marks.state != ImageState::Undecided
+            || self.decided.accepted.contains_key(primary)
+            || self.decided.debug.contains_key(primary);
+        let over = of_run.state == RunState::Closed && !kept;
+        if over || of_run.decided.contains(engine.decided_form, primary) {
             return Ok(());
         }
         let known = shard.find(primary);
@@ -97,10 +101,14 @@ impl Records<'_> {
         if copies > 0 {
             shard.copies.entry(event).or_default().push((at(place, 0), copies));
         }
-        if live + copies == 0 && !shard.events[event].is(Flag::Warm) {
+        let record = image.record.as_ref().filter(|record| {
+            shard.attribute_word(event).is_none_or(Word::is_warm)
+                && shard.warm_records.get(&event).is_none_or(|standing| standing.version <= record.version)
+        });
+        if live + copies == 0 && record.is_none() {
             return Ok(());
         }
-        warm.adopt(place, live + copies);
+        warm.adopt(place, live + copies + u32::from(record.is_some()));
         if known.is_some() {
             engine.becomes_warm(shard, event);
         }
@@ -122,10 +130,10 @@ impl Records<'_> {
         if marks.state == ImageState::Debug && unmarked {
             shard.reasons.insert(event, marks.detail as u8);
         }
-        if let Some(record) = &image.record
-            && shard.attribute_word(event).is_none_or(Word::is_warm)
-            && shard.warm_records.get(&event).is_none_or(|standing| standing.version <= record.version)
-        {
+        if let Some(record) = record {
+            if let Some(before) = shard.attribute_word(event) {
+                warm.ended(crate::levels::place_of(before.location()), 1);
+            }
             let bytes = record.bytes.into();
             shard.warm_records.insert(event, WarmRecord { status: record.status, version: record.version, bytes });
             shard.set_attribute_word(event, Word::at(at(place, 0)));
@@ -143,6 +151,8 @@ impl Records<'_> {
             let leaf = &mut shard.events[event];
             (leaf.stage, leaf.deliveries) = (stage, detail as u8);
             leaf.set(Flag::MarksLogged);
+            shard.marked.insert(event);
+            let leaf = &mut shard.events[event];
             if detail & 1 << 8 != 0 {
                 leaf.set(Flag::ReadyMarked);
             }

@@ -243,14 +243,14 @@ fn is_known(engine: &Engine, shards: &Shards<'_>, decided: &Decided, decision: &
     let shard = &shards[engine.shard_of(primary)];
     let Some(index) = shard.run_index(schema.run_of(primary)) else { return false };
     let of_run = &shard.runs[index as usize];
-    let over = of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary);
-    over || match decision.kind {
-        DecisionKind::RemoveKey => decided.removed.contains_key(&decision.key),
-        DecisionKind::Supersede => {
-            decided.superseded.get(&decision.key).is_some_and(|&version| u32::from(version) >= decision.detail)
+    of_run.decided.contains(engine.decided_form, primary)
+        || match decision.kind {
+            DecisionKind::RemoveKey => decided.removed.contains_key(&decision.key),
+            DecisionKind::Supersede => {
+                decided.superseded.get(&decision.key).is_some_and(|&version| u32::from(version) >= decision.detail)
+            }
+            _ => false,
         }
-        _ => false,
-    }
 }
 
 type Shards<'a> = Vec<parking_lot::MutexGuard<'a, Shard>>;
@@ -468,7 +468,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             if kind == DecisionKind::Release {
                 engine.book_released(of_run, detail);
             }
-            if of_run.state != RunState::Closed {
+            if of_run.state != RunState::Closed || of_run.keeps_decided {
                 of_run.decided.insert(engine.decided_form, primary);
                 if let Some(ending) = Ending::of(kind) {
                     of_run.endings[ending as usize].insert_within(endings_bytes, engine.decided_form, primary);

@@ -3,6 +3,7 @@
 use super::container::Phase;
 use super::space::Warm;
 use forebay_core::{Error, Result, Stream};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,22 @@ impl Warm {
             }
         }
         Ok(None)
+    }
+
+    /// Runs of which containers have images; `None` where a shared one may have some of any run.
+    pub(crate) fn runs(&self) -> Option<BTreeSet<u64>> {
+        let mut runs = BTreeSet::new();
+        for container in &self.containers {
+            let header = *container.header.lock();
+            if container.phase() == Phase::Empty {
+                continue;
+            }
+            if header.run == forebay_core::ContainerHeader::SHARED_RUN {
+                return None;
+            }
+            runs.insert(header.run);
+        }
+        Some(runs)
     }
 
     /// Empty containers become free, idle ones are closed.

@@ -6,6 +6,7 @@
 //! *On failure*: `Corrupt` names the place; `Unavailable` where the device does not give the bytes.
 
 use super::buffer::Buffer;
+use super::container::Phase;
 use super::device::BLOCK_BYTES;
 use super::plan::ImagePlace;
 use super::recycle::read_all;
@@ -46,6 +47,7 @@ impl Warm {
                 && place.position >= CONTAINER_DATA_OFFSET
                 && place.position.is_multiple_of(forebay_core::IMAGE_ALIGN)
         });
+        let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Recycling));
         let room = room.ok_or_else(|| corrupt("no image can be there"))?;
         let start = (place.position % BLOCK_BYTES as u64) as usize;
         let mut have = hint_bytes.clamp(HINT_BYTES_MIN, room.max(HINT_BYTES_MIN)).min(room) as usize;

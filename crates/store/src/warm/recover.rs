@@ -35,6 +35,8 @@ const DIRECTORY_READ_BYTES: usize = 4 << 20;
 pub(crate) struct Found {
     /// What was acknowledged and is not there, by name.
     pub(crate) losses: Vec<String>,
+    /// What was being written when the last life ended and does not verify: never acknowledged, or damaged since.
+    pub(crate) unfinished: Vec<String>,
     /// Containers with something in them, in the order in which they began to be filled.
     pub(super) contents: Vec<Content>,
     accept_loss: bool,
@@ -316,7 +318,11 @@ impl Warm {
             let told = self.tell_extent(container, extent, &mut content, &mut lost, each);
             for position in lost {
                 let name = self.describe(container.number);
-                found.lose(format!("{name}: an image that was committed at {position} does not verify"))?;
+                if extent.doubtful {
+                    found.unfinished.push(format!("{name}: an image at {position} is not whole"));
+                } else {
+                    found.lose(format!("{name}: an image that was committed at {position} does not verify"))?;
+                }
             }
             match told {
                 Ok(result) => result?,

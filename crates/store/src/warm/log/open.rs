@@ -231,7 +231,7 @@ pub(super) fn read_all(device: &dyn Device, file: FileId, offset: u64, into: &mu
         let count = device.read(file, offset + from as u64, &mut into[from..])?;
         let end = from + count;
         again = if end > done { 0 } else { again + 1 };
-        if again == 16 || count == 0 {
+        if again == 16 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         done = done.max(end);

@@ -1,14 +1,15 @@
 //! The log on a device that fails in every way that a device can.
 
+mod bed;
 mod faults;
-mod medium;
 mod rot;
 
 use super::format::FILE_NAMES;
 use super::*;
-use crate::warm::BLOCK_BYTES;
+use crate::sim::{Fault, Operation};
+use crate::warm::{BLOCK_BYTES, DirectoryDevice, IoMethod};
+use bed::Bed;
 use forebay_core::{BlobChunk, DecisionKind, Kind, Slot, Token};
-use medium::{Fault, Image, Medium, Operation};
 
 const STORE: [u8; 16] = [5; 16];
 const LOG_BYTES: u64 = 64 << 10;
@@ -22,12 +23,12 @@ fn decision(number: u64) -> Decision {
     Decision { token, fragments: number as u32, ..Decision::about(DecisionKind::Reject, &number.to_be_bytes()) }
 }
 
-fn create(medium: &Medium) -> DeviceLog {
-    DeviceLog::create(&[medium.device()], STORE, 16, LOG_BYTES).unwrap()
+fn create(bed: &Bed) -> DeviceLog {
+    DeviceLog::create(&[bed.device()], STORE, 16, LOG_BYTES).unwrap()
 }
 
-fn open(medium: &Medium) -> Result<OpenedLogs> {
-    DeviceLog::open(&[medium.device()], STORE, 16, LOG_BYTES, false)
+fn open(bed: &Bed) -> Result<OpenedLogs> {
+    DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, false)
 }
 
 /// Appends a decision and waits for it.
@@ -75,7 +76,7 @@ fn numbers(count: u64) -> Vec<u64> {
 
 #[test]
 fn what_was_appended_comes_back_in_order() {
-    let (first, second) = (Medium::default(), Medium::default());
+    let (first, second) = (Bed::new(), Bed::new());
     let devices = [first.device(), second.device()];
     let log = DeviceLog::create(&devices, STORE, 16, 1 << 20).unwrap();
     let blob = vec![7; 10_000];
@@ -114,10 +115,32 @@ fn what_was_appended_comes_back_in_order() {
 }
 
 #[test]
+fn a_directory_of_the_file_system_holds_it() {
+    let path = std::env::temp_dir().join(format!("forebay-device-log-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    let device = || -> Arc<dyn Device> { Arc::new(DirectoryDevice::open(&path, IoMethod::Auto, true).unwrap()) };
+    {
+        let log = DeviceLog::create(&[device()], STORE, 16, 1 << 20).unwrap();
+        append(&log, 0..1000);
+        log.flush(0, soon()).unwrap();
+        log.replace(0, &snapshot(1000), soon()).unwrap();
+        decide(&log, 1000).unwrap();
+        log.close(soon()).unwrap();
+    }
+    for count in [1001, 1002] {
+        let (log, slots, losses) = DeviceLog::open(&[device()], STORE, 16, 1 << 20, false).unwrap();
+        assert_eq!((told(&slots[0]), losses.len()), (numbers(count), 0));
+        log.replace(0, &snapshot(count), soon()).unwrap();
+        decide(&log, count).unwrap();
+    }
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
 fn threads_share_commits() {
-    let medium = Medium::slow(Duration::from_millis(2));
-    let log = DeviceLog::create(&[medium.device()], STORE, 16, 1 << 20).unwrap();
-    let before = medium.count(Operation::Sync);
+    let bed = Bed::slow(Duration::from_millis(2));
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, 1 << 20).unwrap();
+    let before = bed.count(Operation::Sync);
     const THREADS: u64 = 8;
     const EACH: u64 = 40;
     std::thread::scope(|scope| {
@@ -126,10 +149,10 @@ fn threads_share_commits() {
             scope.spawn(move || (0..EACH).for_each(|n| decide(log, thread * EACH + n).unwrap()));
         }
     });
-    let syncs = medium.count(Operation::Sync) - before;
+    let syncs = bed.count(Operation::Sync) - before;
     assert!(syncs < THREADS * EACH / 2, "{syncs} syncs for {} decisions", THREADS * EACH);
     assert_eq!(log.info(0).unwrap().commits, syncs);
-    let (_, slots, _) = DeviceLog::open(&[medium.device()], STORE, 16, 1 << 20, false).unwrap();
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 1 << 20, false).unwrap();
     let mut found = told(&slots[0]);
     for thread in 0..THREADS {
         let of_thread = found.iter().filter(|n| **n / EACH == thread).copied().collect::<Vec<_>>();
@@ -141,8 +164,8 @@ fn threads_share_commits() {
 
 #[test]
 fn a_full_log_refuses_until_it_is_folded_and_keeps_a_reserve() {
-    let medium = Medium::default();
-    let log = create(&medium);
+    let bed = Bed::new();
+    let log = create(&bed);
     let blocks = u64::from(log.info(0).unwrap().blocks);
     assert_eq!((blocks, log.fill(0)), (14, 0.0));
     for number in 0..blocks - 1 {
@@ -162,14 +185,14 @@ fn a_full_log_refuses_until_it_is_folded_and_keeps_a_reserve() {
         assert!(log.fill(0) < 0.1);
         decide(&log, blocks + fold).unwrap();
     }
-    let (_, slots, _) = open(&medium).unwrap();
+    let (_, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(blocks + 5));
 }
 
 #[test]
 fn appending_past_the_tails_bound_commits_by_itself() {
-    let medium = Medium::default();
-    let log = DeviceLog::create(&[medium.device()], STORE, 16, 8 << 20).unwrap();
+    let bed = Bed::new();
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, 8 << 20).unwrap();
     let count = 3 * (super::tail::TAIL_BYTES as u64 / 64);
     let mut last = None;
     for number in 0..count {
@@ -181,14 +204,14 @@ fn appending_past_the_tails_bound_commits_by_itself() {
     let _ = log.append_blob(0, Blob::Run, &long, soon()).unwrap();
     log.wait(last.unwrap(), soon()).unwrap();
     log.flush(0, soon()).unwrap();
-    let (_, slots, _) = DeviceLog::open(&[medium.device()], STORE, 16, 8 << 20, false).unwrap();
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 8 << 20, false).unwrap();
     assert_eq!(told(&slots[0]), numbers(count));
 }
 
 #[test]
 fn a_fold_waits_for_nobody_and_loses_nobody() {
-    let medium = Medium::default();
-    let log = create(&medium);
+    let bed = Bed::new();
+    let log = create(&bed);
     decide(&log, 0).unwrap();
     let pending = log.append_decision(0, &decision(1), soon()).unwrap();
     let refused = log.replace(0, &snapshot(1), soon()).unwrap_err();
@@ -198,13 +221,13 @@ fn a_fold_waits_for_nobody_and_loses_nobody() {
     log.replace(0, &snapshot(2), soon()).unwrap();
     // A ticket from before the fold stays durable.
     log.wait(pending, soon()).unwrap();
-    let (_, slots, _) = open(&medium).unwrap();
+    let (_, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(2));
 }
 
 #[test]
 fn another_stores_log_and_a_swapped_directory_are_refused() {
-    let (first, second) = (Medium::default(), Medium::default());
+    let (first, second) = (Bed::new(), Bed::new());
     drop(DeviceLog::create(&[first.device(), second.device()], STORE, 16, LOG_BYTES).unwrap());
     let of = |devices: &[Arc<dyn Device>], store, key_bytes| {
         DeviceLog::open(devices, store, key_bytes, LOG_BYTES, true).err().unwrap()
@@ -223,13 +246,13 @@ fn another_stores_log_and_a_swapped_directory_are_refused() {
 
 #[test]
 fn sizes_that_cannot_be_are_refused() {
-    let medium = Medium::default();
+    let bed = Bed::new();
     for (key_bytes, log_bytes) in [(16, 4096), (16, LOG_BYTES + 1), (16, 8 << 30), (0, LOG_BYTES), (33, LOG_BYTES)] {
-        let refused = DeviceLog::create(&[medium.device()], STORE, key_bytes, log_bytes).err().unwrap();
+        let refused = DeviceLog::create(&[bed.device()], STORE, key_bytes, log_bytes).err().unwrap();
         assert_eq!(refused.kind(), Kind::Invalid, "{key_bytes} {log_bytes}");
     }
     assert_eq!(DeviceLog::create(&[], STORE, 16, LOG_BYTES).err().unwrap().kind(), Kind::Invalid);
-    let log = create(&medium);
+    let log = create(&bed);
     let long = Decision::about(DecisionKind::Reject, &[1; 17]);
     assert_eq!(log.append_decision(0, &long, soon()).unwrap_err().kind(), Kind::Invalid);
     assert_eq!(log.append_decision(1, &decision(0), soon()).unwrap_err().kind(), Kind::Internal);

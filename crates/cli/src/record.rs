@@ -1,0 +1,213 @@
+//! `forebay record`: links at their real rate, straight to containers.
+//!
+//! *Not here*: the recording itself (`forebay_daq::record`); this file is its command line, its progress, its exit code.
+
+use crate::output::{Answer, Output};
+use crate::{signal, units};
+use forebay_core::{Error, Result};
+use forebay_daq::frames::FrameKind;
+use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary};
+use forebay_store::{LinkManifest, ManifestGap};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const HELP: &str = "\
+Links go straight to preallocated containers, past memory levels and page cache: one thread per directory writes what its \
+links send, in extents of about 8 MiB per link, and makes it durable every second. Each --warm DIR is one device; links are \
+spread over them, and a link whose device is full or fails goes on to another one.
+
+Links keep their rate and wait for nobody. What the devices do not take in time is missed, and the gap manifest says so: \
+every stretch of ticks of every link that is missing, why, and totals that add up to what the links produced \
+(DIR/manifest.json, docs/format-manifest.md). It is written when all containers are closed durably. If the process dies \
+before, forebay play rebuilds it from the containers.
+
+Without --input an emulator makes the frames: WIBEth (7200 B, 219.7 MB/s per link) or WIB1 (superchunks of 12, 928 MB/s). \
+With it, recorded frames are replayed on every link, timestamps rewritten.
+
+Example: two links for ten seconds; a readout unit over two disks, 1 TiB each; as fast as the device goes; real frames:
+  forebay record --warm /data/rec1
+  forebay record --warm /disk1/rec:1T --warm /disk2/rec:1T --links 48 --seconds 100
+  forebay record --warm /data/rec2:16G --fast --seconds 10
+  forebay record --warm /data/rec3 --links 1 --input frames.bin
+  forebay play /data/rec1 --verify
+
+Exit code 0 means that every frame is durable; 1 that some were missed (the manifest says which); 130 that Ctrl-C ended \
+it, consistently and with a manifest.";
+
+/// Gaps that are shown per link.
+const GAPS_SHOWN: usize = 5;
+
+/// Record links straight to containers, with a manifest of every gap.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Record {
+    /// Directory of a device, made where it is not there; with a size, such as /disk1/rec:100G, else as much as is needed.
+    #[arg(long, value_name = "DIR[:SIZE]", required = true, value_parser = parse_dir)]
+    warm: Vec<RecordDir>,
+    /// Links.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    links: u32,
+    /// How long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    seconds: f64,
+    /// Emulated frames: wibeth or wib1.
+    #[arg(long, value_name = "FORMAT", default_value = "wibeth", value_parser = parse_format)]
+    format: FrameKind,
+    /// Recorded detector frames to replay (WIB1 of 464 B or WIBEth of 7200 B).
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    input: Option<PathBuf>,
+    /// As fast as the devices go, instead of the links' rate; ends early where they are full.
+    #[arg(long)]
+    fast: bool,
+    /// Threads that read links out; one per two cores when not given.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Run number.
+    #[arg(long, value_name = "RUN", default_value_t = 1)]
+    run: u64,
+    /// Name, for people.
+    #[arg(long, value_name = "NAME", default_value = "recording")]
+    name: String,
+    /// Memory per link for when the device is slow; 64M are 290 ms of WIBEth.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = units::parse_bytes)]
+    buffer: u64,
+    /// How long a frame waits for the device before it is missed.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+    patience: Option<Duration>,
+    /// Links stay with their device, also where it is full or fails.
+    #[arg(long)]
+    no_spill: bool,
+    /// Seed of emulated frames.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Record {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let base = RecordChoices::default();
+        let choices = RecordChoices {
+            dirs: self.warm.clone(),
+            links: self.links,
+            seconds: self.seconds,
+            format: self.format,
+            input: self.input.clone(),
+            fast: self.fast,
+            threads: self.threads.unwrap_or(base.threads),
+            run: self.run,
+            name: self.name.clone(),
+            seed: self.seed,
+            buffer_bytes_per_link: self.buffer,
+            push_deadline: self.patience,
+            spill: !self.no_spill,
+        };
+        let stop = signal::stop_flag()?;
+        let shows = !out.json || std::io::stderr().is_terminal();
+        let summary = record::run(&choices, &stop, &mut |progress: &RecordProgress| {
+            if shows {
+                crate::output::note(progress.line());
+            }
+        })?;
+        self.show(&summary, out)?;
+        Ok(match (summary.stopped, summary.is_complete()) {
+            (true, _) => Answer::Interrupted,
+            (false, complete) => Answer::found(complete),
+        })
+    }
+
+    fn show(&self, summary: &RecordSummary, out: &mut Output) -> Result<()> {
+        out.json(summary)?;
+        let totals = &summary.manifest.totals;
+        out.line(format!(
+            "{} in {:.2} s, durable after {:.2} s: {:.1} MB/s ({})",
+            units::bytes(totals.recorded_bytes),
+            summary.seconds,
+            summary.seconds_to_durable,
+            summary.mb_per_second,
+            summary.methods.join("; ")
+        ))?;
+        out.line(format!(
+            "produced {} = recorded {} + missed {} frames of {}, {}",
+            totals.produced,
+            totals.recorded,
+            totals.missed,
+            units::plural(summary.manifest.links.len() as u64, "link"),
+            units::plural(totals.gaps, "gap")
+        ))?;
+        for device in &summary.manifest.devices {
+            let failure = device.failure.as_ref().map_or_else(String::new, |failure| format!("; {failure}"));
+            let (recorded, bytes) = (units::bytes(device.recorded_bytes), units::bytes(device.bytes));
+            out.line(format!("  {}: {recorded} of {bytes} in containers{failure}", device.directory))?;
+        }
+        for link in summary.manifest.links.iter().filter(|link| !link.gaps.is_empty()) {
+            show_link(link, out)?;
+        }
+        if let Some(reason) = summary.ended {
+            out.line(format!("ended early: {reason}"))?;
+        }
+        let first = self.warm.first().map(|dir| dir.path.display().to_string()).unwrap_or_default();
+        out.line(format!("manifest: {first}/manifest.json"))
+    }
+}
+
+fn show_link(link: &LinkManifest, out: &mut Output) -> Result<()> {
+    let by: Vec<String> = link.missed_by.iter().map(|(reason, frames)| format!("{frames} {reason}")).collect();
+    let by = if by.is_empty() { "none missed".to_owned() } else { by.join(", ") };
+    out.line(format!("  {}: {by}; {}", link.plan.name, units::plural(link.gaps.len() as u64, "gap")))?;
+    for gap in link.gaps.iter().take(GAPS_SHOWN) {
+        out.line(format!("    {}", gap_line(gap)))?;
+    }
+    if link.gaps.len() > GAPS_SHOWN {
+        out.line(format!("    and {} more", link.gaps.len() - GAPS_SHOWN))?;
+    }
+    Ok(())
+}
+
+/// One gap for people.
+pub(crate) fn gap_line(gap: &ManifestGap) -> String {
+    let era = if gap.era == 0 { String::new() } else { format!(" (era {})", gap.era) };
+    format!("ticks {} to {}{era}: {}, {}", gap.begin, gap.end, units::plural(gap.frames, "frame"), gap.reason)
+}
+
+/// A directory, perhaps with a size after the last colon.
+fn parse_dir(text: &str) -> std::result::Result<RecordDir, String> {
+    let whole = || RecordDir { path: PathBuf::from(text), bytes: None };
+    if text.is_empty() {
+        return Err("expected a directory".to_owned());
+    }
+    let Some((path, size)) = text.rsplit_once(':') else { return Ok(whole()) };
+    // A colon that no size follows belongs to the name.
+    if !size.starts_with(|letter: char| letter.is_ascii_digit()) || size.contains('/') {
+        return Ok(whole());
+    }
+    Ok(RecordDir { path: PathBuf::from(path), bytes: Some(units::parse_bytes(size)?) })
+}
+
+fn parse_format(text: &str) -> Result<FrameKind> {
+    FrameKind::ALL
+        .into_iter()
+        .find(|kind| kind.name().eq_ignore_ascii_case(text))
+        .ok_or_else(|| Error::invalid(format!("no frames `{text}`: expected wibeth or wib1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_may_have_sizes() {
+        let dir = |path: &str, bytes| Ok(RecordDir { path: path.into(), bytes });
+        assert_eq!(parse_dir("/a/b:16G"), dir("/a/b", Some(16 << 30)));
+        assert_eq!(parse_dir("rec:4096"), dir("rec", Some(4096)));
+        assert_eq!(parse_dir("/a/b"), dir("/a/b", None));
+        assert_eq!(parse_dir("/a:b/c"), dir("/a:b/c", None));
+        assert!(parse_dir("/a:16Q").is_err() && parse_dir("").is_err());
+    }
+
+    #[test]
+    fn formats_are_known_whatever_their_case() {
+        assert_eq!(parse_format("wib1").unwrap(), FrameKind::Wib1);
+        assert_eq!(parse_format("WIBEth").unwrap(), FrameKind::WibEth);
+        assert!(parse_format("tde").is_err());
+    }
+}

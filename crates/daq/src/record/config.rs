@@ -1,0 +1,291 @@
+//! What a person chooses about a recording, and what follows from it.
+
+use crate::demo::plan::{mib, within};
+use crate::emulator;
+use crate::frames::{FrameKind, RecordedFrames, wib1, wibeth};
+use crate::limits::{LINKS_RECORDED_MAX, RECORD_CONTAINERS_SPARE, THREADS_MAX};
+use crate::replay;
+use crate::source::FrameSource;
+use forebay_core::{Error, Result};
+use forebay_store::{BLOCK_BYTES, LinkPlan, RecordConfig, WarmDir};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Frames of WIB1 that come together: a superchunk.
+const SUPERCHUNK_FRAMES: u64 = 12;
+/// Containers that a directory's bytes are cut into, until they reach their default size.
+const CONTAINERS_PER_DIRECTORY: u64 = 16;
+const CONTAINER_BYTES_MIN: u64 = 256 << 10;
+const EXTENTS_PER_CONTAINER_MIN: u64 = 8;
+/// Part of a container, as a divisor, that its directory may take: 24 bytes a frame.
+const DIRECTORY_SHARE: u64 = 180;
+/// Header of a container, and padding of its directory.
+const CONTAINER_FIXED_BYTES: u64 = 4 * BLOCK_BYTES as u64;
+/// Rate to be reckoned with where links go as fast as the device does, bytes per second and directory.
+const FAST_BYTES_PER_SECOND: f64 = 4e9;
+
+/// A directory to record into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordDir {
+    /// The directory: one device. Made where it is not there.
+    pub path: PathBuf,
+    /// Bytes to take there; `None` takes what the links need.
+    pub bytes: Option<u64>,
+}
+
+/// Choices of one recording. The default is whole but for its directories.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordChoices {
+    /// Directories, each one device.
+    pub dirs: Vec<RecordDir>,
+    /// Links.
+    pub links: u32,
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// Emulated frames, where there is no input.
+    pub format: FrameKind,
+    /// Recorded frames to replay on every link.
+    pub input: Option<PathBuf>,
+    /// As fast as the devices go, instead of the links' own rate.
+    pub fast: bool,
+    /// Threads that read links out; at most one per link.
+    pub threads: usize,
+    /// Run number.
+    pub run: u64,
+    /// Name, for people.
+    pub name: String,
+    /// Seed of emulated frames.
+    pub seed: u64,
+    /// Bytes in memory per link, while the device is slow: 64 MiB are 290 ms of WIBEth.
+    pub buffer_bytes_per_link: u64,
+    /// How long a push waits for the device before its frame is missed; `None`: 10 ms at the links' rate, 30 s as fast as
+    /// the devices go.
+    pub push_deadline: Option<Duration>,
+    /// Links go to other devices where their own is full or fails.
+    pub spill: bool,
+}
+
+impl Default for RecordChoices {
+    /// Two WIBEth links at their rate for ten seconds.
+    fn default() -> RecordChoices {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        RecordChoices {
+            dirs: Vec::new(),
+            links: 2,
+            seconds: 10.0,
+            format: FrameKind::WibEth,
+            input: None,
+            fast: false,
+            threads: (threads / 2).clamp(1, 8),
+            run: 1,
+            name: "recording".to_owned(),
+            seed: 1,
+            buffer_bytes_per_link: 64 << 20,
+            push_deadline: None,
+            spill: true,
+        }
+    }
+}
+
+/// Choices, checked, and what follows from them.
+pub(super) struct Plan {
+    pub(super) choices: RecordChoices,
+    pub(super) frames: FrameSource,
+    /// Detector frames of one push.
+    pub(super) frames_per_push: u64,
+    pub(super) push_bytes: usize,
+    pub(super) push_ticks: u32,
+    pub(super) ticks_per_second: u64,
+    pub(super) dirs: Vec<WarmDir>,
+    pub(super) config: RecordConfig,
+}
+
+impl Plan {
+    pub(super) fn new(choices: &RecordChoices) -> Result<Plan> {
+        let choices = RecordChoices { threads: choices.threads.min(choices.links.max(1) as usize), ..choices.clone() };
+        within("seconds", choices.seconds, 0.001, 1e7)?;
+        within("links", choices.links.into(), 1.0, LINKS_RECORDED_MAX.into())?;
+        within("threads", choices.threads as f64, 1.0, THREADS_MAX as f64)?;
+        if choices.dirs.is_empty() {
+            return Err(Error::invalid("a recording needs a directory to go to"));
+        }
+        let frames = match (&choices.input, choices.format) {
+            (Some(path), _) => replay::frames(RecordedFrames::open(path)?),
+            (None, FrameKind::WibEth) => emulator::frames(choices.seed),
+            (None, FrameKind::Wib1) => emulator::wib1_frames(choices.seed),
+        };
+        let (ticks_per_second, frames_per_push) = match frames.kind() {
+            FrameKind::Wib1 => (wib1::TICKS_PER_SECOND, SUPERCHUNK_FRAMES),
+            FrameKind::WibEth => (wibeth::TICKS_PER_SECOND, 1),
+        };
+        let push_bytes = frames.kind().frame_bytes() * frames_per_push as usize;
+        let push_ticks = (frames.kind().ticks() * frames_per_push) as u32;
+        let mut plan = Plan {
+            choices,
+            frames,
+            frames_per_push,
+            push_bytes,
+            push_ticks,
+            ticks_per_second,
+            dirs: Vec::new(),
+            config: RecordConfig::default(),
+        };
+        plan.cut()?;
+        Ok(plan)
+    }
+
+    /// Bytes that one link makes in a second.
+    pub(super) fn link_bytes_per_second(&self) -> f64 {
+        self.pushes_per_second() * self.push_bytes as f64
+    }
+
+    /// Pushes of one link in a second.
+    pub(super) fn pushes_per_second(&self) -> f64 {
+        self.ticks_per_second as f64 / f64::from(self.push_ticks)
+    }
+
+    /// Pushes of one link in the whole recording, at its rate.
+    pub(super) fn pushes(&self) -> u64 {
+        (self.pushes_per_second() * self.choices.seconds).ceil() as u64
+    }
+
+    /// First tick of a push.
+    pub(super) fn tick(&self, push: u64) -> u64 {
+        self.frames.timestamp(push * self.frames_per_push)
+    }
+
+    /// A link as the recording describes it.
+    pub(super) fn link(&self, link: u32) -> LinkPlan {
+        LinkPlan {
+            source: link.to_be_bytes().to_vec(),
+            name: format!("link {link}"),
+            format: self.frames.kind().name().to_owned(),
+            ticks_per_frame: self.push_ticks,
+            ticks_per_second: self.ticks_per_second,
+            device: None,
+        }
+    }
+
+    /// Decides how many bytes each directory gives, and how they are cut.
+    fn cut(&mut self) -> Result<()> {
+        let choices = &self.choices;
+        let share = choices.links.div_ceil(choices.dirs.len() as u32);
+        let payload = if choices.fast {
+            FAST_BYTES_PER_SECOND * choices.seconds
+        } else {
+            self.link_bytes_per_second() * choices.seconds * f64::from(share)
+        };
+        // Tables and heads, and what the ends of containers and the last extents of links leave empty.
+        let needed = (payload * 1.03) as u64 + u64::from(share) * (8 << 20);
+        let mut dirs = Vec::new();
+        for dir in &choices.dirs {
+            let bytes = match (dir.bytes, room(&dir.path)) {
+                (Some(bytes), _) => bytes,
+                (None, Some(room)) if choices.fast => needed.min(room / 4 * 3),
+                (None, Some(room)) if room < needed => {
+                    return Err(Error::full(format!(
+                        "{}: {} free, {} needed for {:.3} s of {share} links; name a size to record what fits",
+                        dir.path.display(),
+                        mib(room),
+                        mib(needed),
+                        choices.seconds
+                    )));
+                }
+                (None, _) => needed,
+            };
+            dirs.push(WarmDir { path: dir.path.clone(), bytes });
+        }
+        let smallest = dirs.iter().map(|dir| dir.bytes).min().unwrap_or_default();
+        let block = BLOCK_BYTES as u64;
+        let default = RecordConfig::default();
+        let container_bytes =
+            (smallest / CONTAINERS_PER_DIRECTORY / block * block).clamp(CONTAINER_BYTES_MIN, default.container_bytes);
+        // As many extents as nearly fill a container with its header and its directory, which takes less than this part.
+        let usable = container_bytes - container_bytes / DIRECTORY_SHARE - CONTAINER_FIXED_BYTES;
+        let extents = container_bytes.div_ceil(default.extent_bytes as u64).max(EXTENTS_PER_CONTAINER_MIN);
+        let extent_bytes = (usable / extents / block * block) as usize;
+        // A size that was named is kept to; one that was reckoned makes room for the last containers of each device.
+        for (dir, chosen) in dirs.iter_mut().zip(&choices.dirs) {
+            if chosen.bytes.is_none() && !choices.fast {
+                dir.bytes = dir.bytes.next_multiple_of(container_bytes) + RECORD_CONTAINERS_SPARE * container_bytes;
+            }
+        }
+        let patience = if choices.fast { Duration::from_secs(30) } else { default.push_deadline };
+        self.config = RecordConfig {
+            name: choices.name.clone(),
+            run: choices.run,
+            container_bytes,
+            extent_bytes,
+            io_bytes: default.io_bytes.min(extent_bytes),
+            buffers_per_link: (choices.buffer_bytes_per_link / extent_bytes as u64).clamp(2, 4096) as usize,
+            push_deadline: choices.push_deadline.unwrap_or(patience),
+            spill: choices.spill,
+            ..default
+        };
+        self.dirs = dirs;
+        Ok(())
+    }
+}
+
+/// Bytes free for us where the directory is, or will be.
+fn room(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
+    let file_system = rustix::fs::statvfs(there).ok()?;
+    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choices() -> RecordChoices {
+        RecordChoices {
+            dirs: vec![RecordDir { path: "/tmp".into(), bytes: Some(64 << 20) }],
+            ..RecordChoices::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_those_of_the_links() {
+        let plan = Plan::new(&choices()).unwrap();
+        assert_eq!(plan.link_bytes_per_second().round(), 219_726_563.0);
+        assert_eq!((plan.push_bytes, plan.push_ticks, plan.pushes()), (7200, 2048, 305_176));
+        let plan = Plan::new(&RecordChoices { format: FrameKind::Wib1, ..choices() }).unwrap();
+        assert_eq!((plan.link_bytes_per_second(), plan.push_ticks), (928e6, 300));
+        assert_eq!(plan.tick(1) - plan.tick(0), 300);
+    }
+
+    #[test]
+    fn directories_are_cut_into_containers_of_whole_blocks() {
+        for bytes in [2 << 20, 64 << 20, 100_000_000, 1 << 34] {
+            let dirs = vec![RecordDir { path: "/tmp".into(), bytes: Some(bytes) }];
+            let plan = Plan::new(&RecordChoices { dirs, ..choices() }).unwrap();
+            assert_eq!(plan.dirs[0].bytes, bytes);
+            assert!(plan.config.container_bytes.is_multiple_of(4096) && plan.config.extent_bytes.is_multiple_of(4096));
+            let (container, extent) = (plan.config.container_bytes, plan.config.extent_bytes as u64);
+            assert!((8 * extent..=container).contains(&(container / extent * extent)));
+            assert!(container % extent < container / 8, "{container} {extent}");
+        }
+        let dirs = vec![RecordDir { path: "/tmp".into(), bytes: None }; 2];
+        let plan = Plan::new(&RecordChoices { dirs, links: 3, seconds: 1.0, ..choices() }).unwrap();
+        assert!(plan.dirs[0].bytes as f64 > 2.0 * plan.link_bytes_per_second() * 1.03);
+        let refused = Plan::new(&RecordChoices {
+            dirs: vec![RecordDir { path: "/tmp/not/yet".into(), bytes: None }],
+            seconds: 1e6,
+            ..choices()
+        });
+        assert!(refused.err().unwrap().message().contains("needed for 1000000.000 s of 2 links"));
+    }
+
+    #[test]
+    fn choices_that_cannot_be_are_refused() {
+        for wrong in [
+            RecordChoices { links: 0, ..choices() },
+            RecordChoices { seconds: 0.0, ..choices() },
+            RecordChoices { dirs: vec![], ..choices() },
+            RecordChoices { input: Some("/no/such/file".into()), ..choices() },
+        ] {
+            assert!(Plan::new(&wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Recording links: emulated or replayed frames at their real rate, straight to containers, and playing them back.
+//!
+//! ```text
+//! links ─readout threads─▶ Recording (forebay-store) ─one thread per device─▶ containers, manifest
+//! play:  containers ─window─▶ frames in time order ─▶ checks against frames and manifest, file
+//! ```
+//!
+//! *Invariants*: every frame of every link is recorded or missed with a reason (daq/tests/record.rs).
+//!
+//! *Not here*: containers, manifests (`forebay-store`); the command line.
+
+mod check;
+mod config;
+mod play;
+mod progress;
+mod readout;
+mod shared;
+
+pub use check::FrameChecker;
+pub use config::{RecordChoices, RecordDir};
+pub use play::{PlayChoices, PlayLink, PlaySummary, PlayWindow, play};
+pub use progress::RecordProgress;
+
+use crate::demo::{join, spawn};
+use crate::ends::{EndThreads, Together};
+use config::Plan;
+use forebay_core::Result;
+use forebay_store::{GapManifest, GapReason, RecordLink, Recording};
+use parking_lot::Mutex;
+use progress::Reporter;
+use serde::Serialize;
+use shared::Shared;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the main thread looks how things are going.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a recording was, at its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecordSummary {
+    /// Seconds from the first frame to the last.
+    pub seconds: f64,
+    /// Seconds until everything was durable and the manifest written.
+    pub seconds_to_durable: f64,
+    /// Durable payload over that time, in 10⁶ bytes per second.
+    pub mb_per_second: f64,
+    /// How the devices were written, each once.
+    pub methods: Vec<String>,
+    /// It was stopped before its time.
+    pub stopped: bool,
+    /// As fast as the devices went: why that ended early.
+    pub ended: Option<GapReason>,
+    /// The account.
+    pub manifest: GapManifest,
+}
+
+impl RecordSummary {
+    /// Whether every frame is recorded.
+    pub fn is_complete(&self) -> bool {
+        self.manifest.is_complete()
+    }
+}
+
+/// Records. `progress` is called about once a second, on the calling thread; setting `stop` ends it with a manifest, as at
+/// the end of the time asked.
+///
+/// # Errors
+/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and whatever the recording answers.
+/// Frames that were missed are no error but stand in the manifest.
+pub fn run(
+    choices: &RecordChoices,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&RecordProgress),
+) -> Result<RecordSummary> {
+    let plan = Plan::new(choices)?;
+    let recording = Recording::create(&plan.dirs, plan.config.clone())?;
+    let links = recording.links((0..plan.choices.links).map(|link| plan.link(link)).collect())?;
+    let shared = Shared::new(&plan, stop);
+    read_out(&shared, &recording, links, progress)?;
+    let seconds = shared.start.elapsed().as_secs_f64();
+    let manifest = recording.finish()?;
+    let seconds_to_durable = shared.start.elapsed().as_secs_f64();
+    Ok(RecordSummary {
+        seconds,
+        seconds_to_durable,
+        mb_per_second: manifest.totals.recorded_bytes as f64 / seconds_to_durable / 1e6,
+        methods: progress::methods(manifest.devices.iter().map(|device| device.method.as_str())),
+        stopped: stop.load(Ordering::Relaxed),
+        ended: shared.ended(),
+        manifest,
+    })
+}
+
+fn read_out(
+    shared: &Shared<'_>,
+    recording: &Recording,
+    links: Vec<RecordLink>,
+    progress: &mut dyn FnMut(&RecordProgress),
+) -> Result<()> {
+    let threads = shared.plan.choices.threads;
+    let mut shares: Vec<Mutex<Vec<RecordLink>>> = (0..threads).map(|_| Mutex::default()).collect();
+    for (at, link) in links.into_iter().enumerate() {
+        shares[at % threads].get_mut().push(link);
+    }
+    let shares = &shares;
+    let mut reporter = Reporter::new(progress, shared.start);
+    std::thread::scope(|scope| {
+        let _end = EndThreads(shared);
+        let body = |thread: usize| {
+            let links = std::mem::take(&mut *shares[thread].lock());
+            shared.guarded(|| readout::run(shared, links))
+        };
+        let readers = spawn(scope, "readout", threads, body)?;
+        while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            std::thread::sleep(LOOK);
+            reporter.tick(recording);
+        }
+        join(readers).map(drop)
+    })
+}

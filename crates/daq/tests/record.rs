@@ -1,0 +1,159 @@
+//! Recording emulated and real frames, and playing them back.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use forebay_daq::frames::FrameKind;
+use forebay_daq::record::{PlayChoices, PlayWindow, RecordChoices, RecordDir, RecordSummary, play, run};
+use forebay_store::GapReason;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new() -> TempDir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("forebay-daq-record-{}-{number}", std::process::id()));
+        std::fs::remove_dir_all(&path).ok();
+        std::fs::create_dir_all(&path).unwrap();
+        TempDir(path)
+    }
+
+    fn dirs(&self, count: u32, bytes: Option<u64>) -> Vec<RecordDir> {
+        (0..count).map(|at| RecordDir { path: self.0.join(at.to_string()), bytes }).collect()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn real_frames() -> PathBuf {
+    let folder = std::env::var_os("FOREBAY_SHARED_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);
+    let path = folder.join("protodune-wib1-frames.bin");
+    assert!(path.is_file(), "this test needs {}; set FOREBAY_SHARED_DATA to its folder", path.display());
+    path
+}
+
+fn record(choices: &RecordChoices) -> RecordSummary {
+    run(choices, &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+fn paths(choices: &RecordChoices) -> PlayChoices {
+    PlayChoices {
+        dirs: choices.dirs.iter().map(|dir| dir.path.clone()).collect(),
+        links: None,
+        window: PlayWindow::Ticks(0, u64::MAX),
+        verify: true,
+        accept_loss: false,
+    }
+}
+
+#[test]
+fn links_at_their_rate_are_accounted_for_to_the_frame() {
+    let temp = TempDir::new();
+    let choices = RecordChoices { dirs: temp.dirs(1, None), seconds: 0.4, ..RecordChoices::default() };
+    let mut reports = 0;
+    let summary = run(&choices, &AtomicBool::new(false), &mut |_| reports += 1).unwrap();
+    let manifest = &summary.manifest;
+    // 0.4 s of 30.518 kHz, whatever this machine could take of it.
+    assert!(manifest.links.iter().all(|link| link.produced == 12_208), "{:?}", manifest.totals);
+    assert!(summary.seconds >= 0.4 && manifest.totals.recorded > 0);
+    let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
+    assert!(played.is_sound(), "{played:?}");
+    assert_eq!((played.frames, played.bytes), (manifest.totals.recorded, manifest.totals.recorded_bytes));
+}
+
+#[test]
+fn real_frames_as_fast_as_the_device_goes_come_back_as_they_were() {
+    let temp = TempDir::new();
+    let choices = RecordChoices {
+        dirs: temp.dirs(2, Some(64 << 20)),
+        input: Some(real_frames()),
+        fast: true,
+        links: 2,
+        seconds: 0.15,
+        ..RecordChoices::default()
+    };
+    let summary = record(&choices);
+    assert!(matches!(summary.ended, None | Some(GapReason::DiskFull)), "{:?}", summary.ended);
+    assert_eq!(summary.manifest.links[0].plan.ticks_per_frame, 300);
+    assert!(summary.manifest.totals.recorded > 1000, "{:?}", summary.manifest.totals);
+    let mut bytes = Vec::new();
+    let choices = PlayChoices { links: Some(vec![1]), ..paths(&choices) };
+    let played = play(&choices, &AtomicBool::new(false), Some(&mut bytes), &mut |_| {}).unwrap();
+    assert!(played.is_sound(), "{played:?}");
+    // Only timestamps were rewritten: the samples are those of the file, turned by the link's shift.
+    let file = std::fs::read(real_frames()).unwrap();
+    let count = file.len() / 464;
+    for (at, frame) in bytes.chunks_exact(464).enumerate() {
+        let original = &file[(at + 17) % count * 464..][..464];
+        assert_eq!(frame[16..], original[16..], "frame {at}");
+    }
+    assert_eq!(bytes.len() as u64, played.bytes);
+    let recording = forebay_daq::frames::detect(&bytes).unwrap();
+    assert_eq!((recording.kind, recording.first_timestamp), (FrameKind::Wib1, 79_554_162_068_719_943));
+}
+
+#[test]
+fn a_full_directory_ends_what_goes_as_fast_as_it_can() {
+    let temp = TempDir::new();
+    let choices = RecordChoices {
+        dirs: temp.dirs(1, Some(8 << 20)),
+        fast: true,
+        seconds: 60.0,
+        format: FrameKind::Wib1,
+        ..RecordChoices::default()
+    };
+    let summary = record(&choices);
+    assert_eq!(summary.ended, Some(GapReason::DiskFull));
+    assert!(summary.seconds < 30.0 && !summary.is_complete());
+    let filled = summary.manifest.totals.recorded_bytes as f64 / f64::from(8 << 20);
+    assert!(filled > 0.75, "{filled} of the directory holds frames");
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+}
+
+#[test]
+fn a_full_directory_does_not_hold_links_at_their_rate_up() {
+    let temp = TempDir::new();
+    let choices =
+        RecordChoices { dirs: temp.dirs(1, Some(8 << 20)), seconds: 0.3, links: 1, ..RecordChoices::default() };
+    let summary = record(&choices);
+    let link = &summary.manifest.links[0];
+    assert_eq!((summary.ended, link.produced), (None, 9156));
+    assert!(link.missed_by[&GapReason::DiskFull] > 5000, "{:?}", link.missed_by);
+    // The last gap reaches to the last tick that the link produced.
+    assert_eq!(link.gaps.last().unwrap().end, link.eras[0].end);
+    assert_eq!(link.eras[0].end - link.eras[0].begin, 9156 * 2048);
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+}
+
+#[test]
+fn stopping_ends_with_a_manifest_and_windows_play_back() {
+    let temp = TempDir::new();
+    let choices = RecordChoices { dirs: temp.dirs(1, Some(2 << 30)), seconds: 600.0, ..RecordChoices::default() };
+    let stop = AtomicBool::new(false);
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(400));
+            stop.store(true, Ordering::Relaxed);
+        });
+        run(&choices, &stop, &mut |_| {}).unwrap()
+    });
+    assert!(summary.stopped && summary.seconds < 60.0);
+    let whole = paths(&choices);
+    let last = PlayChoices { window: PlayWindow::Last(Duration::from_millis(50)), ..whole.clone() };
+    let played = play(&last, &AtomicBool::new(false), None, &mut |_| {}).unwrap();
+    assert!(played.is_sound());
+    for link in &played.links {
+        assert_eq!(link.end - link.begin, 3_125_000);
+        let missing: u64 = link.gaps.iter().map(|gap| gap.end.min(link.end) - gap.begin.max(link.begin)).sum();
+        assert!(link.frames.abs_diff((3_125_000 - missing).div_ceil(2048)) <= 1, "{link:?}");
+    }
+    let wrong = PlayChoices { links: Some(vec![7]), ..whole };
+    assert!(play(&wrong, &AtomicBool::new(false), None, &mut |_| {}).is_err());
+}

@@ -1,0 +1,101 @@
+//! The two files that stand beside a recording's containers, in each of its directories: what it is, and its manifest.
+
+use super::config::LinkPlan;
+use super::json;
+use super::limits::{MANIFEST_RESERVE_BYTES, MANIFEST_RESERVE_LINK_BYTES};
+use super::manifest::GapManifest;
+use forebay_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const DESCRIPTION_FILE: &str = "recording.json";
+const DESCRIPTION_FORMAT: &str = "forebay-recording";
+const MANIFEST_FILE: &str = "manifest.json";
+const MANIFEST_FORMAT: &str = "forebay-recording-manifest";
+
+/// What a recording is, known before its first frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Description {
+    #[serde(with = "super::json::hex16")]
+    pub(super) recording: [u8; 16],
+    pub(super) name: String,
+    pub(super) run: u64,
+    pub(super) devices: u32,
+    pub(super) container_bytes: u64,
+    pub(super) extent_bytes: usize,
+    pub(super) links: Vec<LinkPlan>,
+}
+
+/// Whether a directory holds a recording.
+pub(super) fn holds_recording(directory: &Path) -> bool {
+    directory.join(DESCRIPTION_FILE).symlink_metadata().is_ok()
+}
+
+/// Writes the description into every directory, and keeps room there for the manifest.
+pub(super) fn describe(directories: &[PathBuf], description: &Description) -> Result<()> {
+    let bytes = json::encode(DESCRIPTION_FORMAT, description)?;
+    let room = MANIFEST_RESERVE_BYTES + description.links.len() as u64 * MANIFEST_RESERVE_LINK_BYTES;
+    for directory in directories {
+        let failed = |what: &str, error| failure(directory, what, error);
+        json::write(&directory.join(DESCRIPTION_FILE), &bytes)
+            .map_err(|error| failed("cannot write what the recording is", error))?;
+        json::reserve(&directory.join(MANIFEST_FILE), room)
+            .map_err(|error| failed("no room for the manifest", error))?;
+    }
+    Ok(())
+}
+
+/// Reads what a recording is, from the first directory that says so.
+pub(super) fn description(directories: &[PathBuf]) -> Result<Description> {
+    first(directories, DESCRIPTION_FILE, DESCRIPTION_FORMAT)?.ok_or_else(|| {
+        let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+        Error::invalid(format!("{}: no recording there ({DESCRIPTION_FILE} is missing)", names.join(", ")))
+    })
+}
+
+/// Writes the manifest into every directory. Answers the directories that have none because writing failed; at least one
+/// has it.
+///
+/// # Errors
+/// Where none has it: the first failure.
+pub(super) fn write_manifest(directories: &[PathBuf], manifest: &GapManifest) -> Result<Vec<String>> {
+    let bytes = json::encode(MANIFEST_FORMAT, manifest)?;
+    let mut failures = Vec::new();
+    for directory in directories {
+        if let Err(error) = json::write(&directory.join(MANIFEST_FILE), &bytes) {
+            failures.push(failure(directory, "cannot write the manifest", error));
+        }
+    }
+    if failures.len() < directories.len() {
+        return Ok(failures.iter().map(ToString::to_string).collect());
+    }
+    Err(failures.into_iter().next().unwrap_or_else(|| Error::invalid("a recording needs a directory")))
+}
+
+/// Reads the manifest; `None` where no directory has one.
+pub(super) fn manifest(directories: &[PathBuf]) -> Result<Option<GapManifest>> {
+    let manifest: Option<GapManifest> = first(directories, MANIFEST_FILE, MANIFEST_FORMAT)?;
+    manifest.map(|manifest| manifest.check().map(|()| manifest)).transpose()
+}
+
+/// The first whole file of this name; where all there are do not verify, why.
+fn first<T: serde::de::DeserializeOwned>(directories: &[PathBuf], name: &str, format: &str) -> Result<Option<T>> {
+    let mut wrong = None;
+    for directory in directories {
+        match json::read(&directory.join(name), format) {
+            Ok(Some(value)) => return Ok(Some(value)),
+            Ok(None) => {}
+            Err(error) => wrong = wrong.or(Some(error)),
+        }
+    }
+    wrong.map_or(Ok(None), Err)
+}
+
+fn failure(directory: &Path, what: &str, error: std::io::Error) -> Error {
+    let full = matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::FileTooLarge
+    );
+    let message = format!("{}: {what}", directory.display());
+    if full { Error::full(message) } else { Error::unavailable(message) }.with_source(error)
+}

@@ -1,0 +1,150 @@
+//! Frames of one link that go to a device together: filled by the link, one extent on the medium.
+//!
+//! *Invariants*: frames of an image are of one era, their ticks go up; payloads stand at multiples of 8.
+
+use super::books::Contents;
+use super::limits::{EXTENT_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, IMAGE_FRAMES_MAX, PRIMARY_BYTES, SOURCE_BYTES_MAX};
+use super::pool::Lent;
+use crate::hot::checksum;
+use std::time::Instant;
+
+/// One frame's place in an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) tick: [u8; 8],
+    pub(super) span: u32,
+    pub(super) at: u32,
+    pub(super) length: u32,
+    pub(super) crc: u32,
+    /// Number of the reason of the gap before it, 0 where there is none.
+    pub(super) gap_code: u16,
+}
+
+/// Frames of one link.
+pub(super) struct Image {
+    pub(super) link: u32,
+    pub(super) number: u32,
+    pub(super) primary: [u8; PRIMARY_BYTES],
+    pub(super) frames: Vec<Frame>,
+    pub(super) contents: Contents,
+    pub(super) began: Instant,
+    /// Failed writes so far, on this device.
+    pub(super) attempts: u32,
+    /// Devices that it was passed on from.
+    pub(super) hops: usize,
+    buffer: Lent,
+    used: usize,
+}
+
+impl Image {
+    pub(super) fn new(link: u32, source: &[u8], era: u32, number: u32, buffer: Lent) -> Image {
+        Image {
+            link,
+            number,
+            primary: primary(source, era, number),
+            frames: Vec::new(),
+            contents: Contents { era, ..Contents::default() },
+            began: Instant::now(),
+            attempts: 0,
+            hops: 0,
+            buffer,
+            used: 0,
+        }
+    }
+
+    /// Longest payload of a frame in an extent of so many bytes.
+    pub(super) fn payload_max(extent_bytes: usize) -> usize {
+        extent_bytes - EXTENT_OVERHEAD_BYTES - FRAME_OVERHEAD_BYTES
+    }
+
+    /// Whether one more frame of this length keeps the extent within its bytes.
+    pub(super) fn has_room(&self, length: usize) -> bool {
+        let frames = self.frames.len() + 1;
+        let payload = self.used + length.next_multiple_of(8);
+        frames <= IMAGE_FRAMES_MAX
+            && payload + frames * FRAME_OVERHEAD_BYTES + EXTENT_OVERHEAD_BYTES <= self.buffer.len()
+    }
+
+    /// Adds a frame, for which there is room: `fill` writes its bytes where they go to the device from.
+    #[inline]
+    pub(super) fn add(&mut self, tick: u64, span: u32, gap_code: u16, length: usize, fill: impl FnOnce(&mut [u8])) {
+        let at = self.used;
+        let Some(payload) = self.buffer.get_mut(at..at + length) else { return };
+        fill(payload);
+        let crc = checksum(payload);
+        self.used = (at + length).next_multiple_of(8);
+        let (at, length) = (at as u32, length as u32);
+        self.frames.push(Frame { tick: tick.to_be_bytes(), span, at, length, crc, gap_code });
+        self.contents.add(tick, tick + u64::from(span), u64::from(length));
+    }
+
+    /// Bytes that it takes on the medium, about.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.used + self.frames.len() * FRAME_OVERHEAD_BYTES + EXTENT_OVERHEAD_BYTES) as u64
+    }
+
+    /// The bytes of a frame.
+    pub(super) fn payload(&self, frame: &Frame) -> &[u8] {
+        self.buffer.get(frame.at as usize..frame.at as usize + frame.length as usize).unwrap_or_default()
+    }
+}
+
+/// The primary key of an image: source, padded with zeros, era, number.
+pub(super) fn primary(source: &[u8], era: u32, number: u32) -> [u8; PRIMARY_BYTES] {
+    let mut primary = [0; PRIMARY_BYTES];
+    let length = source.len().min(SOURCE_BYTES_MAX);
+    primary[..length].copy_from_slice(&source[..length]);
+    primary[SOURCE_BYTES_MAX..SOURCE_BYTES_MAX + 2].copy_from_slice(&(era as u16).to_be_bytes());
+    primary[SOURCE_BYTES_MAX + 2..].copy_from_slice(&number.to_be_bytes());
+    primary
+}
+
+/// Padded source, era and number of a primary key; `None` for one that no recording made.
+pub(super) fn names(primary: &[u8]) -> Option<([u8; SOURCE_BYTES_MAX], u32, u32)> {
+    let primary: &[u8; PRIMARY_BYTES] = primary.try_into().ok()?;
+    let (source, tail) = primary.split_first_chunk::<SOURCE_BYTES_MAX>()?;
+    let (era, number) = tail.split_first_chunk::<2>()?;
+    let number: [u8; 4] = number.try_into().ok()?;
+    Some((*source, u16::from_be_bytes(*era).into(), u32::from_be_bytes(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pool::Pool;
+    use super::*;
+
+    #[test]
+    fn primary_keys_read_back() {
+        let key = primary(&[1, 2, 3], 7, 1 << 30);
+        let mut source = [0; SOURCE_BYTES_MAX];
+        source[..3].copy_from_slice(&[1, 2, 3]);
+        assert_eq!(names(&key), Some((source, 7, 1 << 30)));
+        assert_eq!(names(&key[1..]), None);
+    }
+
+    #[test]
+    fn an_image_takes_what_fits_its_extent() {
+        let pool = Pool::new(16 << 10);
+        pool.allow(1);
+        let mut image = Image::new(0, &[9], 0, 0, pool.take(None).unwrap());
+        let mut frames = 0_u64;
+        while image.has_room(100) {
+            image.add(frames * 5, 5, 0, 100, |bytes| bytes.fill(frames as u8));
+            frames += 1;
+        }
+        assert_eq!(frames, (16384 - 256) / (104 + 32));
+        for (at, frame) in image.frames.iter().enumerate() {
+            assert_eq!(image.payload(frame), vec![at as u8; 100]);
+            assert_eq!(frame.crc, forebay_core::crc32c(image.payload(frame)));
+        }
+        assert_eq!(
+            (image.contents.frames(), image.contents.bytes, image.contents.runs.len()),
+            (frames, 100 * frames, 1)
+        );
+        let longest = Image::payload_max(16 << 10);
+        let pool = Pool::new(16 << 10);
+        pool.allow(1);
+        let image = Image::new(0, &[9], 0, 0, pool.take(None).unwrap());
+        assert!(image.has_room(longest - 8) && !image.has_room(longest + 1));
+    }
+}

@@ -1,0 +1,324 @@
+//! One device's thread: writes images as they come, makes them durable, and passes on or gives up what the device does
+//! not take.
+//!
+//! ```text
+//! queue ─▶ append ─▶ written ─commit─▶ under way ─poll─▶ durable: settled, buffer free
+//!             └──────────┴─── error ───────┴─▶ again, in another container ─▶ another device ─▶ missed, with its reason
+//! ```
+//!
+//! *Invariants*: an image's buffer is given back when the image is durable or missed, not before, so that what was not
+//! durable can be written again (test `what_a_failed_commit_held_is_written_again`).
+//!
+//! *On failure*: a device that failed `ATTEMPTS_MAX` times, or has no empty container left, takes nothing any more.
+
+use super::cause::GapReason;
+use super::image::Image;
+use super::limits::ATTEMPTS_MAX;
+use super::pool::Pool;
+use super::shared::Shared;
+use forebay_core::{Error, Kind, Result};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the thread sleeps while something is under way, and while nothing is.
+const POLL: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(20);
+
+/// Where images go: one device's containers.
+pub(super) trait Sink {
+    /// Writes an image as one extent. `Full` where no container is left; what was appended before stays in force. After
+    /// `Corrupt`, bytes that changed in memory, nothing counts of this image alone; after any other error nothing that
+    /// was not durable counts, and `renew` comes next.
+    fn append(&mut self, image: &Image) -> Result<()>;
+
+    /// Asks that what was appended be made durable; the ticket by which `poll` answers that.
+    fn commit(&mut self) -> Result<u64>;
+
+    /// The highest ticket that is durable, without waiting.
+    fn poll(&mut self) -> Result<u64>;
+
+    /// The highest ticket that was found durable, also after an error.
+    fn durable(&self) -> u64;
+
+    /// Goes on elsewhere after an error.
+    fn renew(&mut self);
+
+    /// Closes what is being filled; everything was committed.
+    fn close(&mut self) -> Result<()>;
+}
+
+/// One device as links see it.
+pub(super) struct Lane {
+    pub(super) index: usize,
+    pub(super) pool: Arc<Pool>,
+    queue: Mutex<VecDeque<Image>>,
+    arrived: Condvar,
+    failed: AtomicBool,
+    failure: Mutex<Option<(GapReason, String)>>,
+    /// Images that it has and has not settled.
+    waiting: AtomicU64,
+    /// When it last got on with something.
+    progressed_ns: AtomicU64,
+    pub(super) recorded: AtomicU64,
+    pub(super) recorded_bytes: AtomicU64,
+    /// Its thread has ended in order.
+    pub(super) ended: AtomicBool,
+}
+
+impl Lane {
+    pub(super) fn new(index: usize, extent_bytes: usize) -> Lane {
+        Lane {
+            index,
+            pool: Pool::new(extent_bytes),
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            failed: AtomicBool::new(false),
+            failure: Mutex::default(),
+            waiting: AtomicU64::new(0),
+            progressed_ns: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            recorded_bytes: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes an image; `now_ns` is the recording's time.
+    pub(super) fn take(&self, image: Image, now_ns: u64) {
+        if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.progressed_ns.store(now_ns, Ordering::Release);
+        }
+        self.queue.lock().push_back(image);
+        self.arrived.notify_one();
+    }
+
+    /// Wakes the thread.
+    pub(super) fn wake(&self) {
+        self.arrived.notify_all();
+    }
+
+    /// Why it takes nothing any more; `None` while it does.
+    pub(super) fn failure_reason(&self) -> Option<GapReason> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.failure.lock().as_ref().map(|failure| failure.0)
+    }
+
+    /// The same for people.
+    pub(super) fn failure_text(&self) -> Option<String> {
+        self.failure.lock().as_ref().map(|(reason, text)| format!("{reason}: {text}"))
+    }
+
+    /// Nothing has moved for longer than `stall` although something waits.
+    pub(super) fn is_stalled(&self, now_ns: u64, stall: Duration) -> bool {
+        let since = now_ns.saturating_sub(self.progressed_ns.load(Ordering::Acquire));
+        self.waiting.load(Ordering::Acquire) > 0 && u128::from(since) > stall.as_nanos()
+    }
+
+    /// Why no buffer is free.
+    pub(super) fn reason(&self, now_ns: u64, stall: Duration) -> GapReason {
+        match self.failure_reason() {
+            Some(reason) => reason,
+            None if self.is_stalled(now_ns, stall) => GapReason::DeviceStalled,
+            None => GapReason::DeviceSlow,
+        }
+    }
+
+    /// It did not end in time.
+    pub(super) fn give_up(&self) {
+        self.fail(GapReason::DeviceStalled, "it did not answer until the recording was given up".to_owned());
+    }
+
+    fn fail(&self, reason: GapReason, text: String) {
+        self.failure.lock().get_or_insert((reason, text));
+        self.failed.store(true, Ordering::Release);
+    }
+
+    fn progressed(&self, shared: &Shared) {
+        self.progressed_ns.store(shared.now_ns(), Ordering::Release);
+    }
+
+    fn next(&self, wait: Duration) -> Option<Image> {
+        let mut queue = self.queue.lock();
+        if queue.is_empty() && !wait.is_zero() {
+            self.arrived.wait_for(&mut queue, wait);
+        }
+        queue.pop_front()
+    }
+}
+
+/// The body of a device's thread.
+pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
+    let mut writing = Writing {
+        shared,
+        lane,
+        sink,
+        again: VecDeque::new(),
+        written: Vec::new(),
+        bytes: 0,
+        oldest: None,
+        under_way: VecDeque::new(),
+    };
+    writing.run();
+    lane.ended.store(true, Ordering::Release);
+}
+
+struct Writing<'a> {
+    shared: &'a Shared,
+    lane: &'a Lane,
+    sink: &'a mut dyn Sink,
+    /// To be written again.
+    again: VecDeque<Image>,
+    /// Appended since the last commit.
+    written: Vec<Image>,
+    bytes: u64,
+    oldest: Option<Instant>,
+    /// Committed, not durable yet.
+    under_way: VecDeque<(u64, Vec<Image>)>,
+}
+
+impl Writing<'_> {
+    fn run(&mut self) {
+        let commit_bytes = self.commit_bytes();
+        loop {
+            let waits = match (self.written.is_empty() && self.under_way.is_empty(), self.again.is_empty()) {
+                (_, false) => Duration::ZERO,
+                (true, true) => IDLE,
+                (false, true) => POLL,
+            };
+            let image = self.again.pop_front().or_else(|| self.lane.next(waits));
+            let came = image.is_some();
+            if let Some(image) = image {
+                self.append(image);
+            }
+            let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.shared.config.commit_every / 2);
+            let ends = !came && self.shared.is_closing();
+            if !self.written.is_empty() && (self.bytes >= commit_bytes || old || ends) {
+                self.commit();
+            }
+            self.settle();
+            let idle = self.again.is_empty() && self.written.is_empty() && self.under_way.is_empty();
+            if !came && idle && self.shared.is_closing() && self.shared.is_settled() {
+                break;
+            }
+        }
+        if self.lane.failure_reason() != Some(GapReason::DeviceError)
+            && let Err(error) = self.sink.close()
+        {
+            // Everything is durable; the next opening finds it by a scan.
+            self.lane.fail(GapReason::DeviceError, format!("closing the last container: {error}"));
+        }
+    }
+
+    /// Asked for often enough that buffers come back before all of them wait for it.
+    fn commit_bytes(&self) -> u64 {
+        let config = &self.shared.config;
+        let quarter = config.buffers_per_link as u64 * config.extent_bytes as u64 / 4;
+        config.commit_bytes.min(quarter.max(config.extent_bytes as u64 / 2))
+    }
+
+    fn append(&mut self, image: Image) {
+        if let Some(reason) = self.lane.failure_reason() {
+            self.displace(image, reason);
+            return;
+        }
+        match self.sink.append(&image) {
+            Ok(()) => {
+                self.lane.progressed(self.shared);
+                self.bytes += image.bytes();
+                self.oldest.get_or_insert_with(Instant::now);
+                self.written.push(image);
+            }
+            Err(error) if error.kind() == Kind::Full => {
+                self.lane.fail(GapReason::DiskFull, error.message().to_owned());
+                self.displace(image, GapReason::DiskFull);
+            }
+            Err(error) if error.kind() == Kind::Corrupt => self.give_up(image, GapReason::Corrupt),
+            Err(error) => self.failed(&error, Some(image)),
+        }
+    }
+
+    fn commit(&mut self) {
+        match self.sink.commit() {
+            Ok(ticket) => {
+                self.under_way.push_back((ticket, std::mem::take(&mut self.written)));
+                (self.bytes, self.oldest) = (0, None);
+            }
+            Err(error) => self.failed(&error, None),
+        }
+    }
+
+    /// Books what has become durable.
+    fn settle(&mut self) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        match self.sink.poll() {
+            Ok(durable) => self.settle_to(durable),
+            Err(error) => self.failed(&error, None),
+        }
+    }
+
+    fn settle_to(&mut self, durable: u64) {
+        while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
+            self.lane.progressed(self.shared);
+            for image in images {
+                if let Some(books) = self.shared.books(image.link) {
+                    books.durable(image.number, |frames, bytes| {
+                        self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
+                        self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    });
+                }
+                self.settled(image);
+            }
+        }
+    }
+
+    /// Nothing that is not durable counts: it is written again, for a few times.
+    fn failed(&mut self, error: &Error, image: Option<Image>) {
+        self.settle_to(self.sink.durable());
+        let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
+        let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
+        (self.bytes, self.oldest) = (0, None);
+        images.iter_mut().for_each(|image| image.attempts += 1);
+        if images.iter().any(|image| image.attempts >= ATTEMPTS_MAX) {
+            let stalled = self.lane.is_stalled(self.shared.now_ns(), self.shared.config.stall);
+            let reason = if stalled { GapReason::DeviceStalled } else { GapReason::DeviceError };
+            self.lane.fail(reason, error.to_string());
+            let again = std::mem::take(&mut self.again);
+            images.into_iter().chain(again).for_each(|image| self.displace(image, reason));
+            return;
+        }
+        self.sink.renew();
+        images.into_iter().rev().for_each(|image| self.again.push_front(image));
+    }
+
+    /// The device does not take it: another one gets it, or it is missed.
+    fn displace(&mut self, mut image: Image, reason: GapReason) {
+        image.hops += 1;
+        image.attempts = 0;
+        let elsewhere = self.shared.lane_for(self.lane.index).ok().filter(|_| image.hops < self.shared.lanes.len());
+        if let Some(other) = elsewhere {
+            self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
+            other.take(image, self.shared.now_ns());
+            return;
+        }
+        self.give_up(image, reason);
+    }
+
+    fn give_up(&self, image: Image, reason: GapReason) {
+        if let Some(books) = self.shared.books(image.link) {
+            books.failed(image.number, reason);
+        }
+        self.settled(image);
+    }
+
+    fn settled(&self, image: Image) {
+        drop(image);
+        self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+    }
+}

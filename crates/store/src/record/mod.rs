@@ -1,0 +1,34 @@
+//! Recording links straight to containers, with an account of every tick that is missing.
+//!
+//! *Not here*: where frames come from (`forebay-daq`), containers and devices (`warm`).
+
+mod books;
+mod cause;
+mod config;
+mod create;
+mod files;
+mod image;
+mod index;
+mod json;
+mod lane;
+mod limits;
+mod link;
+mod manifest;
+mod playback;
+mod pool;
+mod recording;
+mod shared;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod window;
+
+pub use cause::GapReason;
+pub use config::{LinkPlan, RecordConfig, WarmDir};
+pub use link::{Pushed, RecordLink};
+pub use manifest::{DeviceManifest, Era, GapManifest, LinkManifest, ManifestGap, Totals};
+pub use playback::Playback;
+pub use recording::{Recording, RecordingDevice, RecordingProgress};
+pub use verify::Continuity;
+pub use window::{RecordedFrame, RecordedFrames};

@@ -1,0 +1,109 @@
+//! Memory of extents: so many buffers per device, lent out and given back.
+//!
+//! *Invariants*: never more than `max` buffers exist; a push that finds none waits to its deadline (test
+//! `a_buffer_is_waited_for_to_the_deadline`).
+
+use crate::warm::Buffer;
+use parking_lot::{Condvar, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Buffers of one device.
+pub(super) struct Pool {
+    bytes: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    free: Vec<Buffer>,
+    made: usize,
+    max: usize,
+}
+
+/// A buffer that goes back to its pool when it is dropped.
+pub(super) struct Lent {
+    buffer: Option<Buffer>,
+    pool: Arc<Pool>,
+}
+
+impl Pool {
+    /// No buffers yet; see [`Pool::allow`].
+    pub(super) fn new(bytes: usize) -> Arc<Pool> {
+        Arc::new(Pool { bytes, state: Mutex::default(), returned: Condvar::new() })
+    }
+
+    /// Allows so many buffers more. They are made when they are first needed.
+    pub(super) fn allow(&self, more: usize) {
+        self.state.lock().max += more;
+    }
+
+    /// A buffer; `None` where none comes back to the deadline. Without one it does not wait.
+    pub(super) fn take(self: &Arc<Pool>, deadline: Option<Instant>) -> Option<Lent> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(buffer) = state.free.pop() {
+                return Some(Lent { buffer: Some(buffer), pool: self.clone() });
+            }
+            if state.made < state.max {
+                state.made += 1;
+                drop(state);
+                return Some(Lent { buffer: Some(Buffer::new(self.bytes)), pool: self.clone() });
+            }
+            let deadline = deadline?;
+            if self.returned.wait_until(&mut state, deadline).timed_out() && state.free.is_empty() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.pool.state.lock().free.push(buffer);
+            self.pool.returned.notify_one();
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_buffer_is_waited_for_to_the_deadline() {
+        let pool = Pool::new(8192);
+        assert!(pool.take(None).is_none());
+        pool.allow(1);
+        let first = pool.take(None).unwrap();
+        assert_eq!(first.len(), 8192);
+        let start = Instant::now();
+        assert!(pool.take(Some(start + Duration::from_millis(30))).is_none());
+        assert!(start.elapsed() >= Duration::from_millis(30));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.take(Some(Instant::now() + Duration::from_secs(20))).is_some());
+            std::thread::sleep(Duration::from_millis(10));
+            drop(first);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(pool.take(None).is_some());
+    }
+}

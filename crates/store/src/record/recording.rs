@@ -1,0 +1,301 @@
+//! A recording while it is made: its links, its devices' threads, and the manifest at its end.
+//!
+//! ```text
+//! create: containers allocated ─▶ link … link: described on the medium ─▶ push … push ─▶ links dropped
+//!   ─▶ finish: all images durable or missed ─▶ containers closed ─▶ manifest written, synced, renamed
+//! ```
+//!
+//! *Invariants*: the manifest is written after every container is closed durably, and its sums are checked before
+//! (tests/record.rs).
+//!
+//! *On failure*: a recording that is dropped without `finish`, or whose process dies, has no manifest; opening makes one
+//! from the containers and says so.
+
+use super::books::Books;
+use super::cause::GapReason;
+use super::config::{LinkPlan, RecordConfig};
+use super::files::{self, Description};
+use super::lane::{self, Sink};
+use super::limits::LINKS_MAX;
+use super::link::RecordLink;
+use super::manifest::{DeviceManifest, GapManifest, LinkManifest};
+use super::shared::Shared;
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often `finish` looks whether the devices are done.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A device of a recording, and how its thread gets at it.
+pub(super) struct LaneStart {
+    pub(super) directory: String,
+    pub(super) method: String,
+    pub(super) containers: u32,
+    pub(super) bytes: u64,
+    /// Called on the thread.
+    pub(super) run: Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>,
+}
+
+/// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
+pub struct Recording {
+    shared: Arc<Shared>,
+    id: [u8; 16],
+    directories: Vec<PathBuf>,
+    devices: Vec<DeviceManifest>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    finished: Mutex<Option<GapManifest>>,
+}
+
+/// How a recording is going.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingProgress {
+    /// Frames that are durable.
+    pub recorded: u64,
+    /// Payload bytes of those.
+    pub recorded_bytes: u64,
+    /// Frames on their way to a device, images being filled not included.
+    pub pending: u64,
+    /// Frames that were missed, for whatever reason.
+    pub missed: u64,
+    /// Devices in their order.
+    pub devices: Vec<RecordingDevice>,
+}
+
+/// One device of a recording on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingDevice {
+    /// The directory.
+    pub directory: String,
+    /// How it is written.
+    pub method: String,
+    /// Payload bytes that are durable on it.
+    pub recorded_bytes: u64,
+    /// Something waits for it, and nothing has moved for longer than the stall limit.
+    pub stalled: bool,
+    /// Why it takes nothing any more.
+    pub failure: Option<String>,
+}
+
+impl Recording {
+    /// Starts the threads of devices that are ready.
+    pub(super) fn start(
+        id: [u8; 16],
+        directories: Vec<PathBuf>,
+        config: RecordConfig,
+        lanes: Vec<LaneStart>,
+    ) -> Result<Recording> {
+        let shared = Arc::new(Shared::new(config, lanes.len()));
+        let mut recording = Recording {
+            shared,
+            id,
+            directories,
+            devices: Vec::new(),
+            threads: Mutex::default(),
+            finished: Mutex::default(),
+        };
+        recording.describe()?;
+        for (index, start) in lanes.into_iter().enumerate() {
+            let shared = recording.shared.clone();
+            let run = start.run;
+            let body = move || {
+                let Some(lane) = shared.lanes.get(index) else { return };
+                run(&mut |sink| lane::run(&shared, lane, sink));
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("record-{index}"))
+                .spawn(body)
+                .map_err(|error| Error::unavailable("cannot start a device's thread").with_source(error))?;
+            recording.threads.get_mut().push(thread);
+            recording.devices.push(DeviceManifest {
+                directory: start.directory,
+                method: start.method,
+                containers: start.containers,
+                bytes: start.bytes,
+                recorded: 0,
+                recorded_bytes: 0,
+                failure: None,
+            });
+        }
+        Ok(recording)
+    }
+
+    /// Its identity, random.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &RecordConfig {
+        &self.shared.config
+    }
+
+    /// Adds links and describes them durably beside the containers, before their first frame.
+    ///
+    /// # Errors
+    /// `Invalid` for a plan that cannot be, or a source that is there already; `Closed` after the end; `Full` or
+    /// `Unavailable` where the description cannot be written.
+    pub fn links(&self, plans: Vec<LinkPlan>) -> Result<Vec<RecordLink>> {
+        if self.shared.is_closing() {
+            return Err(Error::closed("the recording has ended"));
+        }
+        let lanes = &self.shared.lanes;
+        let mut links = self.shared.links.lock();
+        if links.len() + plans.len() > LINKS_MAX {
+            return Err(Error::invalid(format!("{} links: at most {LINKS_MAX}", links.len() + plans.len())));
+        }
+        let first = links.len();
+        for mut plan in plans {
+            let taken = links.iter().any(|books| books.plan.source == plan.source);
+            let checked = plan.check(lanes.len());
+            if taken || checked.is_err() {
+                let name = plan.name;
+                links.truncate(first);
+                checked?;
+                return Err(Error::invalid(format!("link `{name}`: its source is that of another link")));
+            }
+            plan.device = plan.device.or(Some((links.len() % lanes.len().max(1)) as u32));
+            links.push(Arc::new(Books::new(plan)));
+        }
+        let added: Vec<Arc<Books>> = links.iter().skip(first).cloned().collect();
+        let all: Vec<LinkPlan> = links.iter().map(|books| books.plan.clone()).collect();
+        if let Err(error) = files::describe(&self.directories, &self.description(all)) {
+            links.truncate(first);
+            return Err(error);
+        }
+        drop(links);
+        let link = |(at, books): (usize, Arc<Books>)| {
+            let home = books.plan.device.unwrap_or_default() as usize;
+            if let Some(lane) = lanes.get(home) {
+                lane.pool.allow(self.shared.config.buffers_per_link);
+            }
+            RecordLink::new(self.shared.clone(), books, (first + at) as u32, home)
+        };
+        Ok(added.into_iter().enumerate().map(link).collect())
+    }
+
+    /// Adds one link; see [`Recording::links`].
+    ///
+    /// # Errors
+    /// As [`Recording::links`].
+    pub fn link(&self, plan: LinkPlan) -> Result<RecordLink> {
+        self.links(vec![plan])?.pop().ok_or_else(|| Error::internal("a link was added and is not there"))
+    }
+
+    /// How it is going.
+    pub fn progress(&self) -> RecordingProgress {
+        let mut progress = RecordingProgress::default();
+        for books in self.shared.links.lock().iter() {
+            let figures = books.figures();
+            progress.recorded += figures.recorded;
+            progress.recorded_bytes += figures.recorded_bytes;
+            progress.pending += figures.pending;
+            progress.missed += figures.missed;
+        }
+        let now_ns = self.shared.now_ns();
+        let device = |(device, lane): (&DeviceManifest, &lane::Lane)| RecordingDevice {
+            directory: device.directory.clone(),
+            method: device.method.clone(),
+            recorded_bytes: lane.recorded_bytes.load(Ordering::Relaxed),
+            stalled: lane.is_stalled(now_ns, self.shared.config.stall),
+            failure: lane.failure_text(),
+        };
+        progress.devices = self.devices.iter().zip(&self.shared.lanes).map(device).collect();
+        progress
+    }
+
+    /// Ends the recording: everything handed over is made durable or missed, containers are closed, and the manifest is
+    /// written beside them. Links are dropped before. Calling it again answers the same manifest.
+    ///
+    /// # Errors
+    /// `Invalid` while links are held; whatever kept the manifest from being written to any directory.
+    pub fn finish(&self) -> Result<GapManifest> {
+        let mut finished = self.finished.lock();
+        if let Some(manifest) = &*finished {
+            return Ok(manifest.clone());
+        }
+        let held = self.shared.held.load(Ordering::Acquire);
+        if held > 0 {
+            return Err(Error::invalid(format!("{held} links are still held: drop them, then finish")));
+        }
+        self.end(Instant::now() + self.shared.config.finish_deadline);
+        let manifest = self.manifest();
+        manifest.check()?;
+        files::write_manifest(&self.directories, &manifest)?;
+        *finished = Some(manifest.clone());
+        Ok(manifest)
+    }
+
+    /// Ends the threads; what is not settled at the deadline is missed.
+    fn end(&self, deadline: Instant) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.lanes.iter().for_each(|lane| lane.wake());
+        let mut threads = self.threads.lock();
+        while Instant::now() < deadline && !threads.iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(LOOK);
+        }
+        for (thread, lane) in threads.drain(..).zip(&self.shared.lanes) {
+            // One that hangs in a device is left to it: its buffers are its own, and nothing that it does later counts.
+            if !thread.is_finished() || thread.join().is_err() || !lane.ended.load(Ordering::Acquire) {
+                lane.give_up();
+            }
+        }
+        self.shared.links.lock().iter().for_each(|books| books.give_up(GapReason::DeviceStalled));
+    }
+
+    fn manifest(&self) -> GapManifest {
+        let links: Vec<LinkManifest> = self.shared.links.lock().iter().map(|books| books.manifest()).collect();
+        let device = |(device, lane): (&DeviceManifest, &lane::Lane)| DeviceManifest {
+            recorded: lane.recorded.load(Ordering::Acquire),
+            recorded_bytes: lane.recorded_bytes.load(Ordering::Acquire),
+            failure: lane.failure_text(),
+            ..device.clone()
+        };
+        GapManifest {
+            recording: self.id,
+            name: self.shared.config.name.clone(),
+            run: self.shared.config.run,
+            rebuilt: false,
+            totals: GapManifest::sum(&links),
+            devices: self.devices.iter().zip(&self.shared.lanes).map(device).collect(),
+            links,
+        }
+    }
+
+    fn describe(&self) -> Result<()> {
+        files::describe(&self.directories, &self.description(Vec::new()))
+    }
+
+    fn description(&self, links: Vec<LinkPlan>) -> Description {
+        let config = &self.shared.config;
+        Description {
+            recording: self.id,
+            name: config.name.clone(),
+            run: config.run,
+            devices: self.shared.lanes.len() as u32,
+            container_bytes: config.container_bytes,
+            extent_bytes: config.extent_bytes,
+            links,
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if self.finished.get_mut().is_none() {
+            self.end(Instant::now() + self.shared.config.finish_deadline);
+        }
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links = self.shared.links.lock().len();
+        write!(out, "Recording(`{}`, {links} links, {} devices)", self.shared.config.name, self.devices.len())
+    }
+}

@@ -1,0 +1,86 @@
+//! Images of a recording to the containers of one device: one extent each.
+
+use super::image::{Frame, Image};
+use super::lane::Sink;
+use crate::warm::{EntryPlan, ImagePlan, Placed, Target, Ticket, Warm, Writer};
+use forebay_core::{ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, Result, Stream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Writes to the containers of one device.
+pub(super) struct ContainerSink {
+    warm: Arc<Warm>,
+    target: Target,
+    writer: Option<Writer>,
+    /// Tickets of writers before this one.
+    before: u64,
+    asked: u64,
+    /// How long closing waits for the device.
+    patience: Duration,
+}
+
+impl ContainerSink {
+    pub(super) fn new(warm: Arc<Warm>, run: u64, device: u32, patience: Duration) -> ContainerSink {
+        // Links of a device share its containers: they are written front to back, whoever's turn it is.
+        let stream = Stream::Recording(device as u16 & Stream::RECORDING_MAX);
+        let target = Target { run, stream, kind: ContainerKind::Recording, device: Some(device), moving: true };
+        ContainerSink { warm, target, writer: None, before: 0, asked: 0, patience }
+    }
+
+    fn writer(&mut self) -> Result<&mut Writer> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer),
+            none => Ok(none.insert(self.warm.writer(&self.target)?)),
+        }
+    }
+
+    fn ticket(&self, ticket: Ticket) -> u64 {
+        self.before + ticket.0
+    }
+}
+
+impl Sink for ContainerSink {
+    fn append(&mut self, image: &Image) -> Result<()> {
+        let mut entries = Vec::with_capacity(image.frames.len());
+        for frame in &image.frames {
+            let Frame { tick, span, crc, gap_code, .. } = frame;
+            let (status, version, flags) = (*span, *gap_code, EntryFlags::FRAGMENT);
+            entries.push(EntryPlan { rest: tick, payload: image.payload(frame), crc: *crc, status, version, flags });
+        }
+        let plan = ImagePlan { primary: &image.primary, marks: ImageMarks::default(), entries, record: None };
+        let placed = self.writer()?.append(std::slice::from_ref(&plan), ExtentKind::Recorded)?;
+        match placed.first() {
+            Some(Placed::At(_)) => Ok(()),
+            Some(Placed::Rotten(entries)) => {
+                Err(Error::corrupt(format!("{} frames changed in memory before they were written", entries.len())))
+            }
+            Some(Placed::TooLarge) | None => Err(Error::internal("an extent does not fit an empty container")),
+        }
+    }
+
+    fn commit(&mut self) -> Result<u64> {
+        let ticket = self.writer()?.commit()?;
+        self.asked = self.ticket(ticket);
+        Ok(self.asked)
+    }
+
+    fn poll(&mut self) -> Result<u64> {
+        let ticket = self.writer()?.poll()?;
+        Ok(self.ticket(ticket))
+    }
+
+    fn durable(&self) -> u64 {
+        self.writer.as_ref().map_or(self.before, |writer| self.ticket(writer.durable()))
+    }
+
+    fn renew(&mut self) {
+        self.writer = None;
+        self.before = self.asked;
+    }
+
+    fn close(&mut self) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        let finished = self.writer.take().map_or(Ok(()), |writer| writer.finish(deadline));
+        finished.and(self.warm.close_filling(Duration::ZERO, deadline))
+    }
+}
