@@ -106,11 +106,12 @@ impl Engine {
             return Ok(());
         }
         let _round = self.maintaining.lock();
+        // What is on its way down arrives first.
+        self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
         for cell in &self.cells {
             cell.lock().closed = true;
         }
-        self.rest_level();
         let folded = self.fold_log();
         self.close_device_logs();
         self.hot.close_heads();

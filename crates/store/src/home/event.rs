@@ -85,8 +85,8 @@ pub(crate) enum Flag {
     MarksLogged = 512,
     /// Somebody moves it to the warm level.
     Moving = 1024,
-    /// Its image says that it is accepted: no snapshot has to.
-    AcceptedThere = 2048,
+    /// Its images say that it is accepted, or in the debug stream: it stands where such events go.
+    SettledThere = 2048,
     /// Nothing of it stands on the hot level.
     AllWarm = 4096,
 }

@@ -81,6 +81,14 @@ impl Ready {
         }
     }
 
+    /// Up to `most` events of the list before a place, or before its end, and where that ended: `None` at the beginning.
+    pub(crate) fn before(&self, events: &Slab<Event>, from: Option<u32>, most: usize) -> (Vec<u32>, Option<u32>) {
+        let first = from.map_or_else(|| self.list.last(), |at| List::before(events, at));
+        let found: Vec<u32> = std::iter::successors(first, |&at| List::before(events, at)).take(most).collect();
+        let end = if found.len() < most { None } else { found.last().copied() };
+        (found, end)
+    }
+
     /// All of them, in no order that matters.
     pub(crate) fn all<'a>(&'a self, events: &'a Slab<Event>) -> impl Iterator<Item = u32> + 'a {
         let heads = [self.list.first(), self.cold.first()];

@@ -31,6 +31,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Ready events looked at in one search for some to put down.
+const LOOKED_AT_MAX: usize = 2048;
+
 /// A lease that is out.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseState {
@@ -99,6 +102,8 @@ pub(crate) struct Shard {
     pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
     /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
     pub(crate) superseded: HashMap<Key, (u32, u16)>,
+    /// Where the last look for events to put down ended, by stage.
+    looked_at: [Option<u32>; STAGES_MAX],
     /// Events whose marks the log has.
     pub(crate) marked: HashSet<u32>,
     /// Events that are to go to the warm level, in the order in which they were decided.
@@ -178,6 +183,7 @@ impl Cell {
             warm_records: HashMap::new(),
             copies: HashMap::new(),
             superseded: HashMap::new(),
+            looked_at: [None; STAGES_MAX],
             marked: HashSet::new(),
             to_demote: VecDeque::new(),
             endings_bytes: 0,
@@ -375,11 +381,31 @@ impl Shard {
     }
 
     /// Ready events that will go out last, last first.
-    pub(crate) fn furthest_from_delivery(&self, most: usize) -> Vec<u32> {
-        let movable = |event: &u32| !self.events[*event].is(Flag::Moving) && !self.events[*event].is(Flag::AllWarm);
+    pub(crate) fn furthest_from_delivery(&mut self, most: usize) -> Vec<u32> {
         let mut last = Vec::new();
-        for ready in self.ready.iter() {
-            last.extend(ready.from_last(&self.events).filter(movable).take(most.saturating_sub(last.len())));
+        for (stage, ready) in self.ready.iter().enumerate() {
+            let movable = |event: &u32| {
+                let leaf = &self.events[*event];
+                !leaf.is(Flag::Moving) && !leaf.is(Flag::AllWarm) && leaf.state == State::Live(LiveState::Ready)
+            };
+            let room = most - last.len();
+            let found: Vec<u32> =
+                ready.from_last(&self.events).take(LOOKED_AT_MAX).filter(movable).take(room).collect();
+            let nothing = found.is_empty();
+            last.extend(found);
+            if nothing && ready.len() > LOOKED_AT_MAX as u64 {
+                // All at the end went down before: on from where the last look ended.
+                let here = |event: &u32| {
+                    let leaf = &self.events[*event];
+                    leaf.state == State::Live(LiveState::Ready)
+                        && !leaf.is(Flag::Held)
+                        && usize::from(leaf.stage) == stage
+                };
+                let from = self.looked_at[stage].filter(here);
+                let (found, end) = ready.before(&self.events, from, LOOKED_AT_MAX);
+                self.looked_at[stage] = end;
+                last.extend(found.into_iter().filter(movable).take(room));
+            }
         }
         last
     }

@@ -57,6 +57,9 @@ impl Engine {
     pub(crate) fn demote(&self, demoter: &mut Demoter, finish: bool) -> bool {
         let Some(level) = &self.level else { return false };
         self.settle_durable(level, demoter, IN_FLIGHT_BYTES_MAX);
+        if level.is_refused() {
+            return demoter.in_flight > 0;
+        }
         let batch = self.next_to_demote(level, BATCH_BYTES);
         let any = !batch.is_empty() || demoter.in_flight > 0;
         self.write_batch(level, demoter, batch, ExtentKind::Demoted);
@@ -95,12 +98,11 @@ impl Engine {
                 if error.kind() != Kind::Full {
                     level.note(error.to_string());
                 }
-                level.refused.store(true, Ordering::Relaxed);
+                level.refuse();
                 batch.into_iter().for_each(|moving| self.stay(moving, true));
                 return;
             }
         };
-        level.refused.store(false, Ordering::Relaxed);
         let most = level.image_bytes_max;
         let mut plans = Vec::new();
         // Which event and which of its parts each image has.
@@ -374,8 +376,8 @@ impl Engine {
                 copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
             );
         }
-        if now.state == ImageState::Accepted && now == moving.marks && all {
-            shard.events[event].set(Flag::AcceptedThere);
+        if now.state != ImageState::Undecided && now == moving.marks && all {
+            shard.events[event].set(Flag::SettledThere);
         } else if now.state != moving.marks.state && now.state != ImageState::Undecided {
             // Decided on its way: it goes on to where such events go.
             self.queue_demotion(shard, event);

@@ -47,8 +47,11 @@ impl Engine {
     }
 
     /// Where a fragment that is stored goes from there: to a device before its put returns, or after a delay.
+    #[inline]
     pub(crate) fn send_down(&self, key: &Key, length: u32, options: &crate::PutOptions<'_>) -> Result<()> {
-        let role = options.level.unwrap_or_else(|| self.level_of(self.keyspace.schema.rest_of(key)));
+        let grouped = self.level.as_ref().is_some_and(|level| level.warm_groups);
+        let by_group = || if grouped { self.level_of(self.keyspace.schema.rest_of(key)) } else { Role::Hot };
+        let role = options.level.unwrap_or_else(by_group);
         if role == Role::Warm {
             self.queue_flush(key, length);
         }

@@ -30,17 +30,18 @@ pub use drain::Drain;
 pub(crate) use flush::Flushing;
 pub use inspect::{ContainerStatus, DeviceStatus, WarmStats};
 pub(crate) use open::{create, has_devices, open};
-pub(crate) use place::{Reading, mark_detail, not_verified};
+pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
+use forebay_core::Keyspace;
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The warm level of one store.
 pub(crate) struct Level {
@@ -60,8 +61,10 @@ pub(crate) struct Level {
     pub(crate) turn: AtomicU32,
     /// The hot level was above its mark, and is not below the lower one yet.
     relieving: AtomicBool,
-    /// No container was free when one was asked for.
-    pub(crate) refused: AtomicBool,
+    /// When no container was free, and how many were: asked again after a while, or when there are more.
+    refused: Mutex<Option<(Instant, u32)>>,
+    /// Some groups of sources go to the warm level by default.
+    pub(crate) warm_groups: bool,
     pub(crate) demoted_events: AtomicU64,
     pub(crate) demoted_bytes: AtomicU64,
     /// Payload bytes of fragments that were to go down and whose events were rejected before.
@@ -73,16 +76,18 @@ pub(crate) struct Level {
 }
 
 const NOTES_MAX: usize = 1000;
+/// Pause before a full warm level is asked again for a container.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Batches of one round of a store without threads.
 const ROUNDS_MAX: u32 = 64;
 /// Stalls that a device may have before those who wait for it give up.
 const PATIENCE_STALLS: u32 = 7;
 
 impl Level {
-    pub(crate) fn new(warm: Arc<Warm>, log: DeviceLog, devices: u32, config: &Config, key_bytes: usize) -> Level {
+    pub(crate) fn new(warm: Arc<Warm>, log: DeviceLog, devices: u32, config: &Config, keyspace: &Keyspace) -> Level {
         Level {
             image_bytes_max: warm.payload_bytes_max() / 8 * 7,
-            entry_bytes_max: key_bytes as u64 + 32,
+            entry_bytes_max: keyspace.schema.key_bytes() as u64 + 32,
             warm,
             log: Arc::new(log),
             devices,
@@ -93,7 +98,8 @@ impl Level {
             demoter: Mutex::default(),
             turn: AtomicU32::new(0),
             relieving: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
+            refused: Mutex::default(),
+            warm_groups: keyspace.groups.iter().any(|group| group.level == forebay_core::Level::Warm),
             demoted_events: AtomicU64::new(0),
             demoted_bytes: AtomicU64::new(0),
             saved_bytes: AtomicU64::new(0),
@@ -105,6 +111,22 @@ impl Level {
     /// The device whose log takes decisions about the events of a shard.
     pub(crate) fn log_device(&self, shard: usize) -> u32 {
         shard as u32 % self.devices
+    }
+
+    /// No container is free.
+    fn refuse(&self) {
+        *self.refused.lock() = Some((Instant::now(), self.warm.free_containers()));
+    }
+
+    /// Whether asking again would be in vain.
+    fn is_refused(&self) -> bool {
+        let mut refused = self.refused.lock();
+        let still =
+            refused.is_some_and(|(since, free)| since.elapsed() < ASK_AGAIN && self.warm.free_containers() <= free);
+        if !still {
+            *refused = None;
+        }
+        still
     }
 
     pub(crate) fn note(&self, what: String) {
@@ -187,6 +209,16 @@ impl Engine {
         level.persisting.close();
         if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
             level.note(error.to_string());
+        }
+    }
+
+    /// Everything that the devices' logs were told is durable there, as far as they take it.
+    pub(crate) fn flush_device_logs(&self) {
+        let Some(level) = &self.level else { return };
+        for device in 0..level.devices {
+            if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
+                level.note(error.to_string());
+            }
         }
     }
 

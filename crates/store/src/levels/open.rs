@@ -60,7 +60,7 @@ pub(crate) fn create(
     if let Some(dir) = dir {
         write_devices(dir, &config.warm)?;
     }
-    Ok(Some(Level::new(Arc::new(warm), log, devices.len() as u32, config, schema.key_bytes())))
+    Ok(Some(Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace)))
 }
 
 /// Finds the warm level of a store again; `None` where it has none.
@@ -86,7 +86,7 @@ pub(crate) fn open(
     let (warm, found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
-    let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, schema.key_bytes());
+    let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
     let mut losses = found.losses.clone();
     losses.extend(lost);
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))

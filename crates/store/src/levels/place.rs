@@ -44,9 +44,14 @@ impl Engine {
     /// The entry of a pinned record; reads the device where it stands on the warm level, so never under a lock.
     pub(crate) fn entry_of(&self, location: Location) -> Result<Entry> {
         if location.is_warm() {
-            return self.image_of(location, 0)?.entry(location.index());
+            return self.level_entry(location);
         }
         self.hot.read_entry(location).ok_or_else(|| not_verified(location))
+    }
+
+    fn image_part(&self, location: Location) -> Result<Arc<ReadImage>> {
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        level.warm.read_fragment(super::place_of(location), location.index())
     }
 
     /// Length of a fragment on the warm level, read without the shard's lock, which is let go.
@@ -87,7 +92,8 @@ impl Engine {
 
     /// The entry of a fragment on the warm level; reads the device.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
-        self.image_of(location, 0)?.entry(location.index())
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        level.warm.read_fragment(super::place_of(location), location.index())?.entry(location.index())
     }
 
     /// Whether the bytes of a fragment on the warm level match their checksum.
@@ -104,7 +110,8 @@ impl Engine {
     /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
     pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
-        level.warm.read(super::place_of(location), bytes)
+        // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
+        level.warm.read(super::place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
     }
 
     fn warm(&self, act: impl FnOnce(&super::Level)) {
@@ -137,6 +144,9 @@ pub(crate) fn mark_detail(marks: &StateWord) -> u32 {
 pub(crate) fn not_verified(location: Location) -> Error {
     Error::corrupt(format!("segment {} entry {} does not verify", location.segment, location.entry))
 }
+
+/// Said in place of an event's bytes where one fragment of it is wanted.
+pub(crate) const ONE_FRAGMENT: u64 = 0;
 
 /// Pinned records in the order in which they are wanted, turned into guards: images are read once each.
 pub(crate) struct Reading<'a> {
@@ -174,7 +184,10 @@ impl<'a> Reading<'a> {
         let image = match known {
             Some(last) => last.2.clone(),
             None => {
-                let image = self.store.engine().image_of(location, self.event_bytes)?;
+                let image = match self.event_bytes {
+                    ONE_FRAGMENT => self.store.engine().image_part(location)?,
+                    bytes => self.store.engine().image_of(location, bytes)?,
+                };
                 self.last = Some((location.container(), location.entry, image.clone()));
                 image
             }

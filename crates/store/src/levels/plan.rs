@@ -75,7 +75,7 @@ impl Engine {
 
     /// After recovery: an event that is not where decided events go is on its way again.
     pub(crate) fn queue_again(&self, shard: &mut Shard, event: u32) {
-        if !shard.events[event].is(Flag::AcceptedThere) {
+        if !shard.events[event].is(Flag::SettledThere) {
             self.queue_demotion(shard, event);
         }
     }
@@ -127,7 +127,7 @@ impl Engine {
             }
         }
         let record = if whole || matches!(which, Which::Out(_)) { self.record_bytes_of(shard, event) } else { None };
-        let nothing_hot = whole && shard.events[event].is(Flag::AllWarm) && shard.events[event].is(Flag::AcceptedThere);
+        let nothing_hot = whole && shard.events[event].is(Flag::AllWarm) && shard.events[event].is(Flag::SettledThere);
         if parts.is_empty() || nothing_hot {
             parts.iter().for_each(|part| self.unpin(part.from));
             return None;

@@ -4,7 +4,7 @@
 //! (`pressure/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
-use crate::home::State;
+use crate::home::{Flag, State};
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
 
@@ -93,6 +93,7 @@ impl Store {
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].deliveries = 0;
+        shard.events[event].clear(Flag::SettledThere);
         engine.lower_marks(&mut shard, event);
         engine.hot.region.fence();
         let group = engine.group_of(&shard, event);

@@ -6,7 +6,7 @@
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
-use crate::levels::Reading;
+use crate::levels::{ONE_FRAGMENT, Reading};
 use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
 
@@ -33,7 +33,7 @@ impl Store {
             engine.pin(word.location());
             word.location()
         };
-        Reading::new(self, 0).guard(location).map(Some)
+        Reading::new(self, ONE_FRAGMENT).guard(location).map(Some)
     }
 
     /// The fragments of several keys, in the order of the keys.

@@ -98,6 +98,7 @@ impl Engine {
     pub(crate) fn fold_log(&self) -> Result<()> {
         let _still = self.quiesce.write();
         self.forget_decided();
+        self.flush_device_logs();
         let snapshot = self.snapshot()?;
         self.log.replace(&self.hot, &snapshot)?;
         if let Some(level) = &self.level {
@@ -133,7 +134,7 @@ impl Engine {
             }
             for event in shard.listed(LiveState::Accepted) {
                 let detail = shard.events[event].lease;
-                if shard.events[event].is(Flag::AcceptedThere) {
+                if shard.events[event].is(Flag::SettledThere) {
                     // Its image says so.
                     outputs_there.push(detail);
                     continue;

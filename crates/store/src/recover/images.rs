@@ -123,12 +123,13 @@ impl Records<'_> {
             leaf.set(Flag::LacksMasked);
         }
         if marks.state == ImageState::Accepted {
-            leaf.set(Flag::AcceptedThere);
+            leaf.set(Flag::SettledThere);
             leaf.lease = marks.detail;
         }
         let unmarked = !self.decided.marks.contains_key(primary);
         if marks.state == ImageState::Debug && unmarked {
             shard.reasons.insert(event, marks.detail as u8);
+            shard.events[event].set(Flag::SettledThere);
         }
         if let Some(record) = record {
             if let Some(before) = shard.attribute_word(event) {
@@ -178,13 +179,13 @@ impl Records<'_> {
         if !leaf.is(Flag::Warm) || !matches!(leaf.state, State::Live(_)) {
             return;
         }
-        if leaf.is(Flag::AcceptedThere) {
+        if let Some(&reason) = shard.reasons.get(&event) {
+            shard.move_to(event, forebay_core::LiveState::Debug);
+            shard.reasons.insert(event, reason);
+        } else if leaf.is(Flag::SettledThere) {
             let detail = leaf.lease;
             shard.move_to(event, forebay_core::LiveState::Accepted);
             shard.events[event].lease = detail;
-        } else if let Some(&reason) = shard.reasons.get(&event) {
-            shard.move_to(event, forebay_core::LiveState::Debug);
-            shard.reasons.insert(event, reason);
         }
     }
 }

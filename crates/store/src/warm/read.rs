@@ -16,6 +16,9 @@ use forebay_core::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Error, Image, ImageH
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+/// Read first where only one fragment is wanted; images up to the second size are read whole, in bytes.
+const META_BYTES_FIRST: usize = 16 << 10;
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Read where nothing is known of an image's size, in bytes.
 const HINT_BYTES_MIN: u64 = BLOCK_BYTES as u64;
 
@@ -27,6 +30,10 @@ pub(crate) struct ReadImage {
     buffer: Option<Buffer>,
     /// Where the image begins in the buffer.
     start: usize,
+    /// Bytes of the image in the buffer: all of it, or its meta.
+    have: usize,
+    /// One payload that was read by itself: its number, its blocks, where it begins and ends in them.
+    part: Option<(u32, Buffer, Range<usize>)>,
     /// Where each payload begins in the image: found when the first one is asked for.
     offsets: OnceLock<Vec<u64>>,
 }
@@ -75,6 +82,56 @@ impl Warm {
             warm: self.clone(),
             buffer: Some(buffer),
             start,
+            have: whole,
+            part: None,
+            offsets: OnceLock::new(),
+        }))
+    }
+
+    /// Reads an image for the sake of one fragment: of a large one only its meta and that payload.
+    ///
+    /// # Errors
+    /// As [`Warm::read`].
+    pub(crate) fn read_fragment(self: &Arc<Warm>, place: ImagePlace, index: u32) -> Result<Arc<ReadImage>> {
+        let corrupt = |what: &str| {
+            Error::corrupt(format!("image at {} of {}: {what}", place.position, self.describe(place.container)))
+        };
+        let (container, ..) = self.container(place.container)?;
+        let start = (place.position % BLOCK_BYTES as u64) as usize;
+        let room = self.shape.container_bytes.saturating_sub(place.position);
+        let mut have = (META_BYTES_FIRST as u64).min(room) as usize;
+        let mut buffer = self.pool.take(start + have);
+        have = self.read_into(place, &mut buffer, 0, start + have)? - start;
+        let head = ImageHead::peek(&buffer[start..start + have]).ok_or_else(|| corrupt("its head does not verify"))?;
+        if head.bytes <= WHOLE_BYTES_MAX || head.bytes > room {
+            self.pool.give(buffer);
+            return self.read(place, head.bytes.min(WHOLE_BYTES_MAX));
+        }
+        let meta = head.meta_bytes as usize;
+        if meta > have {
+            let mut larger = self.pool.take(start + meta);
+            larger[..start + have].copy_from_slice(&buffer[..start + have]);
+            self.pool.give(std::mem::replace(&mut buffer, larger));
+            have = self.read_into(place, &mut buffer, start + have, start + meta)? - start;
+        }
+        let seed = container.seed(&self.store);
+        let image = self.layout.decode(&buffer[start..start + have], seed, place.position);
+        let image = image.filter(|image| !image.head.void).ok_or_else(|| corrupt("its meta does not verify"))?;
+        let found = image.table().nth(index as usize);
+        let (entry, offset) = found.ok_or_else(|| corrupt(&format!("it has no fragment {index}")))?;
+        let at = ImagePlace { position: place.position + offset, ..place };
+        let begin = (at.position % BLOCK_BYTES as u64) as usize;
+        let end = begin + entry.length as usize;
+        let mut blocks = self.pool.take(end.max(1));
+        self.read_into(at, &mut blocks, 0, end.max(1))?;
+        Ok(Arc::new(ReadImage {
+            place,
+            head,
+            warm: self.clone(),
+            buffer: Some(buffer),
+            start,
+            have: meta,
+            part: Some((index, blocks, begin..end)),
             offsets: OnceLock::new(),
         }))
     }
@@ -98,7 +155,7 @@ impl ReadImage {
     /// Head, primary key, table and payloads.
     pub(crate) fn bytes(&self) -> &[u8] {
         let buffer = self.buffer.as_deref().unwrap_or_default();
-        &buffer[self.start..self.start + self.head.bytes as usize]
+        &buffer[self.start..self.start + self.have]
     }
 
     fn image(&self) -> Option<Image<'_>> {
@@ -139,6 +196,11 @@ impl ReadImage {
     /// # Errors
     /// `Corrupt` where the table has no such number.
     pub(crate) fn payload_at(&self, index: u32) -> Result<&[u8]> {
+        if let Some((number, blocks, range)) = &self.part
+            && *number == index
+        {
+            return Ok(&blocks[range.clone()]);
+        }
         let offsets = self
             .offsets
             .get_or_init(|| self.table().map(|table| table.map(|(_, offset)| offset).collect()).unwrap_or_default());
@@ -182,8 +244,7 @@ impl ReadImage {
 
 impl Drop for ReadImage {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.warm.pool.give(buffer);
-        }
+        let part = self.part.take().map(|part| part.1);
+        self.buffer.take().into_iter().chain(part).for_each(|buffer| self.warm.pool.give(buffer));
     }
 }

@@ -39,6 +39,9 @@ use tail::{Health, Log};
 /// How long creation waits for a device.
 const CREATE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Devices whose logs are read side by side: each is held in memory whole while it is read.
+const OPENED_AT_ONCE: usize = 4;
+
 /// What an opening found: the logs, what each of them says, what is lost.
 pub(crate) type OpenedLogs = (DeviceLog, Vec<LogSlots>, Vec<String>);
 
@@ -100,12 +103,23 @@ impl DeviceLog {
     ) -> Result<OpenedLogs> {
         open::check_sizes(devices.len(), key_bytes, log_bytes)?;
         let (mut logs, mut slots, mut losses) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, device) in (0_u32..).zip(devices) {
-            let which = Which { device, number, store, key_bytes, log_bytes };
-            let (log, said, lost) = which.open(accept_loss)?;
-            logs.push(log);
-            slots.push(said);
-            losses.extend(lost);
+        let all: Vec<(u32, &Arc<dyn Device>)> = (0_u32..).zip(devices).collect();
+        for group in all.chunks(OPENED_AT_ONCE) {
+            let opened: Vec<_> = std::thread::scope(|scope| {
+                let one = |&(number, device): &(u32, &Arc<dyn Device>)| {
+                    let device = device.clone();
+                    scope
+                        .spawn(move || Which { device: &device, number, store, key_bytes, log_bytes }.open(accept_loss))
+                };
+                let threads: Vec<_> = group.iter().map(one).collect();
+                threads.into_iter().map(|thread| thread.join()).collect()
+            });
+            for result in opened {
+                let (log, said, lost) = result.map_err(|_| Error::internal("a decision log's reader panicked"))??;
+                logs.push(log);
+                slots.push(said);
+                losses.extend(lost);
+            }
         }
         Ok((DeviceLog { logs }, slots, losses))
     }
