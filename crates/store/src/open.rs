@@ -47,7 +47,7 @@ impl Store {
     /// without space for the region.
     pub fn create(dir: &Path, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
-        check_marks(&config, false)?;
+        check_marks(&config, !config.warm.is_empty())?;
         let geometry = geometry(&keyspace.schema, &config)?;
         let text = keyspace.to_toml()?;
         let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
@@ -58,9 +58,9 @@ impl Store {
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
     ///
     /// # Errors
-    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be; `Unavailable` where another process
-    /// has it; `Corrupt` for what cannot be accounted for, by segment and entry, and after a restart of the machine over
-    /// a medium that does not survive one.
+    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be;
+    /// `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
+    /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
         if std::fs::metadata(dir.join(REGION_FILE)).is_err() && levels::has_devices(dir) {
@@ -76,7 +76,7 @@ impl Store {
     /// As [`Store::create`].
     pub fn create_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
-        check_marks(&config, false)?;
+        check_marks(&config, !config.warm.is_empty())?;
         let region = Region::simulated(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
         start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)

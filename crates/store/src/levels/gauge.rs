@@ -1,32 +1,40 @@
-//! How full the warm level is, and of what: what inhibit asks.
+//! How full the warm level is, and of what: for inhibit.
 
-use crate::pressure::{Largest, WarmFill, WarmGauge};
+use crate::pressure::{WarmBytes, WarmFill, WarmGauge};
 use crate::warm::{Phase, Warm};
 use forebay_core::Stream;
 
 impl WarmGauge for Warm {
     fn warm_fill(&self) -> WarmFill {
-        let mut by_kind = [("ready", 0.0), ("accepted", 0.0), ("debug", 0.0), ("recorded", 0.0)];
-        let containers = self.containers();
-        let share = 1.0 / containers.len().max(1) as f64;
-        for info in &containers {
-            if matches!(info.phase, Phase::Empty | Phase::Lost) {
+        let stalled = self.devices().into_iter().find(|device| device.stalled).map(|device| device.name);
+        WarmFill { fill: self.fill(), free_containers: self.free_containers(), stalled }
+    }
+
+    fn warm_bytes(&self) -> WarmBytes {
+        let mut bytes = WarmBytes::default();
+        for container in self.containers() {
+            let header = &container.header;
+            bytes.all += header.container_bytes;
+            if matches!(container.phase, Phase::Empty | Phase::Recycling | Phase::Lost) {
                 continue;
             }
-            let kind = match info.header.stream {
-                Stream::Undecided => 0,
-                Stream::Accepted(_) | Stream::Shared => 1,
-                Stream::Debug => 2,
-                Stream::Recording(_) => 3,
+            let used = header.data_end.min(header.container_bytes);
+            let live = match header.fragments {
+                0 => 0,
+                // A header may be behind what was written since.
+                fragments => {
+                    let share = f64::from(container.live_fragments) / fragments as f64;
+                    (used as f64 * share.min(1.0)) as u64
+                }
             };
-            by_kind[kind].1 += share;
+            bytes.dead += used - live;
+            *match header.stream {
+                Stream::Accepted(_) | Stream::Shared => &mut bytes.accepted,
+                Stream::Debug => &mut bytes.debug,
+                Stream::Recording(_) => &mut bytes.recorded,
+                Stream::Undecided => &mut bytes.undecided,
+            } += live;
         }
-        let largest = by_kind.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(by_kind[0]);
-        WarmFill {
-            fill: self.fill(),
-            free_containers: self.free_containers(),
-            stalled: self.devices().into_iter().find(|device| device.stalled).map(|device| device.name),
-            largest: Largest { share: largest.1, what: largest.0 },
-        }
+        bytes
     }
 }

@@ -98,15 +98,13 @@ impl Latches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pressure::Largest;
 
     fn hot(fill: f64) -> Reading {
         Reading { hot: fill, segments: 100, used: 0, reserve: 10, debug_bytes: 0, debug_quota: 100, warm: None }
     }
 
     fn warm(hot_fill: f64, fill: f64) -> Reading {
-        let largest = Largest { share: fill, what: "accepted" };
-        Reading { warm: Some(WarmFill { fill, free_containers: 3, stalled: None, largest }), ..hot(hot_fill) }
+        Reading { warm: Some(WarmFill { fill, free_containers: 3, stalled: None }), ..hot(hot_fill) }
     }
 
     /// How often inhibit was set over these readings.

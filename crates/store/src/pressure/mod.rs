@@ -17,6 +17,7 @@
 //! *Not here*: waiting for space (`hot/space.rs`), when events are demoted.
 
 mod board;
+mod gauge;
 mod latch;
 mod marks;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests;
 mod words;
 
 pub use board::{InhibitListener, InhibitState, InhibitWatch};
+pub(crate) use gauge::{WarmBytes, WarmFill, WarmGauge};
 pub(crate) use marks::check_marks;
 
 use crate::engine::Engine;
@@ -38,29 +40,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What fills a level most.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Largest {
+pub(super) struct Largest {
     /// Part of the level, 0 to 1.
     pub(crate) share: f64,
     /// A live state by name (`open` to `accepted`), or other words, such as `recorded`.
     pub(crate) what: &'static str,
-}
-
-/// The warm level as inhibit sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WarmFill {
-    /// Occupied part, 0 to 1.
-    pub(crate) fill: f64,
-    /// Containers that a writer could begin.
-    pub(crate) free_containers: u32,
-    /// The name of a device that answers nothing.
-    pub(crate) stalled: Option<String>,
-    pub(crate) largest: Largest,
-}
-
-/// Who knows how full the warm level is.
-pub(crate) trait WarmGauge: Send + Sync {
-    /// Asked in every look: no I/O, no wait, no lock of a cell.
-    fn warm_fill(&self) -> WarmFill;
 }
 
 /// What a look found.
@@ -165,6 +149,11 @@ impl Engine {
             debug_quota: self.debug_quota(),
             warm: self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_fill()),
         }
+    }
+
+    /// What stands on the warm level; nothing without one.
+    fn warm_bytes(&self) -> WarmBytes {
+        self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_bytes()).unwrap_or_default()
     }
 
     /// Segments that only guards keep.

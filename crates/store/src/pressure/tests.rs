@@ -11,7 +11,7 @@ use std::time::Duration;
 const SECOND: u64 = 1_000_000_000;
 
 /// A warm level as a test says it is.
-struct Gauge(Mutex<WarmFill>);
+struct Gauge(Mutex<WarmFill>, Mutex<WarmBytes>);
 
 impl Gauge {
     fn set(&self, change: impl FnOnce(&mut WarmFill)) {
@@ -22,6 +22,10 @@ impl Gauge {
 impl WarmGauge for Gauge {
     fn warm_fill(&self) -> WarmFill {
         self.0.lock().clone()
+    }
+
+    fn warm_bytes(&self) -> WarmBytes {
+        *self.1.lock()
     }
 }
 
@@ -60,9 +64,8 @@ impl Scene {
         };
         let keyspace = Keyspace::events("pressure", 1);
         let store = Store::create_on(SimMedium::new(1 << 20), &keyspace, config).unwrap();
-        let largest = Largest { share: 0.1, what: "accepted" };
-        let fill = WarmFill { fill: 0.1, free_containers: 8, stalled: None, largest };
-        let warm = Arc::new(Gauge(Mutex::new(fill)));
+        let fill = WarmFill { fill: 0.1, free_containers: 8, stalled: None };
+        let warm = Arc::new(Gauge(Mutex::new(fill), Mutex::default()));
         store.engine().pressure.set_warm(warm.clone());
         Scene { store, clock, warm }
     }
@@ -169,13 +172,34 @@ fn a_refused_put_names_scope_cause_owner_and_end() {
         assert!(error.message().contains(words), "{words} in {error}");
     }
     assert!(error.message().contains("the hot level holds the trigger as well"), "{error}");
-    scene.warm.set(|warm| (warm.stalled, warm.fill, warm.largest.share) = (None, 0.95, 0.81));
+    scene.warm.set(|warm| (warm.stalled, warm.fill) = (None, 0.95));
+    *scene.warm.1.lock() = WarmBytes { all: 1000, accepted: 810, dead: 100, undecided: 40, ..WarmBytes::default() };
     let (error, _) = scene.fill_hot();
     for words in ["warm level: warm fill 95 % (marks 90 and 75 %), 8 containers free: 81 % accepted", "owner: archive"]
     {
         assert!(error.message().contains(words), "{words} in {error}");
     }
     assert!(error.message().contains("taken over and released, until warm fill is 75 %"), "{error}");
+}
+
+/// What went down does not fill the hot level, whatever the account of the run says.
+#[test]
+fn the_hot_level_names_what_stands_on_it() {
+    let scene = Scene::new(None);
+    let (_, events) = scene.fill_hot();
+    let key = |event| scene.store.schema().primary(&[1, event]).unwrap();
+    for event in 0..events * 2 / 3 {
+        scene.store.lease(&key(event), None).unwrap().unwrap().accept(&["main"]).unwrap();
+    }
+    let words = || scene.store.stats().inhibit.unwrap();
+    assert!(words().cause.ends_with("% accepted"), "{}", words());
+    assert_eq!((&*words().owner, words().ends.contains("are demoted")), ("warm level", true));
+    *scene.warm.1.lock() = WarmBytes { all: 1 << 30, accepted: events * 1200, ..WarmBytes::default() };
+    assert!(words().cause.ends_with("% ready"), "{}", words());
+    assert_eq!(words().owner, "selection");
+    *scene.warm.1.lock() = WarmBytes { all: 1 << 30, undecided: 1 << 29, accepted: 1 << 29, ..WarmBytes::default() };
+    let nothing = words();
+    assert!(nothing.cause.contains(": 0 % "), "{nothing}");
 }
 
 #[test]

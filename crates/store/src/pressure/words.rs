@@ -64,7 +64,7 @@ impl Engine {
     }
 
     fn warm_words(&self, warm: &WarmFill, latches: Latches, reading: &Reading) -> (String, String, String, String) {
-        let Largest { share, what } = warm.largest;
+        let Largest { share, what } = self.warm_bytes().largest();
         let mut cause = format!(
             "{}, {} containers free: {:.0} % {what}",
             fill_and_marks("warm", warm.fill, self.config.warm_high, self.config.warm_low),
@@ -105,8 +105,29 @@ impl Engine {
         ("hot level".to_owned(), cause, owner, ends)
     }
 
+    /// Live data on the hot level by state: all of it, without what stands on the warm level. An estimate with one, for
+    /// words: an event that went down undecided is accepted there.
+    fn hot_live(&self) -> [Tally; 5] {
+        let mut live = self.live();
+        let warm = self.warm_bytes();
+        let mut take = |state: LiveState, bytes: u64| {
+            let tally = &mut live[state as usize];
+            let taken = bytes.min(tally.bytes);
+            // Fragments go in proportion: they are weighed with their entries.
+            tally.fragments -= (tally.fragments as f64 * taken as f64 / tally.bytes.max(1) as f64) as u64;
+            tally.bytes -= taken;
+            bytes - taken
+        };
+        take(LiveState::Debug, warm.debug);
+        // What is undecided there may have become any of these since.
+        let left = take(LiveState::Ready, warm.undecided);
+        let left = take(LiveState::Leased, left);
+        take(LiveState::Accepted, warm.accepted + left);
+        live
+    }
+
     fn filler(&self, pinned: u32) -> Filler {
-        let live = self.live();
+        let live = self.hot_live();
         let region = self.hot.geometry.region_bytes() as f64;
         let weight = |tally: &Tally| tally.bytes + tally.fragments * self.hot.layout.entry_bytes() as u64;
         let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state as usize]));
@@ -144,6 +165,7 @@ fn mover_of(what: &str) -> (&'static str, &'static str) {
     match what {
         "open" | "ready" | "leased" | "debug" => worker_of(what, false),
         "accepted" => ("archive", "accepted events are taken over and released"),
+        "dead" => ("warm level", "containers without live events are recycled, and others compacted"),
         _ => ("operator", "somebody moves or removes what was recorded"),
     }
 }

@@ -48,11 +48,20 @@ impl Fixture {
 
     /// With the small configuration changed by `change`.
     pub(crate) fn with(keyspace: &Keyspace, change: impl FnOnce(&mut Config)) -> Fixture {
+        Fixture::made(keyspace, change, on_both_levels())
+    }
+
+    /// The same without a warm level, however the tests run: for what is said of the fill of the hot one.
+    pub(crate) fn on_hot_alone(keyspace: &Keyspace, change: impl FnOnce(&mut Config)) -> Fixture {
+        Fixture::made(keyspace, change, false)
+    }
+
+    fn made(keyspace: &Keyspace, change: impl FnOnce(&mut Config), both: bool) -> Fixture {
         let clock = Arc::new(ManualClock::default());
         let mut config = Config { clock: clock.clone(), ..small_config() };
         change(&mut config);
         let dir = TempDir::new();
-        if on_both_levels() {
+        if both {
             config.demote_high = 0.001;
             config.demote_low = 0.0;
             config.container_bytes = 128 << 10;

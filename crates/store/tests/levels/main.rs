@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod inhibit;
 mod moves;
 
 use common::{TempDir, sealed_events, small_config};

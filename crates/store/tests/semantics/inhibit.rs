@@ -45,7 +45,7 @@ fn drain_to(store: &Fixture, mut first: u64, fill: f64) -> u64 {
 fn a_sawtooth_on_a_border_does_not_flap() {
     let told = Arc::new(Told::default());
     let listener = told.clone();
-    let store = Fixture::with(&single(), |config| {
+    let store = Fixture::on_hot_alone(&single(), |config| {
         marks(config);
         config.inhibit = Some(listener);
     });
@@ -74,7 +74,7 @@ fn a_sawtooth_on_a_border_does_not_flap() {
 
 #[test]
 fn time_is_charged_to_the_cause_that_holds() {
-    let store = Fixture::with(&Keyspace { deliveries_max: 1, ..single() }, |config| {
+    let store = Fixture::on_hot_alone(&Keyspace { deliveries_max: 1, ..single() }, |config| {
         marks(config);
         config.debug_share = 1.0 / 64.0;
     });
@@ -117,7 +117,7 @@ fn time_is_charged_to_the_cause_that_holds() {
 /// Small events: the room that their decisions need runs out before the mark is reached.
 #[test]
 fn reserves_that_bind_before_the_mark_are_named() {
-    let store = Fixture::new(&single());
+    let store = Fixture::on_hot_alone(&single(), |_| {});
     let mut next = 0;
     while store.stats().inhibit.is_none() {
         store.stored(next, 0, &[1; 64]);
@@ -139,7 +139,7 @@ fn reserves_that_bind_before_the_mark_are_named() {
 
 #[test]
 fn a_refused_put_says_whose_turn_it_is() {
-    let store = Fixture::new(&single());
+    let store = Fixture::on_hot_alone(&single(), |_| {});
     let mut next = 0;
     let message = loop {
         if let Err(error) = put(&store, &store.key(next, 0), &VALUE) {
@@ -156,7 +156,7 @@ fn a_refused_put_says_whose_turn_it_is() {
 
 #[test]
 fn a_watch_waits_for_a_change_to_its_deadline() {
-    let store = Fixture::with(&single(), marks);
+    let store = Fixture::on_hot_alone(&single(), marks);
     let mut watch = store.watch_inhibit();
     assert_eq!(watch.wait_change(Duration::ZERO), None);
     let start = Instant::now();
@@ -187,7 +187,7 @@ fn a_watch_waits_for_a_change_to_its_deadline() {
 fn maintenance_looks_by_itself() {
     let told = Arc::new(Told::default());
     let listener = told.clone();
-    let store = Fixture::with(&single(), |config| {
+    let store = Fixture::on_hot_alone(&single(), |config| {
         marks(config);
         config.maintenance = true;
         config.inhibit = Some(listener);
@@ -212,7 +212,7 @@ fn maintenance_looks_by_itself() {
 
 #[test]
 fn marks_that_contradict_each_other_open_nothing() {
-    let mut store = Fixture::new(&single());
+    let mut store = Fixture::on_hot_alone(&single(), |_| {});
     let dir = store.path();
     store.shut();
     let config =
