@@ -78,6 +78,16 @@ pub struct Config {
     pub hot_high: f64,
     /// Fill (0 to 1) of the hot level at which inhibit stops: less than `hot_high`.
     pub hot_low: f64,
+    /// Fill (0 to 1) of the hot level at which undecided events begin to be demoted, where there is a warm level: less
+    /// than `hot_high`, so that demotion begins before inhibit does.
+    pub demote_high: f64,
+    /// Fill (0 to 1) of the hot level down to which they are demoted: less than `demote_high`, and at most `hot_low`, so
+    /// that demotion goes on as far as inhibit needs to end.
+    pub demote_low: f64,
+    /// Fill (0 to 1) of the warm level at which inhibit starts.
+    pub warm_high: f64,
+    /// Fill (0 to 1) of the warm level at which inhibit stops: less than `warm_high`.
+    pub warm_low: f64,
     /// How long a put waits for space before it answers `Full`.
     pub put_deadline: Duration,
     /// How long a lease lasts without a heartbeat (`extend`).
@@ -129,6 +139,10 @@ impl Default for Config {
             write_heads: std::thread::available_parallelism().map_or(2, usize::from).min(16),
             hot_high: 0.90,
             hot_low: 0.75,
+            demote_high: 0.70,
+            demote_low: 0.50,
+            warm_high: 0.90,
+            warm_low: 0.75,
             put_deadline: Duration::from_secs(1),
             lease: Duration::from_secs(10),
             max_hold: Duration::from_secs(600),

@@ -64,8 +64,3 @@ mod tests {
         assert!(whole < EVENTS / 4, "{whole}");
     }
 }
-
-/// One round of what the warm level does by itself, and nothing else, until all of it is durable.
-pub fn demote(store: &crate::Store) {
-    store.engine().maintain_level(true);
-}

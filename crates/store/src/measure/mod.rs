@@ -6,3 +6,8 @@ mod warm;
 
 pub use decided::decided_bytes;
 pub use warm::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, Writing, checksum, copy_bare};
+
+/// One round of what the warm level does by itself, and nothing else, until all of it is durable.
+pub fn demote(store: &crate::Store) {
+    store.engine().maintain_level(true);
+}

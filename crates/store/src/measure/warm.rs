@@ -286,6 +286,7 @@ fn plan<'a>(primary: &'a Primary, rests: &[&'a [u8]], fragments: &[Payload<'a>])
     ImagePlan {
         primary: primary.as_bytes(),
         marks: ImageMarks { ready: true, ..ImageMarks::default() },
+        record: None,
         entries: rests.iter().zip(fragments).map(entry).collect(),
     }
 }

@@ -217,7 +217,8 @@ impl ReadImage {
 
     /// The fragment with these remaining sub-keys, and where in [`ReadImage::bytes`] its payload is; of several
     /// versions the highest.
-    pub(crate) fn find(&self, rest: &[u8]) -> Option<(EntryMeta<'_>, Range<usize>)> {
+    #[cfg(test)]
+    pub(crate) fn find(&self, rest: &[u8]) -> Option<(EntryMeta<'_>, std::ops::Range<usize>)> {
         let of_key = |entry: &(EntryMeta<'_>, u64)| entry.0.rest == rest && entry.0.flags.is_fragment();
         let (meta, offset) = self.table()?.filter(of_key).max_by_key(|entry| entry.0.version)?;
         Some((meta, offset as usize..offset as usize + meta.length as usize))

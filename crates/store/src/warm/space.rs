@@ -214,11 +214,6 @@ impl Warm {
         format!("container {number} of device {device} ({name})")
     }
 
-    /// How images are laid out in this store.
-    pub(crate) fn layout(&self) -> ImageLayout {
-        self.layout
-    }
-
     /// How the level is cut and driven.
     pub(crate) fn shape(&self) -> &WarmShape {
         &self.shape
