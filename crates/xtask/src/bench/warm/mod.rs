@@ -6,7 +6,7 @@
 //! all samples ─▶ medians ─▶ goals ─▶ warm.md, warm.json, warm-threads.svg, warm-operations.svg
 //! ```
 //!
-//! *Invariants*: a share is made of figures of the same repetition, fio's before and after the work; fio has the same
+//! *Invariants*: a share is made of figures of the same repetition, fio's and the work's in turn; fio has the same
 //! block size, depth and direct I/O, and files in the same state: never written, or written before; every file, mount and
 //! loop device is taken down at the end, and by the next run where this one was killed.
 
@@ -58,23 +58,25 @@ impl Measurement<'_> {
         self.results.record(id, bytes, value);
     }
 
-    /// Runs these jobs of fio before and after some work that answers a rate, and records both, and the work's share of
-    /// what fio made on average: a drift of the device hits both alike. `id` has the places of the words `fio`, `warm`
-    /// and `share`.
+    /// Runs fio and some work in turn, twice, each answering a rate; records both, and the work's share of what fio made:
+    /// drifts of the device and whatever it remembers hit both alike. `id` makes a series of the words `fio`, `warm` and
+    /// `share`.
     fn beside(
         &mut self,
         id: impl Fn(&str) -> String,
         bytes: usize,
         fio: impl Fn(&Fio) -> Result<f64>,
-        work: impl FnOnce() -> Result<f64>,
+        mut work: impl FnMut() -> Result<f64>,
     ) -> Result<f64> {
-        let before = fio(self.fio)?;
-        let rate = work()?;
-        let after = fio(self.fio)?;
-        self.record(&id("fio"), bytes, before);
-        self.record(&id("fio"), bytes, after);
-        self.record(&id("warm"), bytes, rate);
-        self.record(&id("share"), bytes, rate / f64::midpoint(before, after));
+        let (mut yardstick, mut rate) = (0.0, 0.0);
+        for _ in 0..2 {
+            for (word, sum) in [("fio", &mut yardstick), ("warm", &mut rate)] {
+                let found = if word == "fio" { fio(self.fio)? } else { work()? };
+                self.record(&id(word), bytes, found);
+                *sum += found / 2.0;
+            }
+        }
+        self.record(&id("share"), bytes, rate / yardstick);
         Ok(rate)
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         let mut places = Vec::new();
         let fio = |fio: &Fio| Ok(fio.run(&[job(Pattern::Write, plan.depth)])?[0].rate);
         let write = || {
+            level.recycle(std::mem::take(&mut places), shape)?;
             let (rate, written) = level.write(&payloads, shape, plan.write_bytes, 1)?;
             places = written;
             Ok(rate)

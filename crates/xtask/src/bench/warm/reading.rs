@@ -31,7 +31,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             || level.read(&places, SHAPE, threads, false),
         )?;
         let operations = level.counters().reads - before.reads;
-        on.record("read.operations", SHAPE.event_bytes(), operations as f64 / places.len() as f64);
+        on.record("read.operations", SHAPE.event_bytes(), operations as f64 / (2 * places.len()) as f64);
         let rate = level.read(&places, SHAPE, threads, true)?;
         on.record(&format!("read.verified.{threads}"), SHAPE.event_bytes(), rate);
     }

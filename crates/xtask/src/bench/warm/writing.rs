@@ -40,13 +40,15 @@ pub(super) fn measure(on: &mut Measurement<'_>, repetition: usize) -> Result<()>
     level.recycle(places, SHAPE)?;
     level.wear(&payloads, SHAPE)?;
 
-    let (mut cpu, mut places) = (Duration::ZERO, Vec::new());
+    let (mut cpu, mut written) = (Duration::ZERO, 0);
     let id = |word: &str| format!("again.{word}");
     let fio = |fio: &Fio| Ok(fio.run(&[job()])?[0].rate);
     let rate = on.beside(id, SHAPE.bytes, fio, || {
         let from = cpu_time();
-        let (rate, written) = level.write(&payloads, SHAPE, plan.write_bytes, 1)?;
-        (cpu, places) = (cpu_time().saturating_sub(from), written);
+        let (rate, places) = level.write(&payloads, SHAPE, plan.write_bytes, 1)?;
+        cpu += cpu_time().saturating_sub(from);
+        written += places.len() * SHAPE.event_bytes();
+        level.recycle(places, SHAPE)?;
         Ok(rate)
     })?;
     let every = (plan.commit_bytes / plan.operation_bytes as u64).max(1) as u32;
@@ -54,8 +56,7 @@ pub(super) fn measure(on: &mut Measurement<'_>, repetition: usize) -> Result<()>
     on.record("synced.fio", SHAPE.bytes, synced.rate);
     on.record("synced.share", SHAPE.bytes, rate / synced.rate);
 
-    let (whole, copy) =
-        (cpu.as_secs_f64() / (places.len() * SHAPE.event_bytes()) as f64 * 1e9, bare_copy(on, &payloads)?);
+    let (whole, copy) = (cpu.as_secs_f64() / written as f64 * 1e9, bare_copy(on, &payloads)?);
     on.record("cpu.whole", SHAPE.bytes, whole);
     on.record("cpu.copy", SHAPE.bytes, copy);
     on.record("cpu.beyond", SHAPE.bytes, (whole - copy).max(0.0));
