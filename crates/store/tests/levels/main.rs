@@ -4,7 +4,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod faults;
+mod hot_lost;
 mod moves;
+mod power;
 
 use common::{TempDir, sealed_events, small_config};
 use forebay_store::core::{Completeness, Keyspace};
