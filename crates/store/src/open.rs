@@ -90,6 +90,19 @@ impl Store {
         start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config, None)
     }
 
+    /// [`Store::open`] of a store whose hot level is gone, on an empty simulated medium.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_anew_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+        check_marks(&config, false)?;
+        let found = levels::open(None, None, keyspace, &config)?
+            .ok_or_else(|| Error::invalid("a store without devices has nothing but its hot level"))?;
+        let region = Region::simulated(medium);
+        let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
+        start_on_warm(region, geometry, keyspace, &keyspace.to_toml()?, config, found, None)
+    }
+
     /// Flushes the store and marks it clean; calls on any handle answer `Closed`. Guards and reservations stay valid:
     /// others can open the store once the last of them is dropped. Also done when the last handle is gone.
     ///

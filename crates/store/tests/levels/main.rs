@@ -5,7 +5,10 @@
 mod common;
 
 mod inhibit;
+mod faults;
+mod hot_lost;
 mod moves;
+mod power;
 
 use common::{TempDir, sealed_events, small_config};
 use forebay_store::core::{Completeness, Keyspace};
