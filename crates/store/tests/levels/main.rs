@@ -5,6 +5,7 @@
 mod common;
 
 mod moves;
+mod review;
 
 use common::{TempDir, sealed_events, small_config};
 use forebay_store::core::{Completeness, Keyspace};
