@@ -53,6 +53,21 @@ impl Shard {
         }
     }
 
+    /// Recovery found another version of a fragment that it had counted: it is counted with its own length.
+    pub(crate) fn change_length(&mut self, event: u32, from: u32, to: u32) {
+        let leaf = &mut self.events[event];
+        let State::Live(state) = leaf.state else { return };
+        leaf.bytes = leaf.bytes + u64::from(to) - u64::from(from);
+        let ledger = &mut self.runs[leaf.run as usize].ledger;
+        let (new, old) = (Tally::fragment(u64::from(to)), Tally::fragment(u64::from(from)));
+        for term in [&mut ledger.offered, &mut ledger.stored] {
+            *term += new;
+            *term -= old;
+        }
+        *ledger.live(state) += new;
+        *ledger.live(state) -= old;
+    }
+
     /// A worker's result became a fragment: booked, but nothing that completeness counts.
     pub(crate) fn add_result(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
         let leaf = &mut self.events[event];

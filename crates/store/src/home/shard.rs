@@ -299,8 +299,22 @@ impl Shard {
         let form = self.form;
         form.insert(&mut self.tables, &mut self.events[event], slot, rest, word, expected);
         if !word.is_warm() && !word.is_removed() {
-            self.events[event].clear(Flag::AllWarm);
+            self.leave_warm(event);
         }
+    }
+
+    /// Something of the event stands on the hot level from now on; `true` where it changed its list of ready events, which
+    /// the caller publishes.
+    pub(crate) fn leave_warm(&mut self, event: u32) -> bool {
+        let relist = self.events[event].is(Flag::Cold);
+        if relist {
+            self.unlist_ready(event);
+        }
+        self.events[event].clear(Flag::AllWarm);
+        if relist {
+            self.list_ready(event);
+        }
+        relist
     }
 
     /// Takes out the slot of a reservation that was given up.

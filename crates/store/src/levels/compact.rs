@@ -16,6 +16,11 @@ use std::collections::BTreeSet;
 const BATCH_EVENTS: usize = 1024;
 /// Fill of the device's decision log from which on it is folded.
 const LOG_FILL: f64 = 0.5;
+/// Pause after a fold that did not help.
+const FOLD_PAUSE: Duration = Duration::from_secs(1);
+/// Reads of a fragment that no other one has, before it is given up.
+const READS_MAX: u32 = 3;
+/// Losses by name that are kept.
 
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
@@ -126,10 +131,19 @@ impl Engine {
 
     /// Folds the decision logs of devices before they are full.
     pub(crate) fn relieve_device_logs(&self, level: &Level) {
-        let short = (0..level.devices).any(|device| level.log.fill(device) > LOG_FILL || level.log.is_poisoned(device));
-        if short && let Some(_only_one) = self.snapshotting.try_lock() {
+        let short = || {
+            let short = |device| level.log.fill(device) > LOG_FILL || level.log.is_poisoned(device);
+            (0..level.devices).any(|device| short(device) || level.is_behind(device))
+        };
+        let mut again = level.fold_again.lock();
+        if !short() || again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
+        if let Some(_only_one) = self.snapshotting.try_lock() {
             // Without space the logs go on as they are: nothing is lost.
             let _ = self.fold_log();
+            // Folding holds all decisions up: a device that does not take it is asked again only after a while.
+            *again = short().then(|| Instant::now() + FOLD_PAUSE);
         }
     }
 }

@@ -73,6 +73,10 @@ pub(crate) struct Level {
     pub(crate) in_flight: AtomicU64,
     /// What went wrong on devices, bounded.
     pub(crate) notes: Mutex<Vec<String>>,
+    /// Devices whose logs could not be folded when the hot one was.
+    behind: Vec<AtomicBool>,
+    /// When folding the devices' logs may be tried again, where it did not help.
+    fold_again: Mutex<Option<Instant>>,
 }
 
 const NOTES_MAX: usize = 1000;
@@ -105,6 +109,19 @@ impl Level {
             saved_bytes: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             notes: Mutex::default(),
+            behind: (0..devices).map(|_| AtomicBool::new(false)).collect(),
+            fold_again: Mutex::default(),
+        }
+    }
+
+    /// Whether the device's log begins with an earlier snapshot than the hot one.
+    pub(crate) fn is_behind(&self, device: u32) -> bool {
+        self.behind.get(device as usize).is_some_and(|behind| behind.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_behind(&self, device: u32, behind: bool) {
+        if let Some(known) = self.behind.get(device as usize) {
+            known.store(behind, Ordering::Release);
         }
     }
 

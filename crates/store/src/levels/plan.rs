@@ -73,9 +73,10 @@ impl Engine {
         ImageMarks { state, stage, deliveries, ready: marks.ready, masked: marks.masked, detail }
     }
 
-    /// After recovery: an event that is not where decided events go is on its way again.
+    /// After recovery: an event that is not where decided events go, whole, is on its way again.
     pub(crate) fn queue_again(&self, shard: &mut Shard, event: u32) {
-        if !shard.events[event].is(Flag::SettledThere) {
+        let leaf = &shard.events[event];
+        if !leaf.is(Flag::SettledThere) || !leaf.is(Flag::AllWarm) {
             self.queue_demotion(shard, event);
         }
     }

@@ -102,7 +102,9 @@ impl Engine {
         self.hot.segment(place.location.segment).written();
         shard.set_attribute_word(event, Word::at(place.location));
         shard.warm_records.remove(&event);
-        shard.events[event].clear(Flag::AllWarm);
+        if shard.leave_warm(event) {
+            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+        }
         if let Some(location) = standing {
             self.end_attributes(location);
             self.hot.region.fence();

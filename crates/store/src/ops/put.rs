@@ -345,7 +345,11 @@ impl Engine {
                 self.void(&place, key, length);
                 return full_or(error, Class::Existing);
             }
+            let cold = shard.events[event].is(Flag::Cold);
             shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
+            if cold {
+                self.cell_of(primary).publish_ready(&shard);
+            }
             shard.events[event].pending += 1;
             return Ok(Ok(Claim::Claimed(Claimed {
                 key: *key,

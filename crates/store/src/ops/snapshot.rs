@@ -104,7 +104,9 @@ impl Engine {
         if let Some(level) = &self.level {
             // Each device can be understood without the hot level; what was in its log is folded with the rest.
             for device in 0..level.devices {
-                if let Err(error) = level.log.replace(device, &snapshot, deadline_after(level.patience)) {
+                let folded = level.log.replace(device, &snapshot, deadline_after(level.patience));
+                level.set_behind(device, folded.is_err());
+                if let Err(error) = folded {
                     level.note(error.to_string());
                 }
             }

@@ -171,7 +171,8 @@ impl Engine {
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let cell = self.cell_of(primary);
+        let mut shard = cell.lock();
         let event = claimed.event;
         let settled = (|| {
             if shard.closed {
@@ -186,9 +187,10 @@ impl Engine {
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
-            let leaf = &shard.events[event];
-            let marks = leaf.marks();
-            if marks != StateWord::FRESH && !leaf.is(Flag::Warm) {
+            let marks = shard.events[event].marks();
+            if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
+                self.log_marks(&mut shard, event);
+            } else if marks != StateWord::FRESH {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
@@ -203,9 +205,12 @@ impl Engine {
                     ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
                 },
             )?;
-            if old.is_warm() {
+            if old.is_warm() || word.is_persisted() {
+                // A container has it, where no mark says that it ended.
                 shard.superseded.insert(claimed.key, (event, version - 1));
-                shard.events[event].clear(Flag::AllWarm);
+            }
+            if shard.leave_warm(event) {
+                cell.publish_ready(&shard);
             }
             shard.set_word(
                 event,

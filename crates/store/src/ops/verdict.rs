@@ -235,7 +235,7 @@ impl Engine {
         match judgement.verdict {
             Verdict::Accepted => {
                 let decision = record(&shard, DecisionKind::Accept, judgement.detail);
-                logged = self.record(&shard, event, &with_results(decision, written))?;
+                logged = self.record_on(&shard, event, &with_results(decision, written), !written.is_empty())?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "accepted");
                 shard.move_to(event, LiveState::Accepted);
@@ -250,7 +250,8 @@ impl Engine {
             Verdict::Passed => {
                 let stage = judgement.detail as u8;
                 let decision = Decision { stage, ..record(&shard, DecisionKind::Pass, 0) };
-                logged = self.record(&shard, event, &with_results(decision, written))?;
+                // Its marks go to the hot log, never before it.
+                logged = self.record_on(&shard, event, &with_results(decision, written), true)?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];

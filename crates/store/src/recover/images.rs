@@ -56,7 +56,7 @@ impl Records<'_> {
                 shard.events[event].set(Flag::AllWarm);
                 event
             });
-            if !entry.flags.is_fragment() || !shard.has_room(event) {
+            if !entry.flags.is_fragment() {
                 continue;
             }
             let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
@@ -64,6 +64,7 @@ impl Records<'_> {
             let here = Word::at(at(place, number as u32)).of_fragment(late, entry.length);
             let here = if result { here.of_result() } else { here };
             match shard.slot(event, entry.rest) {
+                Err(_) if !shard.has_room(event) => {}
                 Err(slot) => {
                     shard.insert_slot(event, slot, entry.rest, here);
                     shard.runs[run as usize].ledger.offered += Tally::fragment(u64::from(entry.length));
@@ -80,9 +81,15 @@ impl Records<'_> {
                 Ok((slot, word)) if word.is_warm() => {
                     // Written again since: by a move, or by a demotion after it was persisted.
                     let before = word.location();
-                    let versions = engine.level_entry(before).map(|standing| standing.version);
-                    if versions.is_ok_and(|standing| standing > entry.version) {
-                        continue;
+                    if let Ok(standing) = engine.level_entry(before) {
+                        // A container that was begun later may have the copy that was written earlier: the image that
+                        // says what was decided must stay.
+                        let weaker = shard.events[event].is(Flag::AcceptedThere)
+                            && image.head.marks.state != ImageState::Accepted;
+                        if standing.version > entry.version || weaker && standing.version == entry.version {
+                            continue;
+                        }
+                        shard.change_length(event, standing.length, entry.length);
                     }
                     shard.set_word(event, slot, here);
                     warm.ended(crate::levels::place_of(before), 1);
@@ -101,9 +108,14 @@ impl Records<'_> {
         if copies > 0 {
             shard.copies.entry(event).or_default().push((at(place, 0), copies));
         }
+        let weaker =
+            shard.events[event].is(Flag::AcceptedThere) && image.head.marks.state != ImageState::Accepted;
         let record = image.record.as_ref().filter(|record| {
+            let older = |standing: &WarmRecord| {
+                standing.version < record.version || !weaker && standing.version == record.version
+            };
             shard.attribute_word(event).is_none_or(Word::is_warm)
-                && shard.warm_records.get(&event).is_none_or(|standing| standing.version <= record.version)
+                && shard.warm_records.get(&event).is_none_or(older)
         });
         if live + copies == 0 && record.is_none() {
             return Ok(());
@@ -148,12 +160,14 @@ impl Records<'_> {
         let schema = &engine.keyspace.schema;
         for (primary, &(stage, detail)) in &self.decided.marks {
             let shard = &mut *self.shards[engine.shard_of(primary)];
-            let Some(event) = shard.find(primary).filter(|&event| shard.events[event].is(Flag::Warm)) else { continue };
+            // Also of one that nothing on the warm level belongs to any more: its records on the hot one do not have them.
+            let Some(event) = shard.find(primary) else { continue };
+            if shard.events[event].is(Flag::Warm) {
+                shard.events[event].set(Flag::MarksLogged);
+                shard.marked.insert(event);
+            }
             let leaf = &mut shard.events[event];
             (leaf.stage, leaf.deliveries) = (stage, detail as u8);
-            leaf.set(Flag::MarksLogged);
-            shard.marked.insert(event);
-            let leaf = &mut shard.events[event];
             if detail & 1 << 8 != 0 {
                 leaf.set(Flag::ReadyMarked);
             }
@@ -186,6 +200,7 @@ impl Records<'_> {
             let detail = leaf.lease;
             shard.move_to(event, forebay_core::LiveState::Accepted);
             shard.events[event].lease = detail;
+            self.engine.queue_again(shard, event);
         }
     }
 }

@@ -9,6 +9,7 @@ mod faults;
 mod hot_lost;
 mod moves;
 mod power;
+mod review;
 
 use common::{TempDir, sealed_events, small_config};
 use forebay_store::core::{Completeness, Keyspace};
