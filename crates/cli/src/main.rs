@@ -10,6 +10,7 @@
 mod bench;
 mod check;
 mod choose;
+mod containers;
 mod create;
 mod debug;
 mod demo;
@@ -18,6 +19,7 @@ mod get;
 mod hold;
 mod inspect;
 mod ledger;
+mod levels;
 mod mask;
 mod minidaq;
 mod open;
@@ -105,6 +107,7 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Containers(containers::Containers),
     Plan(plan::Plan),
     Record(record::Record),
     Play(play::Play),
@@ -134,6 +137,7 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Containers(command) => command.run(out),
             Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),

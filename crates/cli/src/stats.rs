@@ -4,16 +4,18 @@ use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::{LIVE_STATES, Result};
-use forebay_store::InhibitClass;
+use forebay_store::{InhibitClass, WarmStats};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
-The store at a glance: fill, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
+The store at a glance: fill of its levels, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
 trigger should pause (inhibit): where, its cause, its owner, what will end it, and the dead time since opening by cause.
 
 Example: for people, and for a monitor:
   forebay stats /tmp/first
-  forebay stats /tmp/first --json | jq '.inhibit, .dead_time'";
+  forebay stats /tmp/first --json | jq '.inhibit, .dead_time, .warm.fill'
+
+`forebay containers` shows the warm level container by container.";
 
 /// Show fill, events, leases, inhibit and memory.
 #[derive(clap::Args)]
@@ -61,6 +63,9 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
             ),
         ),
     ];
+    if let Some(warm) = &stats.warm {
+        rows.extend(warm_rows(warm));
+    }
     for state in LIVE_STATES {
         let tally = stats.events[state as usize];
         rows.push((
@@ -105,6 +110,44 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
         }
     }
     rows.push(("dead time".to_owned(), dead_time(&stats.dead_time)));
+    rows
+}
+
+/// The warm level; what it did counts from the opening.
+fn warm_rows(warm: &WarmStats) -> Vec<(String, String)> {
+    let mut rows = vec![
+        ("warm fill".to_owned(), format!("{} {:.1} %", units::bar(warm.fill, 32), warm.fill * 100.0)),
+        (
+            "containers".to_owned(),
+            format!("{} of {}, {} free", warm.containers, units::bytes(warm.container_bytes), warm.free),
+        ),
+        (
+            "demoted".to_owned(),
+            format!(
+                "{}, {} since opening; {} under way; {} saved by verdicts",
+                units::plural(warm.demoted_events, "event"),
+                units::bytes(warm.demoted_bytes),
+                units::bytes(warm.in_flight_bytes),
+                units::bytes(warm.saved_bytes)
+            ),
+        ),
+    ];
+    for device in &warm.devices {
+        let state = if device.stalled { "; STALLED" } else { "" };
+        let poisoned = if device.poisoned > 0 { format!("; {} POISONED", device.poisoned) } else { String::new() };
+        rows.push((
+            "device".to_owned(),
+            format!(
+                "{} ({}): {} written, {} read, log {:.1} % full{state}{poisoned}",
+                device.name,
+                device.method,
+                units::bytes(device.written_bytes),
+                units::bytes(device.read_bytes),
+                f64::from(device.log_permille) / 10.0
+            ),
+        ));
+    }
+    rows.extend(warm.notes.iter().map(|note| ("warm note".to_owned(), note.clone())));
     rows
 }
 
