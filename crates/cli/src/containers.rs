@@ -253,9 +253,10 @@ fn totals(containers: &[ContainerStatus], warm: &WarmStats) -> Vec<String> {
             units::bytes(warm.saved_bytes)
         ),
     ];
-    let (payload, written) = warm.devices.iter().fold((0, 0), |(payload, written), device| {
-        (payload + device.payload_bytes, written + device.written_bytes)
-    });
+    let (payload, written) = warm
+        .devices
+        .iter()
+        .fold((0, 0), |(payload, written), device| (payload + device.payload_bytes, written + device.written_bytes));
     if payload > 0 {
         lines.push(format!(
             "               {} written for {} of payload: write amplification {:.3}",

@@ -102,7 +102,9 @@ impl Put {
             PutOutcome::Late => ("late", " (its event is leased, decided or removed: not stored)"),
         };
         out.line(format!("{name} {text}: {}{remark}", units::bytes(value.len() as u64)))?;
-        out.json(&serde_json::json!({ "key": text, "outcome": name, "bytes": value.len(), "persisted": self.persisted }))?;
+        out.json(
+            &serde_json::json!({ "key": text, "outcome": name, "bytes": value.len(), "persisted": self.persisted }),
+        )?;
         Ok(Answer::found(outcome != PutOutcome::Late))
     }
 

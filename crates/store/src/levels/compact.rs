@@ -9,27 +9,35 @@ use super::demote::Demoter;
 use super::plan::Which;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
-use forebay_core::{Decision, DecisionKind, ExtentKind, Key, Primary, Result, Tally};
+use crate::hot::Location;
+use crate::limits::LOSSES_LISTED_MAX;
+use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Events emptied out of a container in one round.
 const BATCH_EVENTS: usize = 1024;
 /// Fill of the device's decision log from which on it is folded.
 const LOG_FILL: f64 = 0.5;
-/// Pause after a fold that did not help.
-const FOLD_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a container could not be read, or a fold did not help.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Reads of a fragment that no other one has, before it is given up.
 const READS_MAX: u32 = 3;
-/// Losses by name that are kept.
 
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
+        let mut again = level.compact_again.lock();
+        if again.is_some_and(|again| Instant::now() < again) {
+            return false;
+        }
+        *again = None;
         let Some(victim) = level.warm.victim(self.config.warm_high) else { return false };
         let events = match self.events_of_container(level, victim) {
             Ok(events) => events,
             Err(error) => {
                 level.note(error.to_string());
+                *again = Some(Instant::now() + PAUSE);
                 return false;
             }
         };
@@ -53,11 +61,15 @@ impl Engine {
             }
             if let Some(mut moving) = self.plan_event(&mut shard, event, Which::Out(victim)) {
                 drop(shard);
-                moving.parts.retain(|part| match self.verify_there(part.from) {
+                moving.parts.retain(|part| match self.readable_there(level, part.from) {
                     Ok(()) => true,
-                    Err(error) => {
+                    Err((error, lost)) => {
                         level.note(error.to_string());
-                        self.lose(&primary, part.from, &error);
+                        if lost {
+                            self.lose(&primary, part.from, &error);
+                        } else {
+                            *again = Some(Instant::now() + PAUSE);
+                        }
                         self.unpin(part.from);
                         false
                     }
@@ -69,6 +81,20 @@ impl Engine {
         self.write_batch(level, demoter, batch, ExtentKind::Moved);
         self.settle_durable(level, demoter, 0);
         any
+    }
+
+    /// Whether a fragment can be read; otherwise why not, and whether that is for good: its bytes are wrong, or they cannot
+    /// be read on a device that answers.
+    fn readable_there(&self, level: &Level, at: Location) -> std::result::Result<(), (Error, bool)> {
+        let mut tries = 1;
+        loop {
+            let Err(error) = self.verify_there(at) else { return Ok(()) };
+            if tries == READS_MAX {
+                let lost = error.kind() == Kind::Corrupt || level.warm.answers(at.container());
+                return Err((error, lost));
+            }
+            tries += 1;
+        }
     }
 
     /// Events with a live fragment in the container.
@@ -91,7 +117,7 @@ impl Engine {
     }
 
     /// A fragment that no medium has any more: its event goes on without it, the ledger says so, and so does its name.
-    fn lose(&self, primary: &Primary, from: crate::hot::Location, why: &forebay_core::Error) {
+    fn lose(&self, primary: &Primary, from: Location, why: &Error) {
         // Where its entry cannot be read either, its bytes stay in the event's account.
         let length = self.entry_of(from).map_or(0, |entry| entry.length);
         let _effects = self.quiesce.read();
@@ -123,7 +149,11 @@ impl Engine {
         ledger.lost += tally;
         let at_ns = self.now_ns();
         shard.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
-        self.losses.lock().push(format!("{}: {why}", self.keyspace.schema.text(key.as_bytes())));
+        let mut losses = self.losses.lock();
+        if losses.len() < LOSSES_LISTED_MAX {
+            losses.push(format!("{}: {why}", self.keyspace.schema.text(key.as_bytes())));
+        }
+        drop(losses);
         drop(shard);
         self.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.end_record(from, 0);
@@ -143,7 +173,7 @@ impl Engine {
             // Without space the logs go on as they are: nothing is lost.
             let _ = self.fold_log();
             // Folding holds all decisions up: a device that does not take it is asked again only after a while.
-            *again = short().then(|| Instant::now() + FOLD_PAUSE);
+            *again = short().then(|| Instant::now() + PAUSE);
         }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Level {
     behind: Vec<AtomicBool>,
     /// When folding the devices' logs may be tried again, where it did not help.
     fold_again: Mutex<Option<Instant>>,
+    /// When a container that could not be read may be emptied again.
+    compact_again: Mutex<Option<Instant>>,
 }
 
 const NOTES_MAX: usize = 1000;
@@ -111,6 +113,7 @@ impl Level {
             notes: Mutex::default(),
             behind: (0..devices).map(|_| AtomicBool::new(false)).collect(),
             fold_again: Mutex::default(),
+            compact_again: Mutex::default(),
         }
     }
 

@@ -84,7 +84,7 @@ impl Records<'_> {
                     if let Ok(standing) = engine.level_entry(before) {
                         // A container that was begun later may have the copy that was written earlier: the image that
                         // says what was decided must stay.
-                        let weaker = shard.events[event].is(Flag::AcceptedThere)
+                        let weaker = shard.events[event].is(Flag::SettledThere)
                             && image.head.marks.state != ImageState::Accepted;
                         if standing.version > entry.version || weaker && standing.version == entry.version {
                             continue;
@@ -108,14 +108,12 @@ impl Records<'_> {
         if copies > 0 {
             shard.copies.entry(event).or_default().push((at(place, 0), copies));
         }
-        let weaker =
-            shard.events[event].is(Flag::AcceptedThere) && image.head.marks.state != ImageState::Accepted;
+        let weaker = shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
         let record = image.record.as_ref().filter(|record| {
             let older = |standing: &WarmRecord| {
                 standing.version < record.version || !weaker && standing.version == record.version
             };
-            shard.attribute_word(event).is_none_or(Word::is_warm)
-                && shard.warm_records.get(&event).is_none_or(older)
+            shard.attribute_word(event).is_none_or(Word::is_warm) && shard.warm_records.get(&event).is_none_or(older)
         });
         if live + copies == 0 && record.is_none() {
             return Ok(());
@@ -196,6 +194,7 @@ impl Records<'_> {
         if let Some(&reason) = shard.reasons.get(&event) {
             shard.move_to(event, forebay_core::LiveState::Debug);
             shard.reasons.insert(event, reason);
+            self.engine.queue_again(shard, event);
         } else if leaf.is(Flag::SettledThere) {
             let detail = leaf.lease;
             shard.move_to(event, forebay_core::LiveState::Accepted);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A directory is read in pieces of so many bytes.
-const DIRECTORY_READ_BYTES: usize = 4 << 20;
+const DIRECTORY_READ_BYTES: usize = 16 << 20;
 
 /// Who is told of an image: its place, and what is read of it.
 pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &Image<'_>) -> Result<()> + 't;
@@ -189,10 +189,12 @@ impl Warm {
     /// What `each` answers; `Corrupt` where what was committed does not verify, unless the loss is accepted:
     /// then it is named in `found`.
     pub(crate) fn images(&self, found: &mut Found, each: &mut Told<'_>) -> Result<()> {
+        // One buffer for all directories: fresh memory would be faulted in for each.
+        let mut scratch = Buffer::new(BLOCK_BYTES);
         for content in std::mem::take(&mut found.contents) {
             let container = &self.containers[content.container as usize];
             match content.from {
-                From::Directory(place) => self.tell_directory(container, place, found, each)?,
+                From::Directory(place) => self.tell_directory(container, place, &mut scratch, found, each)?,
                 From::Extents(scanned) => {
                     let closing = self.tell_extents(container, &scanned, found, each)?;
                     if container.phase() == Phase::Full
@@ -218,7 +220,7 @@ impl Warm {
         let mut found = Found::default();
         let directory = container.header.lock().directory;
         match directory.filter(|_| container.phase() != Phase::Poisoned) {
-            Some(place) => self.tell_directory(container, place, &mut found, each),
+            Some(place) => self.tell_directory(container, place, &mut Buffer::new(BLOCK_BYTES), &mut found, each),
             None => {
                 found.accept_loss = true;
                 let scanned = self.scan(container, device.as_ref(), file, 0).run().map_err(|error| {
@@ -227,6 +229,12 @@ impl Warm {
                 self.tell_extents(container, &scanned, &mut found, each).map(|_| ())
             }
         }
+    }
+
+    /// Whether the container's first block can be read.
+    pub(crate) fn answers(&self, number: u32) -> bool {
+        let mut block = Buffer::new(BLOCK_BYTES);
+        self.container(number).is_ok_and(|(_, device, file)| read_all(device.as_ref(), file, 0, &mut block).is_ok())
     }
 
     /// The store whose devices these are, by the first of them.
@@ -248,12 +256,16 @@ impl Warm {
         &self,
         container: &Container,
         place: DirectoryPlace,
+        scratch: &mut Buffer,
         found: &mut Found,
         each: &mut Told<'_>,
     ) -> Result<()> {
+        let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
+        if scratch.len() < length {
+            *scratch = Buffer::new(length);
+        }
         let bytes = self.reach(container).and_then(|(device, file)| {
-            let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
-            let mut buffer = Buffer::new(length);
+            let buffer = &mut scratch[..length];
             for (at, piece) in buffer.chunks_mut(DIRECTORY_READ_BYTES).enumerate() {
                 read_all(device, file, place.offset + (at * DIRECTORY_READ_BYTES) as u64, piece)?;
             }

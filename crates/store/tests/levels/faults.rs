@@ -383,9 +383,14 @@ fn what_cannot_be_rescued_is_lost_by_name() {
     // Payload of one event rots: the heads are in the first blocks of each extent.
     let middle = (8192 + (container.used_bytes - 8192) / 2) / 4096 * 4096;
     device.rot(&file, middle + 2000, 0x40).unwrap();
-    let harmed: Vec<(u64, u64)> = told.stored.iter().copied().filter(|&(event, source)| {
-        store.get(&key(RUN, event, source)).is_err_and(|error| error.kind() == Kind::Corrupt)
-    }).collect();
+    let harmed: Vec<(u64, u64)> = told
+        .stored
+        .iter()
+        .copied()
+        .filter(|&(event, source)| {
+            store.get(&key(RUN, event, source)).is_err_and(|error| error.kind() == Kind::Corrupt)
+        })
+        .collect();
     assert_eq!(harmed.len(), 1, "one flipped bit harms one fragment: {harmed:?}");
     device.inject(Some(Operation::Write), device.count(Operation::Write) + 1, Fault::Fails);
     told.put(&store, 20, 0, false);
@@ -496,9 +501,13 @@ fn a_device_that_vanishes_takes_only_what_stood_on_it() {
         let fragment = store.get(&key(RUN, event, 0)).unwrap().unwrap();
         assert_eq!(fragment.to_vec(), bytes(event, 0));
     }
-    assert!((100..130).any(|event| {
-        store.get(&key(RUN, event, 0)).unwrap().unwrap().level() == forebay_store::core::Level::Warm
-    }), "demotion goes on to the other device: {:?}", store.warm_stats().unwrap().notes);
+    assert!(
+        (100..130).any(|event| {
+            store.get(&key(RUN, event, 0)).unwrap().unwrap().level() == forebay_store::core::Level::Warm
+        }),
+        "demotion goes on to the other device: {:?}",
+        store.warm_stats().unwrap().notes
+    );
     // Verdicts go through: to the hot log where the device's is gone.
     for event in 100..130 {
         let lease = store.lease(&primary(&store, event), None).unwrap().expect("a ready event");

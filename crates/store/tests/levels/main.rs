@@ -4,9 +4,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod inhibit;
 mod faults;
 mod hot_lost;
+mod inhibit;
 mod moves;
 mod power;
 mod review;

@@ -243,39 +243,51 @@ fn script() -> Vec<(&'static str, Call)> {
     call("demotion of ready events", of(Life::tick));
     call("persisted late put on a warm event", of(|life| life.put(2, 5, 400, true)));
     call("late put on a warm event", of(|life| life.put(2, 6, 400, false)));
-    call("update on warm", of(|life| {
-        let bytes = bytes_of(2, 0, 1, 1200);
-        assert_eq!(life.store.update(&key(RUN, 2, 0), &bytes, None).unwrap(), 1);
-        life.put.get_mut(&2).unwrap().fragments.insert(0, (1, bytes));
-        // The new version stands on the hot level only, until the next round.
-        life.promises.get_mut(&2).unwrap().fragments.remove(&0);
-    }));
-    call("remove on warm", of(|life| {
-        assert!(life.store.remove(&key(RUN, 2, 1)).unwrap());
-        for promise in [life.put.get_mut(&2).unwrap(), life.promises.get_mut(&2).unwrap()] {
-            promise.fragments.remove(&1);
-            promise.removed.insert(1);
-        }
-    }));
+    call(
+        "update on warm",
+        of(|life| {
+            let bytes = bytes_of(2, 0, 1, 1200);
+            assert_eq!(life.store.update(&key(RUN, 2, 0), &bytes, None).unwrap(), 1);
+            life.put.get_mut(&2).unwrap().fragments.insert(0, (1, bytes));
+            // The new version stands on the hot level only, until the next round.
+            life.promises.get_mut(&2).unwrap().fragments.remove(&0);
+        }),
+    );
+    call(
+        "remove on warm",
+        of(|life| {
+            assert!(life.store.remove(&key(RUN, 2, 1)).unwrap());
+            for promise in [life.put.get_mut(&2).unwrap(), life.promises.get_mut(&2).unwrap()] {
+                promise.fragments.remove(&1);
+                promise.removed.insert(1);
+            }
+        }),
+    );
     call("demotion of the rest", of(Life::tick));
     call("lease on warm", of(|life| life.lease(3)));
-    call("pass with a result on warm", of(|life| {
-        let bytes = bytes_of(3, RESULT, 0, 900);
-        let result: (&[u8], &[u8]) = (&(RESULT as u32).to_be_bytes(), &bytes);
-        life.store.pass(&life.name(3), &life.tokens[&3], "final", &[result]).unwrap();
-        life.put.get_mut(&3).unwrap().fragments.insert(RESULT, (0, bytes));
-    }));
+    call(
+        "pass with a result on warm",
+        of(|life| {
+            let bytes = bytes_of(3, RESULT, 0, 900);
+            let result: (&[u8], &[u8]) = (&(RESULT as u32).to_be_bytes(), &bytes);
+            life.store.pass(&life.name(3), &life.tokens[&3], "final", &[result]).unwrap();
+            life.put.get_mut(&3).unwrap().fragments.insert(RESULT, (0, bytes));
+        }),
+    );
     call("demotion of the result", of(Life::tick));
     call("lease of the second stage", of(|life| life.lease(3)));
-    call("accept with a result on warm", of(|life| {
-        let bytes = bytes_of(3, RESULT + 1, 0, 300);
-        let results: [(&[u8], &[u8]); 1] = [(&(RESULT as u32 + 1).to_be_bytes(), &bytes)];
-        let accept = Accept { streams: &[("main", Sources::All)], results: &results };
-        life.store.accept_into(&life.name(3), &life.tokens[&3], &accept).unwrap();
-        life.put.get_mut(&3).unwrap().fragments.insert(RESULT + 1, (0, bytes));
-        life.promises.get_mut(&3).unwrap().state = Some(LiveState::Accepted);
-        life.decided(3, true, true);
-    }));
+    call(
+        "accept with a result on warm",
+        of(|life| {
+            let bytes = bytes_of(3, RESULT + 1, 0, 300);
+            let results: [(&[u8], &[u8]); 1] = [(&(RESULT as u32 + 1).to_be_bytes(), &bytes)];
+            let accept = Accept { streams: &[("main", Sources::All)], results: &results };
+            life.store.accept_into(&life.name(3), &life.tokens[&3], &accept).unwrap();
+            life.put.get_mut(&3).unwrap().fragments.insert(RESULT + 1, (0, bytes));
+            life.promises.get_mut(&3).unwrap().state = Some(LiveState::Accepted);
+            life.decided(3, true, true);
+        }),
+    );
     call("demotion of an accepted event", of(Life::tick));
     call("lease", of(|life| life.lease(4)));
     call("requeue on warm", of(|life| life.store.requeue(&life.name(4), &life.tokens[&4]).unwrap()));
@@ -289,19 +301,28 @@ fn script() -> Vec<(&'static str, Call)> {
         call("put", of(move |life| life.put(5, source, 600, source == 0)));
     }
     call("lease", of(|life| life.lease(5)));
-    call("a worker falls silent", of(|life| {
-        life.clock.advance_ns(2 * LEASE.as_nanos() as u64);
-        life.tick();
-    }));
-    call("replay", of(|life| {
-        assert!(life.store.replay(&life.name(5)).unwrap());
-        life.promises.get_mut(&5).unwrap().state = None;
-    }));
+    call(
+        "a worker falls silent",
+        of(|life| {
+            life.clock.advance_ns(2 * LEASE.as_nanos() as u64);
+            life.tick();
+        }),
+    );
+    call(
+        "replay",
+        of(|life| {
+            assert!(life.store.replay(&life.name(5)).unwrap());
+            life.promises.get_mut(&5).unwrap().state = None;
+        }),
+    );
     call("demotion", of(Life::tick));
-    call("remove_event on warm", of(|life| {
-        assert!(life.store.remove_event(&life.name(5)).unwrap());
-        life.ended(5, true);
-    }));
+    call(
+        "remove_event on warm",
+        of(|life| {
+            assert!(life.store.remove_event(&life.name(5)).unwrap());
+            life.ended(5, true);
+        }),
+    );
     for source in 0..2 {
         call("put", of(move |life| life.put(6, source, 600, false)));
     }
@@ -327,26 +348,33 @@ fn script() -> Vec<(&'static str, Call)> {
     }
     call("demotion of accepted events, recycling", of(Life::tick));
     call("recycling", of(Life::tick));
-    call("drain", of(|life| {
-        let Some(mut drain) = life.store.drain("main").unwrap() else { panic!("no full container of the stream") };
-        let mut released = Vec::new();
-        while let Some(event) = drain.next_event().unwrap() {
-            let number = life.store.schema().values(event.primary.as_bytes())[1];
-            if !released.contains(&number) && released.is_empty() {
-                assert!(life.store.release(&event.primary).unwrap());
-                released.push(number);
+    call(
+        "drain",
+        of(|life| {
+            let Some(mut drain) = life.store.drain("main").unwrap() else { panic!("no full container of the stream") };
+            let mut released = Vec::new();
+            while let Some(event) = drain.next_event().unwrap() {
+                let number = life.store.schema().values(event.primary.as_bytes())[1];
+                if !released.contains(&number) && released.is_empty() {
+                    assert!(life.store.release(&event.primary).unwrap());
+                    released.push(number);
+                }
             }
-        }
-        drop(drain);
-        released.into_iter().for_each(|event| life.ended(event, true));
-    }));
+            drop(drain);
+            released.into_iter().for_each(|event| life.ended(event, true));
+        }),
+    );
     for event in 3..18 {
-        call("release", of(move |life| {
-            let accepted = life.promises.get(&event).is_some_and(|promise| promise.state == Some(LiveState::Accepted));
-            if accepted {
-                life.release(event);
-            }
-        }));
+        call(
+            "release",
+            of(move |life| {
+                let accepted =
+                    life.promises.get(&event).is_some_and(|promise| promise.state == Some(LiveState::Accepted));
+                if accepted {
+                    life.release(event);
+                }
+            }),
+        );
     }
     call("recycling of the accepted stream", of(Life::tick));
     // What goes into containers that had other events before.
@@ -512,7 +540,8 @@ fn check(views: Vec<View>, call: &str, told: [&str; 2], promises: [&BTreeMap<u64
         let events: BTreeSet<u64> = promises.iter().flat_map(|of| of.keys().copied()).collect();
         for event in events {
             // Without a promise before or after anything may be found.
-            let fault = |of: &BTreeMap<u64, Promise>| of.get(&event).and_then(|promise| promise.fault(seen.get(&event)));
+            let fault =
+                |of: &BTreeMap<u64, Promise>| of.get(&event).and_then(|promise| promise.fault(seen.get(&event)));
             let faults = promises.map(fault);
             if let [Some(before), Some(after)] = faults {
                 panic!("{at}: event {event}: {before}; or {after}; promised {:?}", promises.map(|of| of.get(&event)));
