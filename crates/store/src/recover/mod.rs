@@ -95,7 +95,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There
 }
 
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
-pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()> {
+pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
     let decided = log::read_devices(engine, &there.decisions)?;
     let mut shards = engine.lock_all();
     shards.iter_mut().for_each(|shard| shard.recovering = true);
@@ -106,11 +106,9 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()>
         records.images(&level.warm, &mut there.found, false)?;
     }
     records.settle()?;
+    let replaced = Replaced(records.replaced);
     drop(shards);
-    for cell in &engine.cells {
-        cell.publish_ready(&cell.lock());
-    }
-    Ok(())
+    Ok(replaced)
 }
 
 /// The latest life of which the devices' logs know.
@@ -153,6 +151,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         for event in failed {
             shard.move_to(event, LiveState::Debug);
             shard.reasons.insert(event, Reason::ProcessDied as u8);
+            engine.queue_demotion(shard, event);
         }
     }
     drop(shards);
@@ -166,7 +165,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         other => other?,
     }
     for (location, length) in left {
-        engine.hot.end_record(location, length);
+        engine.end_record(location, length);
     }
     engine.hot.region.fence();
     Ok(())
@@ -178,7 +177,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
 fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u32)>> {
     let mut left = Vec::new();
     for (location, length) in replaced.0 {
-        let entry = engine.hot.read_entry(location).ok_or_else(|| Error::internal("a version that was just found"))?;
+        let entry = engine.entry_of(location)?;
         let record = Decision {
             fragments: 1,
             bytes: u64::from(length),
@@ -186,7 +185,7 @@ fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u3
             ..Decision::about(DecisionKind::Supersede, entry.key.as_bytes())
         };
         match engine.log.append(&engine.hot, &record) {
-            Ok(()) => engine.hot.end_record(location, length),
+            Ok(()) => engine.end_record(location, length),
             Err(error) if error.kind() == forebay_core::Kind::Full => left.push((location, length)),
             Err(error) => return Err(error),
         }
