@@ -16,6 +16,8 @@ mod verify;
 
 use crate::engine::Engine;
 use crate::hot::{FREE, Location};
+use crate::levels::Level;
+use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
 use crate::warm::LogSlots;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -79,8 +81,8 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There
         records.segment(header)?;
     }
     if let (Some(there), Some(level)) = (&mut there, &engine.level) {
-        engine.losses.lock().extend(there.losses.iter().cloned());
-        records.images(&level.warm, &mut there.found, there.figures_kept)?;
+        let figures_kept = there.figures_kept;
+        adopt_images(engine, level, &mut records, there, figures_kept)?;
     }
     records.settle()?;
     let replaced = Replaced(records.replaced);
@@ -102,13 +104,29 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Rep
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     if let Some(level) = &engine.level {
-        engine.losses.lock().extend(there.losses.iter().cloned());
-        records.images(&level.warm, &mut there.found, false)?;
+        adopt_images(engine, level, &mut records, &mut there, false)?;
     }
     records.settle()?;
     let replaced = Replaced(records.replaced);
     drop(shards);
     Ok(replaced)
+}
+
+/// What stands on the devices, and what does not any more: losses by name, and what was perhaps never acknowledged.
+fn adopt_images(
+    engine: &Engine,
+    level: &Level,
+    records: &mut Records<'_>,
+    there: &mut There,
+    figures_kept: bool,
+) -> Result<()> {
+    records.images(&level.warm, &mut there.found, figures_kept)?;
+    let mut losses = engine.losses.lock();
+    losses.append(&mut there.losses);
+    losses.append(&mut there.found.losses);
+    losses.truncate(LOSSES_LISTED_MAX);
+    std::mem::take(&mut there.found.unfinished).into_iter().for_each(|what| level.note(what));
+    Ok(())
 }
 
 /// The latest life of which the devices' logs know.

@@ -269,17 +269,6 @@ impl<'a> Records<'a> {
         Ok(Fate::Live)
     }
 
-    /// An update was cut off before its record: the end of recovery writes it.
-    /// The replaced version stays live until then, so that a crash before it finds both again.
-    fn supersede(&mut self, location: Location, lower: &Entry, at: usize, run: u16) {
-        self.replaced.push((location, lower.length));
-        let tally = Tally::fragment(u64::from(lower.length));
-        let ledger = &mut self.shards[at].runs[run as usize].ledger;
-        ledger.offered += tally;
-        ledger.stored += tally;
-        ledger.superseded += tally;
-    }
-
     /// An acknowledged fragment is gone, and the operator accepted that.
     fn book_lost(&mut self, entry: &Entry) {
         let schema = &self.engine.keyspace.schema;
