@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const KEYSPACE_FILE: &str = "keyspace.toml";
 pub(crate) const REGION_FILE: &str = "hot.fb";
 
-const HOLDS: Holds = Holds {
+pub(crate) const HOLDS: Holds = Holds {
     name: "store",
     keyspace_file: KEYSPACE_FILE,
     region_file: REGION_FILE,
