@@ -35,7 +35,9 @@ pub(super) fn check_with_hot(
     let (warm, schema) = (level.warm.clone(), &keyspace.schema);
     let mut engine = Engine::new(hot, keyspace.clone(), config.clone(), life.superblock, None);
     engine.adopt_level(Some(level));
-    let recovered = recover::recover(&engine, life.power_lost, Some(There { figures_kept: life.was_clean, ..there }));
+    let mut there = There { figures_kept: life.was_clean, ..there };
+    let recovered = recover::recover(&engine, life.power_lost, Some(&mut there));
+    report.unfinished.append(&mut there.found.unfinished);
     // What is wrong with segments has been said already, in more words.
     let of_warm = |loss: &String| !loss.starts_with("segment ");
     report.problems.extend(engine.losses.lock().drain(..).filter(of_warm));
@@ -60,8 +62,10 @@ pub(super) fn check_with_hot(
 pub(super) fn check_alone(keyspace: &Keyspace, config: &Config, deep: bool, report: &mut CheckReport) -> Result<()> {
     let Some((level, mut there)) = open(None, keyspace, config, report)? else { return Ok(()) };
     report.problems.append(&mut there.losses);
+    let known = there.found.losses.len();
     level.warm.images(&mut there.found, &mut |_, _| Ok(()))?;
-    report.problems.append(&mut there.found.losses);
+    report.problems.extend(there.found.losses.drain(known..));
+    report.unfinished.append(&mut there.found.unfinished);
     check_containers(&level.warm, &keyspace.schema, deep, report, &|_, _, _, _| true)
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct There {
 pub(crate) struct Replaced(Vec<(Location, u32)>);
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There>) -> Result<Replaced> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
     let decided =
         log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
@@ -78,9 +78,11 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There
     for header in data {
         records.segment(header)?;
     }
-    if let (Some(there), Some(level)) = (&mut there, &engine.level) {
+    if let (Some(there), Some(level)) = (there, &engine.level) {
         engine.losses.lock().extend(there.losses.iter().cloned());
+        let known = there.found.losses.len();
         records.images(&level.warm, &mut there.found, there.figures_kept)?;
+        engine.losses.lock().extend(there.found.losses.iter().skip(known).cloned());
     }
     records.settle()?;
     let replaced = Replaced(records.replaced);
@@ -103,7 +105,9 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()>
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     if let Some(level) = &engine.level {
         engine.losses.lock().extend(there.losses.iter().cloned());
+        let known = there.found.losses.len();
         records.images(&level.warm, &mut there.found, false)?;
+        engine.losses.lock().extend(there.found.losses.iter().skip(known).cloned());
     }
     records.settle()?;
     drop(shards);

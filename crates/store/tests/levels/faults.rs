@@ -119,7 +119,8 @@ impl Told {
         }
         store.tick();
         let accepted: Vec<u64> = self.decided.iter().filter(|(_, how)| **how == Some(true)).map(|(e, _)| *e).collect();
-        for event in accepted.into_iter().filter(|event| event % 4 == 0) {
+        let there: Vec<u64> = accepted.into_iter().filter(|event| !self.released.contains_key(event)).collect();
+        for event in there.into_iter().filter(|event| event % 4 == 0) {
             match store.release(&primary(store, event)) {
                 Ok(done) => _ = self.released.insert(event, done),
                 Err(error) => {
@@ -447,6 +448,7 @@ fn a_stalled_device_is_named_and_the_hot_level_goes_on() {
     let event = store.schema().values(lease.primary.as_bytes())[1];
     lease.reject().unwrap();
     told.decided.insert(event, Some(false));
+    drop(lease);
     balanced(&store, "stalled");
     device.stall(Duration::ZERO);
     told.stored.insert((110, 0));
