@@ -8,7 +8,7 @@ use super::image::Image;
 use super::index::Index;
 use super::limits::{LOG_BYTES, PRIMARY_BYTES, REST_BYTES};
 use super::playback::{self, Playback};
-use super::recording::{LaneStart, Recording};
+use super::recording::{LaneStart, Medium, Recording};
 use super::sink::ContainerSink;
 use crate::region_file::random_id;
 use crate::warm::{Device, DirectoryDevice, IoMethod, Warm, WarmShape};
@@ -142,7 +142,8 @@ fn make(devices: &[Arc<dyn Device>], dirs: &[WarmDir], config: RecordConfig) -> 
         }
     };
     let lanes = devices.iter().enumerate().map(lane).collect();
-    Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes)
+    let medium = Medium { devices: devices.to_vec(), warm };
+    Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes, Some(medium))
 }
 
 fn shape(config: &RecordConfig) -> WarmShape {
