@@ -1,15 +1,15 @@
-//! `forebay create`: a new store, from a keyspace file or the built-in run/event/source keyspace.
+//! `forebay create`: a new store, from a keyspace file or the built-in run/event/source keyspace, of one level or two.
 
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::units;
+use crate::{levels, units};
 use forebay_core::{AttributeSchema, Completeness, Error, Keyspace, Result};
-use forebay_store::{Config, Store};
+use forebay_store::{Config, Store, WarmDevice};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
-Make a new store in DIR. The hot level is allocated at once, so that later puts find their space.
+Make a new store in DIR. Its levels are allocated at once, so that later puts find their space.
 
 Without --keyspace the key is run:u32/event:u64/source:u32, events are run/event, and an event is complete when \
 --sources-per-event different fragments of it have arrived, or --complete-within after the first of them.
@@ -26,10 +26,17 @@ A keyspace file says more, such as a source with two parts and a list of expecte
   sources = [\"1/7\", \"1/8\", \"2/0\"]
   complete_within_ms = 1500
 
+With --warm there is a second level: containers on disks (NVMe at best), where events go once they are accepted, or when \
+the hot level is full of undecided ones. Each --warm DIR is one device: a directory on a disk of its own, outside of memory. \
+Two disks of 1 TiB, and a small one to try it:
+  forebay create /tmp/big --hot-bytes 8G --warm /disk1/warm:1TiB --warm /disk2/warm:1TiB
+  forebay create /tmp/two --hot-bytes 64M --warm /var/tmp/two-warm:512M
+  forebay containers /tmp/two
+
 Instead of sources, count = 3 waits for any three; with neither, events wait until they are sealed. Stages of the \
 selection, source groups, classes, order of delivery and more: docs/keyspace.toml explains every value.";
 
-/// Make a store: a keyspace and a hot level.
+/// Make a store: a keyspace, a hot level, and a warm one where it is wanted.
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Create {
@@ -56,6 +63,14 @@ pub(crate) struct Create {
     /// Size of one segment of the hot level; 1/64 of it when not given, between 256K and 64M.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     segment_bytes: Option<u64>,
+    /// Directory of a device of the warm level, made where it is not there, with the bytes to take there, such as
+    /// /disk1/warm:100G; 8 GiB when no size is given. May be repeated; all devices have containers of one size.
+    #[arg(long, value_name = "DIR[:SIZE]", value_parser = levels::parse_dir)]
+    warm: Vec<levels::WarmDir>,
+    /// Size of a container of the warm level, a multiple of 4K from 64K to 4G: the largest fragment is a little smaller;
+    /// 1/16 of the smallest device when not given, between 256K and 1G.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, requires = "warm")]
+    container: Option<u64>,
 }
 
 impl Create {
@@ -64,7 +79,17 @@ impl Create {
             Some(file) => read_keyspace(file)?,
             None => self.built_in()?,
         };
-        let config = Config { hot_bytes: self.hot_bytes, segment_bytes: self.segment_bytes, ..Config::default() };
+        let smallest = self.warm.iter().map(levels::WarmDir::bytes_or_default).min().unwrap_or(0);
+        let (container_bytes, device_log_bytes) = levels::cut(smallest, self.container);
+        let device = |dir: &levels::WarmDir| WarmDevice::directory(&dir.path, dir.bytes_or_default());
+        let config = Config {
+            hot_bytes: self.hot_bytes,
+            segment_bytes: self.segment_bytes,
+            warm: self.warm.iter().map(device).collect(),
+            container_bytes,
+            device_log_bytes,
+            ..Config::default()
+        };
         let store = Store::create(&self.store.dir, &keyspace, config)?;
         let stats = store.stats();
         store.close()?;
@@ -77,12 +102,29 @@ impl Create {
             stats.segments,
             units::bytes(stats.segment_bytes),
         ))?;
+        if let Some(warm) = &stats.warm {
+            out.line(format!(
+                "warm level {} in {} of {} on {}",
+                units::bytes(warm.container_bytes * u64::from(warm.containers)),
+                units::plural(u64::from(warm.containers), "container"),
+                units::bytes(warm.container_bytes),
+                units::plural(warm.devices.len() as u64, "device"),
+            ))?;
+            for device in &warm.devices {
+                out.line(format!("  {}: {}", device.name, device.method))?;
+            }
+        }
         out.json(&serde_json::json!({
             "dir": self.store.dir,
             "keyspace": keyspace.name,
             "key": keyspace.schema.describe(),
             "segments": stats.segments,
             "segment_bytes": stats.segment_bytes,
+            "containers": stats.warm.as_ref().map_or(0, |warm| warm.containers),
+            "container_bytes": stats.warm.as_ref().map_or(0, |warm| warm.container_bytes),
+            "devices": stats.warm.iter().flat_map(|warm| &warm.devices).map(|device| serde_json::json!({
+                "name": device.name, "method": device.method
+            })).collect::<Vec<_>>(),
         }))?;
         Ok(Answer::Yes)
     }

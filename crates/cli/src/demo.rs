@@ -8,7 +8,7 @@ use crate::{signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
 use forebay_daq::chaos::{self, ChaosConfig};
-use forebay_daq::demo::{self, DemoConfig, Kill, Profile};
+use forebay_daq::demo::{self, DemoConfig, Duty, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -26,13 +26,16 @@ Without --input an emulator makes WIBEth frames with realistic noise. With it, r
 cycled and timestamps rewritten.
 
 Example: ten seconds; a source that dies and returns; two classes of events and one event shown a second; the fragments \
-of ATLAS at a steady rate; recorded ProtoDUNE frames:
+of ATLAS at a steady rate; recorded ProtoDUNE frames; a beam that is on for half of the time, with a farm that is sized \
+for the mean: the store takes up what the farm is behind, without dead time, and every gap empties it, else the exit code \
+is 1:
   forebay demo
   forebay demo --kill-source 7 --at 3s --back-at 6s
   forebay demo --classes --watch
   forebay demo --chaos 30 --seed 7
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
+  forebay demo --duty 50% --seconds 12
 
 The profile dune is DUNE's MiniDAQ instead: links at their rate in a ring, triggers, data requests, trigger records with \
 DUNE's headers, inhibit by records in flight (docs/minidaq.md):
@@ -64,6 +67,13 @@ pub(crate) struct Demo {
     /// Rate of events; 0 means as fast as it goes.
     #[arg(long, value_name = "RATE")]
     events_per_second: Option<u64>,
+    /// Beam for this part of the time, such as 50%, in periods of 4 s or what is named: 50%/10s. The rate is that while
+    /// there is beam.
+    #[arg(long, value_name = "SHARE[/PERIOD]", value_parser = parse_duty)]
+    duty: Option<Duty>,
+    /// Most events per second that the selection begins; with --duty 1.15 times the mean rate when not given.
+    #[arg(long, value_name = "RATE")]
+    farm_events_per_second: Option<f64>,
     /// Threads that put fragments.
     #[arg(long, value_name = "N")]
     readout_threads: Option<usize>,
@@ -104,7 +114,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     watch: bool,
     /// Instead of the demo: everything that can happen to a store, at random, for so long, with an account of its own.
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["seconds", "profile", "sources", "fragment_bytes", "events_per_second",
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["seconds", "profile", "sources", "fragment_bytes", "events_per_second", "duty", "farm_events_per_second",
         "readout_threads", "filter_threads", "accept", "fast_fraction", "hot_bytes", "input", "kill_source", "classes", "watch"])]
     chaos: Option<f64>,
     #[command(flatten)]
@@ -136,6 +146,8 @@ impl Demo {
             ("--sources", self.sources.is_some()),
             ("--fragment-bytes", self.fragment_bytes.is_some()),
             ("--events-per-second", self.events_per_second.is_some()),
+            ("--duty", self.duty.is_some()),
+            ("--farm-events-per-second", self.farm_events_per_second.is_some()),
             ("--fast-fraction", self.fast_fraction.is_some()),
             ("--kill-source", self.kill_source.is_some()),
             ("--classes", self.classes),
@@ -212,6 +224,8 @@ impl Demo {
             sources: self.sources.unwrap_or(base.sources),
             fragment_bytes: self.fragment_bytes.unwrap_or(base.fragment_bytes),
             events_per_second: self.events_per_second.unwrap_or(base.events_per_second),
+            duty: self.duty,
+            farm_events_per_second: self.farm_events_per_second.unwrap_or(base.farm_events_per_second),
             readout_threads: self.readout_threads.unwrap_or(base.readout_threads),
             filter_threads: self.filter_threads.unwrap_or(base.filter_threads),
             accept: self.accept.unwrap_or(base.accept),
@@ -230,6 +244,16 @@ impl Demo {
             ..base
         }
     }
+}
+
+/// Period of a beam whose share alone is given.
+const DUTY_PERIOD_S: f64 = 4.0;
+
+fn parse_duty(text: &str) -> std::result::Result<Duty, String> {
+    let (share, period) = text.split_once('/').map_or((text, None), |(share, period)| (share, Some(period)));
+    let period = period.map(units::parse_duration).transpose()?;
+    let period_s = period.map_or(DUTY_PERIOD_S, |period| period.as_secs_f64());
+    Ok(Duty { share: units::parse_share(share)?, period_s })
 }
 
 fn answer(interrupted: bool, balanced: bool) -> Answer {

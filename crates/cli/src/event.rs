@@ -2,14 +2,14 @@
 
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::{choose, units};
+use crate::{choose, levels, units};
 use forebay_core::{Attributes, KeySchema, Primary, Result};
 use forebay_store::{OpenEvent, PutOutcome, SourceState, Sources, Store};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
 Show one live event: its state (open, ready, leased, debug, accepted), its attributes, which sources are there with their \
-sizes, and which expected ones are missing (for runs with a source list), masked or late. An event that is decided and gone, removed, or \
+sizes and the level that each stands on, and which expected ones are missing (for runs with a source list), masked or late. An event that is decided and gone, removed, or \
 never seen is absent: exit code 1.
 
 Example: look at event 42 of run 1; announce event 43 as a trigger does, and event 44 with the sources that it must have \
@@ -133,6 +133,7 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
             "status": fragment.status(),
             "version": fragment.version(),
             "crc32c": format!("{:08x}", fragment.checksum()),
+            "level": levels::level_name(fragment.level()),
         })).collect::<Vec<_>>(),
         "bytes": bytes,
         "missing": event.missing.iter().map(|key| source(schema, key.as_bytes())).collect::<Vec<_>>(),
@@ -151,9 +152,10 @@ pub(crate) fn show(store: &Store, primary: &Primary, out: &mut Output) -> Result
     for fragment in &event.fragments {
         let presence = event.sources.of(schema.rest_of(&fragment.key())).name();
         out.line(format!(
-            "  source {:<12} {presence:<8} {:>10}  status {:#x}  version {}  crc32c {:08x}",
+            "  source {:<12} {presence:<8} {:>10}  {:<4}  status {:#x}  version {}  crc32c {:08x}",
             source(schema, fragment.key().as_bytes()),
             units::bytes(fragment.len() as u64),
+            levels::level_name(fragment.level()),
             fragment.status(),
             fragment.version(),
             fragment.checksum()

@@ -2,7 +2,7 @@
 
 use crate::open::Directory;
 use crate::output::{self, Answer, Output};
-use crate::units;
+use crate::{levels, units};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ Example: to the terminal, as a hex dump, into a file, and as a question of a scr
   forebay get /tmp/first 1/42/1 --output frame.bin
   forebay get /tmp/first 1/42/9 >/dev/null || echo not there
 
-With --json: key, bytes, status, version, crc32c and the value in hexadecimal (value_hex).";
+With --json: key, bytes, status, version, crc32c, the level that it was read from (hot or warm) and the value in hexadecimal (value_hex).";
 
 /// Get one fragment's bytes.
 #[derive(clap::Args)]
@@ -59,11 +59,13 @@ impl Get {
             "status": fragment.status(),
             "version": fragment.version(),
             "crc32c": format!("{:08x}", fragment.checksum()),
+            "level": levels::level_name(fragment.level()),
         });
         if let Some(file) = &self.output {
             std::fs::write(file, &*fragment)
                 .map_err(|error| Error::invalid(format!("cannot write {}", file.display())).with_source(error))?;
-            out.line(format!("{text}: {} to {}", units::bytes(fragment.len() as u64), file.display()))?;
+            let (bytes, level) = (units::bytes(fragment.len() as u64), levels::level_name(fragment.level()));
+            out.line(format!("{text}: {bytes} from the {level} level to {}", file.display()))?;
         } else if out.json {
             answer["value_hex"] = output::hex(&fragment).into();
         } else if self.hex {

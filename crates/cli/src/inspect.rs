@@ -3,7 +3,7 @@
 use crate::event;
 use crate::open::Directory;
 use crate::output::{self, Answer, Output};
-use crate::units;
+use crate::{levels, units};
 use clap::Subcommand;
 use forebay_core::{Bounds, LIVE_STATES, Result};
 use forebay_store::{SegmentInfo, Store};
@@ -194,8 +194,9 @@ fn fragment(store: &Store, key: &str, out: &mut Output) -> Result<Answer> {
     // Shown whatever it says: this is the command for looking at damage.
     let verified = fragment.verify();
     out.line(format!(
-        "fragment {text} · {} bytes · status {:#x} · version {} · crc32c {:08x} ({})",
+        "fragment {text} · {} bytes · {} level · status {:#x} · version {} · crc32c {:08x} ({})",
         fragment.len(),
+        levels::level_name(fragment.level()),
         fragment.status(),
         fragment.version(),
         fragment.checksum(),
@@ -216,6 +217,7 @@ fn fragment(store: &Store, key: &str, out: &mut Output) -> Result<Answer> {
         "version": fragment.version(),
         "crc32c": format!("{:08x}", fragment.checksum()),
         "verified": verified.is_ok(),
+        "level": levels::level_name(fragment.level()),
         "value_hex": output::hex(&fragment),
     }))?;
     verified.map(|()| Answer::Yes)

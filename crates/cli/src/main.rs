@@ -10,6 +10,7 @@
 mod bench;
 mod check;
 mod choose;
+mod containers;
 mod create;
 mod debug;
 mod demo;
@@ -18,10 +19,12 @@ mod get;
 mod hold;
 mod inspect;
 mod ledger;
+mod levels;
 mod mask;
 mod minidaq;
 mod open;
 mod output;
+mod plan;
 mod play;
 mod put;
 mod range;
@@ -83,7 +86,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Demo),
+    Demo(Box<demo::Demo>),
     Create(create::Create),
     Put(put::Put),
     Get(get::Get),
@@ -104,6 +107,8 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Containers(containers::Containers),
+    Plan(plan::Plan),
     Record(record::Record),
     Play(play::Play),
     Bench(bench::Bench),
@@ -132,6 +137,8 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Containers(command) => command.run(out),
+            Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),

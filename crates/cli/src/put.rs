@@ -2,8 +2,8 @@
 
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::units;
-use forebay_core::{Attributes, Error, Result};
+use crate::{levels, units};
+use forebay_core::{Attributes, Error, Level, Result};
 use forebay_store::{PutOptions, PutOutcome, Store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,12 @@ Example: three fragments of event 42 of run 1, from an argument, a file and a pi
   forebay put /tmp/first 1/42/1 --file frame.bin --status 0x3
   zcat frame.gz | forebay put /tmp/first 1/42/2 -
   forebay put /tmp/first 1/43/0 ''
+
+Where the store has a warm level, --persisted returns only when the fragment is on its device, where the loss of power does \
+not reach it (a millisecond and a write later); --level says where it goes, whatever the group of its source says: on hot it \
+is at hand for the selection, to warm it is written soon, past the hot level's room:
+  forebay put /tmp/two 1/42/3 --persisted precious
+  forebay put /tmp/two 1/42/4 --level warm 'not read before the verdict'
 
 An empty fragment is legal and counts. Attributes of the event, where `forebay create --attribute lumi:u32` declared \
 them, come with any of its fragments: --attribute lumi=7.";
@@ -48,6 +54,12 @@ pub(crate) struct Put {
     /// How long to wait for space before answering Full; the store's own deadline when not given.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
+    /// Return when the fragment survives the loss of power: it is on a device of the warm level.
+    #[arg(long, conflicts_with = "update")]
+    persisted: bool,
+    /// Level to which the fragment goes, hot or warm; that of its source's group when not given.
+    #[arg(long, value_name = "LEVEL", value_parser = levels::parse_level, conflicts_with = "update")]
+    level: Option<Level>,
     /// Make a new version of a fragment that is there already.
     #[arg(long)]
     update: bool,
@@ -79,15 +91,20 @@ impl Put {
             status: self.status,
             attributes: (!attributes.is_empty()).then_some(&attributes),
             deadline: self.deadline,
+            persisted: self.persisted,
+            level: self.level,
         };
         let outcome = store.put(&key, &value, &options)?;
         let (name, remark) = match outcome {
+            PutOutcome::Stored if self.persisted => ("stored", " (on the warm level, persisted)"),
             PutOutcome::Stored => ("stored", ""),
             PutOutcome::Duplicate => ("duplicate", " (the same bytes were there already)"),
             PutOutcome::Late => ("late", " (its event is leased, decided or removed: not stored)"),
         };
         out.line(format!("{name} {text}: {}{remark}", units::bytes(value.len() as u64)))?;
-        out.json(&serde_json::json!({ "key": text, "outcome": name, "bytes": value.len() }))?;
+        out.json(
+            &serde_json::json!({ "key": text, "outcome": name, "bytes": value.len(), "persisted": self.persisted }),
+        )?;
         Ok(Answer::found(outcome != PutOutcome::Late))
     }
 

@@ -3,7 +3,7 @@
 //! *Not here*: the recording itself (`forebay_daq::record`); this file is its command line, its progress, its exit code.
 
 use crate::output::{Answer, Output};
-use crate::{signal, units};
+use crate::{levels, signal, units};
 use forebay_core::{Error, Result};
 use forebay_daq::frames::FrameKind;
 use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary};
@@ -169,18 +169,8 @@ pub(crate) fn gap_line(gap: &ManifestGap) -> String {
     format!("ticks {} to {}{era}: {}, {}", gap.begin, gap.end, units::plural(gap.frames, "frame"), gap.reason)
 }
 
-/// A directory, perhaps with a size after the last colon.
 fn parse_dir(text: &str) -> std::result::Result<RecordDir, String> {
-    let whole = || RecordDir { path: PathBuf::from(text), bytes: None };
-    if text.is_empty() {
-        return Err("expected a directory".to_owned());
-    }
-    let Some((path, size)) = text.rsplit_once(':') else { return Ok(whole()) };
-    // A colon that no size follows belongs to the name.
-    if !size.starts_with(|letter: char| letter.is_ascii_digit()) || size.contains('/') {
-        return Ok(whole());
-    }
-    Ok(RecordDir { path: PathBuf::from(path), bytes: Some(units::parse_bytes(size)?) })
+    levels::parse_dir(text).map(|dir| RecordDir { path: dir.path, bytes: dir.bytes })
 }
 
 fn parse_format(text: &str) -> Result<FrameKind> {
@@ -193,16 +183,6 @@ fn parse_format(text: &str) -> Result<FrameKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn directories_may_have_sizes() {
-        let dir = |path: &str, bytes| Ok(RecordDir { path: path.into(), bytes });
-        assert_eq!(parse_dir("/a/b:16G"), dir("/a/b", Some(16 << 30)));
-        assert_eq!(parse_dir("rec:4096"), dir("rec", Some(4096)));
-        assert_eq!(parse_dir("/a/b"), dir("/a/b", None));
-        assert_eq!(parse_dir("/a:b/c"), dir("/a:b/c", None));
-        assert!(parse_dir("/a:16Q").is_err() && parse_dir("").is_err());
-    }
 
     #[test]
     fn formats_are_known_whatever_their_case() {

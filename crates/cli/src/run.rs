@@ -273,7 +273,7 @@ fn summary(status: &RunStatus) -> String {
     let account = &status.ledger;
     let live = |state: LiveState| account.live[state as usize].events;
     format!(
-        "run {} · {:<7} · stored {} ({}) · open {} · ready {} · leased {} · debug {} · accepted {} · rejected {}{}{}",
+        "run {} · {:<7} · stored {} ({}) · open {} · ready {} · leased {} · debug {} · accepted {} · rejected {}{}{}{}",
         status.run,
         state_name(status.state),
         units::plural(account.stored.fragments, "fragment"),
@@ -285,6 +285,10 @@ fn summary(status: &RunStatus) -> String {
         live(LiveState::Accepted),
         account.rejected.events,
         if status.masked.is_empty() { String::new() } else { format!(" · masked {}", status.masked.join(", ")) },
+        status
+            .inhibit
+            .as_ref()
+            .map_or_else(String::new, |inhibit| format!(" · INHIBIT by {}: {}", inhibit.owner, inhibit.cause)),
         account.imbalance().map_or_else(String::new, |what| format!(" · NOT BALANCED: {what}"))
     )
 }

@@ -4,15 +4,18 @@ use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::units;
 use forebay_core::{LIVE_STATES, Result};
+use forebay_store::{InhibitClass, WarmStats};
 use serde_json::{Value, json};
 
 const HELP: &str = "\
-The store at a glance: fill, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
-trigger should pause (inhibit), with its cause, its owner and what will end it.
+The store at a glance: fill of its levels, live events by state, leases, guards, evacuation, memory beyond the region, and whether the \
+trigger should pause (inhibit): where, its cause, its owner, what will end it, and the dead time since opening by cause.
 
 Example: for people, and for a monitor:
   forebay stats /tmp/first
-  forebay stats /tmp/first --json | jq .fill";
+  forebay stats /tmp/first --json | jq '.inhibit, .dead_time, .warm.fill'
+
+`forebay containers` shows the warm level container by container.";
 
 /// Show fill, events, leases, inhibit and memory.
 #[derive(clap::Args)]
@@ -60,6 +63,9 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
             ),
         ),
     ];
+    if let Some(warm) = &stats.warm {
+        rows.extend(warm_rows(warm));
+    }
     for state in LIVE_STATES {
         let tally = stats.events[state as usize];
         rows.push((
@@ -94,12 +100,75 @@ fn rows(stats: &forebay_store::Stats) -> Vec<(String, String)> {
             units::bytes(memory.fixed)
         ),
     ));
-    rows.push((
-        "inhibit".to_owned(),
-        stats.inhibit.as_ref().map_or_else(
-            || "no".to_owned(),
-            |inhibit| format!("{} · owner: {} · ends: {}", inhibit.cause, inhibit.owner, inhibit.ends),
-        ),
-    ));
+    match &stats.inhibit {
+        None => rows.push(("inhibit".to_owned(), "no".to_owned())),
+        Some(inhibit) => {
+            rows.push(("inhibit".to_owned(), format!("yes: {}, {}", inhibit.scope, inhibit.class.name())));
+            for (name, words) in [("cause", &inhibit.cause), ("owner", &inhibit.owner), ("ends when", &inhibit.ends)] {
+                rows.push((format!("  {name}"), words.clone()));
+            }
+        }
+    }
+    rows.push(("dead time".to_owned(), dead_time(&stats.dead_time)));
     rows
+}
+
+/// The warm level; what it did counts from the opening.
+fn warm_rows(warm: &WarmStats) -> Vec<(String, String)> {
+    let mut rows = vec![
+        ("warm fill".to_owned(), format!("{} {:.1} %", units::bar(warm.fill, 32), warm.fill * 100.0)),
+        (
+            "containers".to_owned(),
+            format!("{} of {}, {} free", warm.containers, units::bytes(warm.container_bytes), warm.free),
+        ),
+        (
+            "demoted".to_owned(),
+            format!(
+                "{}, {} since opening; {} under way; {} saved by verdicts",
+                units::plural(warm.demoted_events, "event"),
+                units::bytes(warm.demoted_bytes),
+                units::bytes(warm.in_flight_bytes),
+                units::bytes(warm.saved_bytes)
+            ),
+        ),
+    ];
+    for device in &warm.devices {
+        let state = if device.stalled { "; STALLED" } else { "" };
+        let poisoned = if device.poisoned > 0 { format!("; {} POISONED", device.poisoned) } else { String::new() };
+        rows.push((
+            "device".to_owned(),
+            format!(
+                "{} ({}): {} written, {} read, log {:.1} % full{state}{poisoned}",
+                device.name,
+                device.method,
+                units::bytes(device.written_bytes),
+                units::bytes(device.read_bytes),
+                f64::from(device.log_permille) / 10.0
+            ),
+        ));
+    }
+    rows.extend(warm.notes.iter().map(|note| ("warm note".to_owned(), note.clone())));
+    rows
+}
+
+/// The sum and, where there is any, its parts.
+fn dead_time(dead_time: &forebay_store::DeadTime) -> String {
+    let seconds = |time: std::time::Duration| format!("{:.3} s", time.as_secs_f64());
+    let parts = InhibitClass::ALL.into_iter().filter(|class| !dead_time.of(*class).is_zero());
+    let parts: Vec<String> = parts.map(|class| format!("{} {}", class.name(), seconds(dead_time.of(class)))).collect();
+    let sum = format!("{} since opening", seconds(dead_time.total()));
+    if parts.is_empty() { sum } else { format!("{sum} = {}", parts.join(" + ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_store::DeadTime;
+
+    #[test]
+    fn dead_time_is_shown_with_its_parts() {
+        assert_eq!(dead_time(&DeadTime::default()), "0.000 s since opening");
+        let some = DeadTime { hot_full_ns: 1_250_000_000, debug_stream_ns: 500_000_000, ..DeadTime::default() };
+        assert_eq!(dead_time(&some), "1.750 s since opening = hot full 1.250 s + debug stream 0.500 s");
+    }
 }

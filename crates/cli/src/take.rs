@@ -3,8 +3,8 @@
 use crate::event;
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::{choose, units};
-use forebay_core::{Error, Filter, Result};
+use crate::{choose, levels, units};
+use forebay_core::{Error, Filter, Level, Result};
 use forebay_store::{Accept, GetAny, Lease, ResultFragment, Sources, Store};
 use serde_json::json;
 use std::time::Duration;
@@ -28,6 +28,9 @@ adds a result under a source of its own, keeps the whole event in physics and so
   forebay take /tmp/first --stage final --result 1000=tracks.bin \\
     --accept physics --accept calib:1,2,5..9
 
+Where the store has a warm level, --level takes only what stands there, as a second farm for the backlog does:
+  forebay take /tmp/two --level warm -n 100 --reject
+
 With --json: one object per line and event.";
 
 /// Lease ready events and decide them.
@@ -43,8 +46,11 @@ pub(crate) struct Take {
     #[arg(long, value_name = "STAGE")]
     stage: Option<String>,
     /// Takes this event instead of any, in whatever stage it is.
-    #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["stage", "n", "filter", "min_age", "wait", "sources"])]
+    #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["stage", "n", "filter", "min_age", "wait", "sources", "level"])]
     event: Option<String>,
+    /// Only events that stand on this level, hot or warm.
+    #[arg(long, value_name = "LEVEL", value_parser = levels::parse_level)]
+    level: Option<Level>,
     /// Condition on attributes: name=value, name=low..high or name&mask; may be repeated.
     #[arg(long, value_name = "CONDITION")]
     filter: Vec<String>,
@@ -125,6 +131,7 @@ impl Take {
             sources,
             wait: self.wait,
             lease: None,
+            level: self.level,
         })
     }
 
@@ -190,6 +197,7 @@ fn show(store: &Store, lease: &Lease, verdict: Option<&str>, out: &mut Output) -
             "source": event::source(schema, fragment.key().as_bytes()),
             "bytes": fragment.len(),
             "status": fragment.status(),
+            "level": levels::level_name(fragment.level()),
         })).collect::<Vec<_>>(),
         "missing": lease.missing.iter().map(|key| event::source(schema, key.as_bytes())).collect::<Vec<_>>(),
     }))?;
@@ -206,9 +214,10 @@ fn show(store: &Store, lease: &Lease, verdict: Option<&str>, out: &mut Output) -
     }
     for fragment in &lease.fragments {
         out.line(format!(
-            "  source {:<12} {:>10}  status {:#x}",
+            "  source {:<12} {:>10}  {:<4}  status {:#x}",
             event::source(schema, fragment.key().as_bytes()),
             units::bytes(fragment.len() as u64),
+            levels::level_name(fragment.level()),
             fragment.status()
         ))?;
     }

@@ -42,6 +42,16 @@ pub(crate) fn parse_duration(text: &str) -> std::result::Result<Duration, String
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
 }
 
+/// A share from text: `50%` or `0.5`, from 0 to 1.
+pub(crate) fn parse_share(text: &str) -> std::result::Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    let wrong = || format!("`{text}` is not a share: expected one from 0 to 1, such as 50% or 0.5");
+    number.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
+}
+
 /// Bytes for people, three figures: `464 B`, `10.0 KiB`, `1.50 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -157,6 +167,16 @@ mod tests {
         }
         for text in ["", "s", "-1s", "1d", "nan", "inf"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares() {
+        for (text, expected) in [("50%", 0.5), ("0.25", 0.25), ("0", 0.0), ("100%", 1.0), ("12.5%", 0.125)] {
+            assert_eq!(parse_share(text), Ok(expected), "{text}");
+        }
+        for text in ["", "%", "50", "101%", "-1%", "nan", "half"] {
+            assert!(parse_share(text).is_err(), "{text}");
         }
     }
 

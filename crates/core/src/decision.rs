@@ -40,12 +40,15 @@ pub enum DecisionKind {
     NeverSeen = 9,
     /// An event of the debug stream is given to workers again.
     Replay = 10,
+    /// Marks of an event that stands on the warm level, where nothing is changed in place: `stage`, and in `detail` its
+    /// deliveries (8 bits), whether it is ready (bit 8), and whether it lacks masked sources (bit 9).
+    Mark = 11,
 }
 
 impl DecisionKind {
     fn from_byte(byte: u8) -> Option<DecisionKind> {
         use DecisionKind::*;
-        let all = [Accept, Reject, Release, RemoveEvent, RemoveKey, Supersede, Debug, Pass, NeverSeen, Replay];
+        let all = [Accept, Reject, Release, RemoveEvent, RemoveKey, Supersede, Debug, Pass, NeverSeen, Replay, Mark];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 

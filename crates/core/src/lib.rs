@@ -41,7 +41,7 @@ pub use container::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINER_DATA_OFFSET, CONTAINERS_MAX,
     ContainerHeader, ContainerKind, ContainerSeed, ContainerState, DeviceSuperblock, Directory, DirectoryBuilder,
     DirectoryIter, DirectoryPlace, EntryMeta, ExtentHead, ExtentKind, IMAGE_ALIGN, Image, ImageHead, ImageLayout,
-    ImageMarks, ImageState, Stream, TableIter,
+    ImageMarks, ImageRecord, ImageState, Stream, TableIter,
 };
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};

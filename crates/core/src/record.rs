@@ -100,6 +100,12 @@ pub struct Entry {
     pub flags: EntryFlags,
 }
 
+impl Entry {
+    /// Stands for an entry that is not known yet.
+    pub const EMPTY: Entry =
+        Entry { key: Key::EMPTY, offset: 0, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
+}
+
 impl EntryLayout {
     /// The layout for a schema.
     pub fn new(schema: &KeySchema) -> EntryLayout {

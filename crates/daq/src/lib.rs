@@ -19,6 +19,7 @@ mod ends;
 pub mod frames;
 pub mod limits;
 pub mod minidaq;
+pub mod plan;
 pub mod record;
 pub mod replay;
 mod source;

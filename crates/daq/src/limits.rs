@@ -26,8 +26,26 @@ pub const WINDOW_SHARE: u64 = 8;
 pub const BATCH_EVENTS_MAX: u64 = 32;
 /// Bytes of whole events that a filter thread leases at once, if that is at least one event.
 pub const BATCH_BYTES: u64 = 4 << 20;
-/// How often the trigger looks whether the store inhibits.
+/// Longest sleep of a MiniDAQ's trigger between two looks whether the store inhibits.
 pub const INHIBIT_POLL: Duration = Duration::from_millis(2);
+/// Shortest period of a beam.
+pub const DUTY_PERIOD_MIN: Duration = Duration::from_millis(100);
+/// Longest period of a beam.
+pub const DUTY_PERIOD_MAX: Duration = Duration::from_secs(3600);
+/// What a farm that is sized for the mean takes, in parts of the mean: it must empty the backlog within the gap.
+pub const FARM_HEADROOM: f64 = 1.15;
+/// What a farm did not begin is made up for within this time, and lost after it.
+pub const FARM_BURST: Duration = Duration::from_millis(50);
+/// Longest sleep of a filter thread whose farm may not begin an event yet.
+pub const FARM_WAIT: Duration = Duration::from_millis(1);
+/// Where a beam is given no rate: most bytes per second, which a small machine reads and writes with ease.
+pub const BEAM_BYTES_PER_SECOND: f64 = 300e6;
+/// Where a beam is given no rate: part of the hot level that the backlog of one beam takes.
+pub const BEAM_HOT_SHARE: f64 = 0.25;
+/// Gaps of a beam that are kept one by one.
+pub const GAPS_KEPT: usize = 1000;
+/// Part of the events of a period, as a divisor, that a gap may leave undecided.
+pub const GAP_LEFT_SHARE: u64 = 100;
 /// How far behind its schedule the trigger catches up; what is due for longer counts as lost triggers.
 pub const CATCH_UP: Duration = Duration::from_millis(10);
 /// Longest sleep of a thread that waits for the trigger.
@@ -75,6 +93,10 @@ pub const FREE_RUNNING_SHARE: u64 = 16;
 
 // What is put late is not taken for an insane clock.
 const _: () = assert!(READOUT_CATCH_UP.as_millis() * 10 < SKEW_MAX.as_millis());
+// The backlog of a beam without a rate stays below the mark at which inhibit starts, beside the window.
+const _: () = assert!(BEAM_HOT_SHARE + 1.0 / WINDOW_SHARE as f64 + 0.1 < 0.75);
+// A farm without work for a moment makes that up within the shortest period.
+const _: () = assert!(FARM_BURST.as_millis() * 2 <= DUTY_PERIOD_MIN.as_millis());
 // The window, the leases of a few threads and the mark at which inhibit starts fit into the smallest hot level.
 const _: () = assert!(WINDOW_SHARE <= EVENTS_IN_HOT_MIN);
 // An event is complete or the run has failed before the store seals it without some of its sources.

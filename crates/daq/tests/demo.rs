@@ -1,10 +1,11 @@
 //! Short demos against the real store: every fragment is accounted for, nothing stays behind.
 
-use forebay_daq::demo::{DemoConfig, Kill, Profile, Progress, Summary, run};
+use forebay_daq::demo::{DemoConfig, Duty, Kill, Profile, Progress, Summary, run};
 use forebay_daq::frames::FrameKind;
 use forebay_daq::{emulator, frames};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 fn small() -> DemoConfig {
     DemoConfig {
@@ -167,6 +168,74 @@ fn a_slow_selection_inhibits_and_loses_nothing() {
     // Everything is read whole by one filter while two threads produce into a small level.
     let config = DemoConfig { accept: 1.0, fast_fraction: 1.0, filter_threads: 1, hot_bytes: 16 << 20, ..small() };
     completed(&config);
+}
+
+/// A beam of small events, that a busy machine keeps up with.
+fn beam(events_per_second: u64) -> DemoConfig {
+    let duty = Some(Duty { share: 0.5, period_s: 1.0 });
+    DemoConfig { duty, events_per_second, seconds: 3.0, sources: 4, fragment_bytes: 2048, ..small() }
+}
+
+#[test]
+fn a_farm_that_is_sized_for_the_mean_keeps_up_in_the_gaps() {
+    let summary = completed(&beam(400));
+    assert_eq!((summary.dead_time_s, summary.full_answers, summary.inhibit.total()), (0.0, 0, Duration::ZERO));
+    let duty = summary.duty.as_ref().expect("a beam");
+    assert_eq!((duty.beam_events_per_second, duty.mean_events_per_second), (400, 200.0));
+    assert_eq!((duty.periods, duty.gaps.len()), (3, 3), "{duty:?}");
+    // 400 a second come in, 230 go out, for half a second.
+    assert!((40..=200).contains(&duty.backlog_most_events), "{duty:?}");
+    assert!(duty.gaps.iter().all(|gap| gap.left_events <= duty.left_allowed), "{duty:?}");
+    let produced = summary.events.produced + summary.lost_triggers;
+    assert!((580..=660).contains(&produced), "{produced} in 1.5 s of beam");
+    let text = summary.text();
+    for words in
+        ["dead time      none", "beam           on 50 % of 1 s: 400 events/s, 200 in the mean; the farm takes 230"]
+    {
+        assert!(text.contains(words), "{words} in\n{text}");
+    }
+}
+
+#[test]
+fn a_farm_that_is_too_small_for_the_mean_fails_the_demo() {
+    let config = DemoConfig { farm_events_per_second: 100.0, ..beam(400) };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(!summary.balanced);
+    let problem = &summary.problems[0];
+    assert!(problem.starts_with("the gap until 1.0 s left ") && problem.contains("the mean is 200"), "{problem}");
+    let left: Vec<u64> = summary.duty.unwrap().gaps.iter().map(|gap| gap.left_events).collect();
+    assert!(left.windows(2).all(|two| two[0] < two[1]), "it grows: {left:?}");
+    // Nothing else is wrong: what is left is decided after the run.
+    assert_eq!(summary.ledger.imbalance(), None);
+    assert_eq!(summary.events.accepted + summary.events.rejected, summary.events.produced);
+}
+
+/// The backlog of one beam does not fit: the trigger is held, each instant by one cause, and the demo says so.
+#[test]
+fn a_backlog_that_does_not_fit_is_dead_time_by_cause() {
+    let duty = Some(Duty { share: 0.5, period_s: 1.0 });
+    let config = DemoConfig {
+        duty,
+        events_per_second: 1500,
+        farm_events_per_second: 100.0,
+        seconds: 2.0,
+        hot_bytes: 16 << 20,
+        sources: 4,
+        ..small()
+    };
+    let summary = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(!summary.balanced && summary.dead_time_s > 0.05, "{}", summary.text());
+    assert!(summary.problems.iter().any(|problem| problem.starts_with("dead time ")), "{:?}", summary.problems);
+    assert!(!summary.problems.iter().any(|problem| problem.contains("sums to")), "{:?}", summary.problems);
+    let sum: f64 = summary.dead_time.iter().map(|dead| dead.seconds).sum();
+    assert!((sum - summary.dead_time_s).abs() < 1e-9, "{sum} of {}", summary.dead_time_s);
+    // No more than there was beam, nothing of it in the gaps.
+    assert!(summary.dead_time_s <= 1.01, "{}", summary.dead_time_s);
+    let held = summary.dead_time.iter().find(|dead| dead.cause == "hot full" || dead.cause == "reserves");
+    assert!(held.is_some_and(|dead| dead.detail.starts_with("hot fill ")), "{:?}", summary.dead_time);
+    assert!(summary.inhibit.total().as_secs_f64() >= held.unwrap().seconds * 0.9, "{}", summary.text());
+    assert!(summary.text().contains("= in all"), "{}", summary.text());
+    assert_eq!(summary.ledger.imbalance(), None);
 }
 
 /// What happened, in order, without the figures.

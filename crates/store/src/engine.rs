@@ -11,8 +11,9 @@
 //! space. Nothing waits for a deadline under a lock.
 
 use crate::config::Config;
-use crate::home::{Cell, DecidedForm, Ended, Form, Mask, Plan, Recent, Shard, Until, shard_of};
+use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shard, Until, shard_of};
 use crate::hot::{Hot, Log};
+use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
 use crate::pressure::Pressure;
@@ -76,12 +77,16 @@ pub(crate) struct Holder {
 pub(crate) struct Engine {
     pub(crate) hot: Hot,
     pub(crate) log: Log,
+    /// The warm level, if the store has one.
+    pub(crate) level: Option<Level>,
     pub(crate) cells: Box<[Cell]>,
     pub(crate) decided_form: DecidedForm,
     pub(crate) keyspace: Keyspace,
     pub(crate) config: Config,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) boot: u32,
+    /// Snapshots of this life.
+    pub(crate) folds: AtomicU64,
     /// Held for reading from a decision's record to the last of its effects; for writing by a snapshot.
     pub(crate) quiesce: RwLock<()>,
     pub(crate) runs: Mutex<Vec<KnownRun>>,
@@ -165,8 +170,10 @@ impl Engine {
             watched: Mutex::default(),
             dir,
             log: Log::default(),
+            level: None,
             decided_form,
             boot: superblock.boot,
+            folds: AtomicU64::new(0),
             superblock: Mutex::new(superblock),
             quiesce: RwLock::new(()),
             runs: Mutex::new(Vec::new()),
@@ -224,16 +231,17 @@ impl Engine {
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
     pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         let before = shard.removed_slots;
+        let reserved = !shard.events[event].is(Flag::Warm);
         shard.end(event, kind, group, ended);
         self.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
-        self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        self.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
     }
 
     /// Marks ended records and gives their space back. Within the quiesce guard of the decision that ended them.
     pub(crate) fn finish(&self, ended: &Ended) {
         for &location in ended {
-            let length = self.hot.length_of(location);
-            self.hot.end_record(location, length);
+            let length = if location.is_warm() { 0 } else { self.hot.length_of(location) };
+            self.end_record(location, length);
         }
         if !ended.is_empty() {
             self.hot.region.fence();

@@ -6,7 +6,8 @@
 use crate::SourceStates;
 use crate::engine::{Engine, Holder};
 use crate::hot::checksum;
-use forebay_core::{Attributes, Entry, Error, Key, LiveState, Primary, Result};
+use crate::warm::ReadImage;
+use forebay_core::{Attributes, Entry, Error, Key, Level, LiveState, Primary, Result};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ enum Data {
     Pinned { holder: Arc<Holder>, segment: u32, offset: u64 },
     /// Copied, because too many dead bytes are under guards.
     Owned(Box<[u8]>),
+    /// Read from the warm level, with its whole image.
+    Warm { image: Arc<ReadImage>, index: u32 },
 }
 
 impl Fragment {
@@ -44,6 +47,16 @@ impl Fragment {
     pub(crate) fn copied(engine: &Engine, segment: u32, entry: Entry) -> Fragment {
         let offset = engine.hot.payload_offset(segment, entry.offset);
         Fragment { data: Data::Owned(engine.hot.region.bytes(offset, entry.length as usize).into()), entry }
+    }
+
+    /// A fragment of an image that was read and checked.
+    pub(crate) fn warm(image: Arc<ReadImage>, index: u32, entry: Entry) -> Fragment {
+        Fragment { data: Data::Warm { image, index }, entry }
+    }
+
+    /// The level that the bytes were read from.
+    pub fn level(&self) -> Level {
+        if matches!(self.data, Data::Warm { .. }) { Level::Warm } else { Level::Hot }
     }
 
     /// The fragment's key.
@@ -81,9 +94,9 @@ impl Fragment {
         )))
     }
 
-    /// Whether the bytes were copied because too many dead bytes are under guards.
+    /// Whether the bytes are a copy: they were read from the warm level, or too many dead bytes are under guards.
     pub fn is_copied(&self) -> bool {
-        matches!(self.data, Data::Owned(_))
+        !matches!(self.data, Data::Pinned { .. })
     }
 }
 
@@ -95,6 +108,7 @@ impl Deref for Fragment {
         match &self.data {
             Data::Pinned { holder, offset, .. } => holder.engine.hot.region.bytes(*offset, self.entry.length as usize),
             Data::Owned(bytes) => bytes,
+            Data::Warm { image, index } => image.payload_at(*index).unwrap_or_default(),
         }
     }
 }

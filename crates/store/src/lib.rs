@@ -17,6 +17,7 @@ mod fragment;
 mod home;
 mod hot;
 mod index;
+mod levels;
 mod limits;
 #[doc(hidden)]
 pub mod measure;
@@ -36,11 +37,13 @@ mod sync;
 mod warm;
 
 pub use check::{CheckReport, check};
-pub use config::{Arrival, Arrivals, Config, FlushPolicy};
+pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
 pub use fragment::{Event, Fragment};
+pub use levels::{ContainerStatus, DeviceStatus, Drain, WarmStats};
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
+pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use record::{
     Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
     RecordConfig, RecordLink, RecordedFrame, RecordedFrames, Recording, RecordingDevice, RecordingProgress, Totals,
@@ -53,8 +56,9 @@ pub use ring::{
 };
 pub use states::SourceStates;
 pub use stats::{
-    ConflictInfo, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, LedgerBy, LedgerRow, MemoryStats,
-    ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
+    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
+    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
+    Stats, Why,
 };
 pub use store::Store;
 pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
@@ -63,6 +67,12 @@ pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMet
 #[doc(hidden)]
 pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
     ops::decode_all(keyspace, bytes);
+}
+
+/// The decoder of a device's decision log, over the image of a file, for the fuzzer.
+#[doc(hidden)]
+pub fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
+    warm::decode_device_log(bytes, store, key_bytes);
 }
 
 /// The calls on the pages of `docs/profiles` compile.

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/keyspace.toml   the keyspace, for people and for opening
 //! DIR/hot.fb          the region (docs/format-hot.md)
+//! DIR/devices.toml    directories of the warm level, if it has one (docs/format-container.md)
 //! DIR/runs/           summaries of closed runs, for people
 //! ```
 //!
@@ -13,9 +14,12 @@
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
 use crate::hot::{Hot, Region, Segment};
+use crate::levels::{self, Level};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
+use crate::pressure::check_marks;
+use crate::recover::There;
 use crate::region_file::{self, Holds, Life, random_id, write_superblock};
 use crate::sim::SimMedium;
 use crate::{Store, ops, recover};
@@ -39,10 +43,11 @@ impl Store {
     /// Makes a new store in `dir`, which is made if need be and holds none yet.
     ///
     /// # Errors
-    /// `Invalid` for a keyspace or sizes that cannot be, a directory that holds a store or cannot be written, `Full`
+    /// `Invalid` for a keyspace, sizes or marks that cannot be, a directory that holds a store or cannot be written, `Full`
     /// without space for the region.
     pub fn create(dir: &Path, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
+        check_marks(&config, !config.warm.is_empty())?;
         let geometry = geometry(&keyspace.schema, &config)?;
         let text = keyspace.to_toml()?;
         let (bytes, elsewhere) = (geometry.region_bytes(), config.region_dir.as_ref());
@@ -53,11 +58,14 @@ impl Store {
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
     ///
     /// # Errors
-    /// `Invalid` where there is no store, or one of another version or keyspace; `Unavailable` where another process
-    /// has it; `Corrupt` for what cannot be accounted for, by segment and entry, and after a restart of the machine over
-    /// a medium that does not survive one.
+    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be;
+    /// `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
+    /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
+        if std::fs::metadata(dir.join(REGION_FILE)).is_err() && levels::has_devices(dir) {
+            return start_without_hot(dir, &keyspace, &text, config);
+        }
         let region = Region::open(&dir.join(REGION_FILE), config.flush)?;
         start_old(region, &keyspace, &text, config, Some(dir))
     }
@@ -68,6 +76,7 @@ impl Store {
     /// As [`Store::create`].
     pub fn create_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
+        check_marks(&config, !config.warm.is_empty())?;
         let region = Region::simulated(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
         start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)
@@ -79,6 +88,19 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config, None)
+    }
+
+    /// [`Store::open`] of a store whose hot level is gone, on an empty simulated medium.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_anew_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+        check_marks(&config, false)?;
+        let found = levels::open(None, None, keyspace, &config)?
+            .ok_or_else(|| Error::invalid("a store without devices has nothing but its hot level"))?;
+        let region = Region::simulated(medium);
+        let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
+        start_on_warm(region, geometry, keyspace, &keyspace.to_toml()?, config, found, None)
     }
 
     /// Flushes the store and marks it clean; calls on any handle answer `Closed`. Guards and reservations stay valid:
@@ -97,11 +119,14 @@ impl Engine {
             return Ok(());
         }
         let _round = self.maintaining.lock();
+        // What is on its way down arrives first.
+        self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
         for cell in &self.cells {
             cell.lock().closed = true;
         }
         let folded = self.fold_log();
+        self.close_device_logs();
         self.hot.close_heads();
         self.hot.seal_closed();
         let flushed = self.hot.region.sync();
@@ -167,9 +192,11 @@ fn start_new(
     dir: Option<&Path>,
 ) -> Result<Store> {
     let mut superblock = region_file::first_life(store, text, geometry);
+    let level = levels::create(dir, store, keyspace, &config)?;
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log()?;
     write_superblock(&engine.hot.region, &mut superblock);
@@ -178,15 +205,62 @@ fn start_new(
 }
 
 fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
+    check_marks(&config, false)?;
     let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
-    let Life { mut superblock, power_lost, .. } =
+    let Life { mut superblock, power_lost, was_clean } =
         region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
-    let replaced = recover::recover(&engine, power_lost)?;
+    let level = levels::open(dir, Some(superblock.store), keyspace, &config)?;
+    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    let there = level.map(|(level, there, _)| {
+        engine.adopt_level(Some(level));
+        There { figures_kept: was_clean, ..there }
+    });
+    let replaced = recover::recover(&engine, power_lost, there)?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     recover::finish(&engine, replaced)?;
+    Store::start(engine)
+}
+
+/// The hot level is gone, as memory is after the loss of power: what the devices have is served from a new one.
+fn start_without_hot(dir: &Path, keyspace: &Keyspace, text: &str, config: Config) -> Result<Store> {
+    if !config.accept_loss {
+        return Err(Error::corrupt(format!(
+            "{}: the hot level is gone; what stood on it alone is lost. What the warm level has can be served: open with \
+             accept_loss",
+            dir.display()
+        )));
+    }
+    let (level, there, store) = levels::open(Some(dir), None, keyspace, &config)?
+        .ok_or_else(|| Error::internal("devices that were just read"))?;
+    let geometry = geometry(&keyspace.schema, &config)?;
+    let region =
+        region_file::make_again(&HOLDS, dir, geometry.region_bytes(), config.region_dir.as_ref(), config.flush)?;
+    start_on_warm(region, geometry, keyspace, text, config, (level, there, store), Some(dir))
+}
+
+fn start_on_warm(
+    region: Region,
+    geometry: Geometry,
+    keyspace: &Keyspace,
+    text: &str,
+    config: Config,
+    (level, there, store): (Level, There, [u8; 16]),
+    dir: Option<&Path>,
+) -> Result<Store> {
+    let mut superblock = region_file::first_life(store, text, geometry);
+    // No token of a life before may be in force again.
+    superblock.boot = recover::boot_after(&there).saturating_add(1);
+    let hot = Hot::new(region, geometry, store, config.write_heads);
+    (0..geometry.segments).for_each(|segment| hot.add_free(segment));
+    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    engine.adopt_level(Some(level));
+    engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
+    recover::recover_from_warm(&engine, there)?;
+    engine.fold_log()?;
+    write_superblock(&engine.hot.region, &mut superblock);
+    *engine.superblock.lock() = superblock;
     Store::start(engine)
 }
 
@@ -195,7 +269,11 @@ impl Store {
         let maintenance = engine.config.maintenance;
         let holder = new_holder(&Arc::new(engine), "store");
         if maintenance {
-            ops::spawn(&holder).map_err(|error| Error::unavailable("cannot start a thread").with_source(error))?;
+            let failed = |error| Error::unavailable("cannot start a thread").with_source(error);
+            ops::spawn(&holder).map_err(failed)?;
+            if holder.engine.level.is_some() {
+                levels::spawn(&holder).map_err(failed)?;
+            }
         }
         Ok(Store::handle(holder))
     }

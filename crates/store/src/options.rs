@@ -1,6 +1,6 @@
 //! What calls take and answer.
 
-use forebay_core::{Attributes, Error, Filter, KeySchema, Keyspace, Result};
+use forebay_core::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
 use std::time::Duration;
 
 /// How a fragment is put.
@@ -12,6 +12,10 @@ pub struct PutOptions<'a> {
     pub attributes: Option<&'a Attributes>,
     /// How long to wait for space; `None` takes the store's `put_deadline`.
     pub deadline: Option<Duration>,
+    /// Return only when the fragment is on a device of the warm level and survives the loss of power.
+    pub persisted: bool,
+    /// Level to which the fragment goes; `None` takes that of its source's group.
+    pub level: Option<Level>,
 }
 
 /// What became of a put.
@@ -79,6 +83,8 @@ pub struct GetAny {
     pub stage: Option<String>,
     /// Most events to lease in this call.
     pub n: usize,
+    /// Only events that stand on this level; `None` takes both, in the keyspace's order of delivery.
+    pub level: Option<Level>,
     /// Conditions on attributes.
     pub filter: Filter,
     /// Only events whose first fragment arrived at least this long ago.
@@ -96,6 +102,7 @@ impl Default for GetAny {
         GetAny {
             stage: None,
             n: 1,
+            level: None,
             filter: Filter::default(),
             min_age: Duration::ZERO,
             sources: Sources::All,

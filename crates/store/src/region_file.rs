@@ -44,19 +44,44 @@ pub(crate) fn make(
     // What a cut-off creation left never was one.
     let _ = std::fs::remove_file(&path);
     let id = random_id();
-    let region = match region_dir {
-        None => Region::create(&path, bytes, flush)?,
-        Some(elsewhere) => {
-            let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-            let target = elsewhere.join(format!("forebay-{name}.fb"));
-            let region = Region::create(&target, bytes, flush)?;
-            std::os::unix::fs::symlink(&target, &path).map_err(|error| invalid("cannot link the region", error))?;
-            region
-        }
-    };
+    let region = make_region(dir, &path, &id, bytes, region_dir, flush)?;
     let cannot_write = format!("cannot write {}", holds.keyspace_file);
     std::fs::write(dir.join(holds.keyspace_file), text).map_err(|error| invalid(&cannot_write, error))?;
     Ok((region, id))
+}
+
+/// A new region for a store whose old one is gone. Its keyspace file stands.
+///
+/// # Errors
+/// `Full` without space for the region.
+pub(crate) fn make_again(
+    holds: &Holds,
+    dir: &Path,
+    bytes: u64,
+    region_dir: Option<&PathBuf>,
+    flush: FlushPolicy,
+) -> Result<Region> {
+    let path = dir.join(holds.region_file);
+    // A link that leads nowhere any more.
+    let _ = std::fs::remove_file(&path);
+    make_region(dir, &path, &random_id(), bytes, region_dir, flush)
+}
+
+fn make_region(
+    dir: &Path,
+    path: &Path,
+    id: &[u8; 16],
+    bytes: u64,
+    region_dir: Option<&PathBuf>,
+    flush: FlushPolicy,
+) -> Result<Region> {
+    let Some(elsewhere) = region_dir else { return Region::create(path, bytes, flush) };
+    let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let target = elsewhere.join(format!("forebay-{name}.fb"));
+    let region = Region::create(&target, bytes, flush)?;
+    let invalid = |error| Error::invalid(format!("{}: cannot link the region", dir.display())).with_source(error);
+    std::os::unix::fs::symlink(&target, path).map_err(invalid)?;
+    Ok(region)
 }
 
 /// The superblock of a region that has just been made.

@@ -2,6 +2,7 @@
 
 use forebay_core::{Key, Ledger, LiveState, Primary, Tally};
 use serde::Serialize;
+use std::fmt;
 use std::time::Duration;
 
 /// Where a run stands in its life.
@@ -43,6 +44,8 @@ pub struct RunStatus {
     pub producers: Vec<ProducerStatus>,
     /// Sources masked now.
     pub masked: Vec<String>,
+    /// Set while the trigger should pause, whatever the run. Its figures are those of its last change.
+    pub inhibit: Option<Inhibit>,
 }
 
 /// What one producer says of itself.
@@ -237,15 +240,103 @@ pub struct ConflictInfo {
     pub checksum: u32,
 }
 
-/// Why the trigger must pause: always with what fills the store, who can change that, and what ends it.
+/// The account to which the time of an inhibit goes: its first cause. Where several hold at once, the earlier in
+/// [`InhibitClass::ALL`] is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InhibitClass {
+    /// A device of the warm level answers nothing, and a level has filled up meanwhile.
+    DeviceStalled,
+    /// The warm level is past its mark, or has no container for what the hot level must hand down.
+    WarmFull,
+    /// The hot level is past its mark.
+    HotFull,
+    /// New events find no space before the hot level reaches its mark: what is free is kept for decisions, evacuation
+    /// and events that are there already.
+    Reserves,
+    /// The debug stream is past its quota.
+    DebugStream,
+}
+
+impl InhibitClass {
+    /// All of them.
+    pub const ALL: [InhibitClass; 5] = [
+        InhibitClass::DeviceStalled,
+        InhibitClass::WarmFull,
+        InhibitClass::HotFull,
+        InhibitClass::Reserves,
+        InhibitClass::DebugStream,
+    ];
+
+    /// Name in lower case.
+    pub fn name(self) -> &'static str {
+        ["device stalled", "warm full", "hot full", "reserves", "debug stream"][self as usize]
+    }
+}
+
+/// Why the trigger must pause: always with where, what fills the store, who can change that, and what ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Inhibit {
-    /// What fills the level, such as `hot fill 92 % (mark 90 %): 71 % ready`.
+    /// The account that is charged.
+    pub class: InhibitClass,
+    /// Where: `hot level`, `warm level`, `device` and its name, or `debug stream`.
+    pub scope: String,
+    /// What fills the level, such as `hot fill 92 % (marks 90 and 75 %): 71 % ready`.
     pub cause: String,
-    /// Who can change that: `readout`, `selection`, `archive`, `debug stream`, or the holder of guards by name.
+    /// Who can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a device, or the
+    /// holder of guards by name.
     pub owner: String,
     /// What will end it.
     pub ends: String,
+}
+
+impl fmt::Display for Inhibit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}; owner: {}; ends when {}", self.scope, self.cause, self.owner, self.ends)
+    }
+}
+
+/// How long inhibit was set since the store was opened, by class, in nanoseconds of the store's clock. Each instant is
+/// charged to exactly one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DeadTime {
+    /// [`InhibitClass::DeviceStalled`].
+    pub device_stalled_ns: u64,
+    /// [`InhibitClass::WarmFull`].
+    pub warm_full_ns: u64,
+    /// [`InhibitClass::HotFull`].
+    pub hot_full_ns: u64,
+    /// [`InhibitClass::Reserves`].
+    pub reserves_ns: u64,
+    /// [`InhibitClass::DebugStream`].
+    pub debug_stream_ns: u64,
+}
+
+impl DeadTime {
+    /// Time of one class.
+    pub fn of(&self, class: InhibitClass) -> Duration {
+        let mut copy = *self;
+        Duration::from_nanos(*copy.account(class))
+    }
+
+    /// Time of all classes.
+    pub fn total(&self) -> Duration {
+        InhibitClass::ALL.into_iter().map(|class| self.of(class)).sum()
+    }
+
+    pub(crate) fn charge(&mut self, class: InhibitClass, ns: u64) {
+        *self.account(class) += ns;
+    }
+
+    fn account(&mut self, class: InhibitClass) -> &mut u64 {
+        match class {
+            InhibitClass::DeviceStalled => &mut self.device_stalled_ns,
+            InhibitClass::WarmFull => &mut self.warm_full_ns,
+            InhibitClass::HotFull => &mut self.hot_full_ns,
+            InhibitClass::Reserves => &mut self.reserves_ns,
+            InhibitClass::DebugStream => &mut self.debug_stream_ns,
+        }
+    }
 }
 
 /// One holder of guards.
@@ -315,6 +406,10 @@ pub struct Stats {
     pub inhibit: Option<Inhibit>,
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
+    /// The warm level; `None` where there is none.
+    pub warm: Option<crate::WarmStats>,
+    /// The same by class: sums to `inhibited_ns`.
+    pub dead_time: DeadTime,
     /// Memory beyond the region.
     pub memory: MemoryStats,
     /// Boot generation of this opening.

@@ -42,6 +42,8 @@ enum Chore {
 enum Bench {
     /// The embedded store on one machine: rates, limits, memory, recovery; writes Markdown, JSON and SVG.
     Embedded(bench::Options),
+    /// The warm level on one device, beside fio: bandwidths, amplification, CPU, reopening; writes Markdown, JSON and SVG.
+    Warm(bench::warm::Options),
     /// One measurement of memory beyond the region, in a process of its own (started by `embedded`).
     #[command(hide = true)]
     MemoryProbe(bench::ProbeOptions),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Crash(options) => crash::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(Bench::Embedded(options)) => bench::run(&options),
+        Chore::Bench(Bench::Warm(options)) => bench::warm::run(&options),
         Chore::Bench(Bench::MemoryProbe(options)) => bench::probe(&options).map(|()| true),
     };
     match outcome {

@@ -7,11 +7,12 @@ const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
+const FIO: (&str, &str) = ("fio", "fio");
 const COMPILER: (&str, &str) = ("c++", "g++");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, COMPILER])?;
+    debian(&[REDIS, FIO, COMPILER])?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)
 }
@@ -22,9 +23,14 @@ pub(crate) fn fuzzing() -> Result<()> {
     cargo_tool(FUZZ)
 }
 
-/// Installs what the benchmark needs.
+/// Installs what the benchmark of the embedded store needs.
 pub(crate) fn redis() -> Result<()> {
     debian(&[REDIS])
+}
+
+/// Installs what the benchmark of the warm level needs.
+pub(crate) fn fio() -> Result<()> {
+    debian(&[FIO])
 }
 
 fn debian(wanted: &[(&str, &str)]) -> Result<()> {

@@ -26,6 +26,36 @@ fn demo_balances_and_ends_in_order() {
 }
 
 #[test]
+fn a_beam_with_gaps_needs_a_farm_for_the_mean() {
+    let temp = Temp::new();
+    let small = ["--sources", "4", "--fragment-bytes", "2K", "--hot-bytes", "64M", "--seconds", "1.6"];
+    let beam = [&["demo", "--duty", "50%/500ms", "--events-per-second", "400"], &small[..]].concat();
+    let summary = &temp.json(&beam, 0)[0];
+    assert_eq!((&summary["balanced"], &summary["dead_time_s"]), (&true.into(), &0.0.into()));
+    let gaps = summary["duty"]["gaps"].as_array().unwrap();
+    let allowed = summary["duty"]["left_allowed"].as_u64();
+    assert!(gaps.len() == 3 && gaps.iter().all(|gap| gap["left_events"].as_u64() <= allowed), "{gaps:?}");
+    assert_eq!(summary["duty"]["farm_events_per_second"].as_f64().map(f64::round), Some(230.0));
+    let slow = temp.run(&[&beam[..], &["--farm-events-per-second", "60"]].concat());
+    assert_code(&slow, 1);
+    assert!(stdout(&slow).contains("NOT BALANCED\n  the gap until 0.5 s left "), "{}", stdout(&slow));
+    for (duty, words) in [
+        ("half", "not a share"),
+        ("150%", "not a share"),
+        ("50%/soon", "not a duration"),
+        ("100%", "0.001 to 0.999"),
+        ("50%/10s", "at least one period"),
+    ] {
+        let refused = temp.run(&[&["demo", "--duty", duty], &small[..]].concat());
+        assert_code(&refused, 2);
+        assert!(stderr(&refused).contains(words), "{duty}: {}", stderr(&refused));
+    }
+    let dune = temp.run(&["demo", "--profile", "dune", "--duty", "50%"]);
+    assert!(stderr(&dune).contains("--duty"), "{}", stderr(&dune));
+    assert_code(&dune, 2);
+}
+
+#[test]
 fn minidaq_balances_and_ends_in_order() {
     let temp = Temp::new();
     let small = ["--profile", "dune", "--links", "2", "--rate-scale", "0.1", "--history", "200ms"];

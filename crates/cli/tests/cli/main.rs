@@ -2,19 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use forebay_core::Kind;
+use forebay_store::{Config, PutOptions, Store};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 mod demo;
+mod plan;
 mod record;
 mod selection;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "demo", "create", "put", "get", "range", "rm", "event", "take", "run", "ledger", "why", "sources", "watch", "mask",
-    "unmask", "hold", "debug", "check", "inspect", "stats", "record", "play", "bench",
+    "unmask", "hold", "debug", "check", "inspect", "stats", "plan", "record", "play", "bench",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.
@@ -351,6 +355,35 @@ fn check_inspect_and_stats_show_the_inside() {
     assert_code(&temp.run(&["inspect", "STORE", "event", "1/43"]), 1);
     let stats = stdout(&temp.run(&["stats", "STORE"]));
     assert!(stats.contains("hot fill") && stats.contains("inhibit            no"), "{stats}");
+}
+
+#[test]
+fn stats_say_who_holds_the_trigger() {
+    let temp = Temp::with_store();
+    let store = Store::open(&temp.store(), Config { put_deadline: Duration::ZERO, ..Config::default() }).unwrap();
+    let full = (0..).find_map(|event| {
+        let key = store.schema().key(&[1, event, 0]).unwrap();
+        store.put(&key, &[7; 65536], &PutOptions::default()).err()
+    });
+    assert_eq!(full.unwrap().kind(), Kind::Full);
+    store.close().unwrap();
+    let stats = stdout(&temp.run(&["stats", "STORE"]));
+    let row = |name: &str| {
+        let line = stats.lines().find(|line| line.starts_with(&format!("{name:<18} ")));
+        line.unwrap_or_else(|| panic!("{name} in\n{stats}"))[19..].to_owned()
+    };
+    assert!(row("inhibit").starts_with("yes: hot level, "), "{stats}");
+    assert!(row("  cause").starts_with("hot fill ") && row("  cause").ends_with(" % open"), "{stats}");
+    assert_eq!(row("  owner"), "readout");
+    assert!(row("  ends when").starts_with("events complete or run out of time"), "{stats}");
+    assert!(row("dead time").starts_with("0.000 s since opening"), "{stats}");
+    let json = &temp.json(&["stats", "STORE"], 0)[0];
+    assert_eq!((&json["inhibit"]["scope"], &json["inhibit"]["owner"]), (&"hot level".into(), &"readout".into()));
+    assert!(json["inhibit"]["ends"].is_string() && json["inhibit"]["cause"].is_string());
+    let parts: u64 = json["dead_time"].as_object().unwrap().values().map(|part| part.as_u64().unwrap()).sum();
+    assert_eq!((json["dead_time"].as_object().unwrap().len(), json["inhibited_ns"].as_u64()), (5, Some(parts)));
+    let run = stdout(&temp.run(&["run", "STORE", "watch", "1", "--for", "200ms"]));
+    assert!(run.contains(" · INHIBIT by readout: hot fill "), "{run}");
 }
 
 #[test]

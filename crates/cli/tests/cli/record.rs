@@ -54,7 +54,7 @@ fn missed_frames_are_exit_code_1_and_in_the_manifest() {
 #[test]
 fn ctrl_c_ends_a_recording_consistently() {
     let temp = Temp::new();
-    let mut child = temp
+    let child = temp
         .command(&["record", "--warm", "rec:512M", "--links", "1", "--seconds", "1000", "--json"])
         .stdout(Stdio::piped())
         .spawn()

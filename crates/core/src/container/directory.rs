@@ -167,7 +167,7 @@ mod tests {
                 EntryMeta { rest: &rest, length: image, crc: 5, status: 0, version: 0, flags: EntryFlags::FRAGMENT };
             let mut meta = Vec::new();
             let primary = u64::from(image).to_be_bytes();
-            layout.encode(ImageMarks::default(), &primary, std::iter::once(entry), seed, position, &mut meta);
+            layout.encode(ImageMarks::default(), &primary, std::iter::once(entry), None, seed, position, &mut meta);
             builder.push(position, &meta);
             assert_eq!(builder.len(), 32 + u64::from(image + 1) * DirectoryBuilder::entry_bytes(meta.len() as u64));
         }

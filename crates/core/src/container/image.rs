@@ -1,11 +1,11 @@
 //! An image: the fragments of one event, or some of them, in one piece.
 //!
 //! ```text
-//! head:  magic 4 | crc 4 | bytes 8 | fragments 4 | state 1 | stage 1 | deliveries 1 | flags 1 | detail 4 | meta_bytes 4
-//!        | payload_bytes 8 | zero 8
-//! meta:  head 48 | primary key, padded to 8 | table, padded to 8
-//! table: per fragment: remaining key | length 4 | crc 4 | status 4 | version 2 | flags 2
-//! image: meta | payloads, each at a multiple of 8 | zeros to a multiple of 16
+//! head:   magic 4 | crc 4 | bytes 8 | fragments 4 | state 1 | stage 1 | deliveries 1 | flags 1 | detail 4 | meta_bytes 4
+//!         | payload_bytes 8 | record_bytes 4 | record_version 2 | record_status 1 | zero 1
+//! meta:   head 48 | primary key, padded to 8 | table | the event's own record, padded to 8
+//! table:  per fragment: remaining key | length 4 | crc 4 | status 4 | version 2 | flags 2
+//! image:  meta | payloads, each at a multiple of 8 | zeros to a multiple of 16
 //! ```
 //!
 //! *Invariants*: the checksum covers the meta and is seeded with the position; payloads have their own checksums in the
@@ -24,6 +24,7 @@ const PAYLOAD_ALIGN: u64 = 8;
 const READY: u8 = 1;
 const MASKED: u8 = 2;
 const VOID: u8 = 4;
+const RECORD: u8 = 8;
 
 /// Where an event stood when its image was written. Decisions that are recorded later dominate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,6 +62,17 @@ pub struct ImageMarks {
     pub detail: u32,
 }
 
+/// The event's own record: its attributes and announced sources, as the store packs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageRecord<'a> {
+    /// Status bits, below 256.
+    pub status: u32,
+    /// 0 for the first, raised by each change.
+    pub version: u16,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
 /// One entry of an image's table. The payload's offset follows from the entries before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryMeta<'a> {
@@ -93,6 +105,8 @@ pub struct ImageHead {
     pub meta_bytes: u32,
     /// Bytes of its payloads, padding not included.
     pub payload_bytes: u64,
+    /// Bytes, version and status of the event's own record; `None` without one.
+    pub record: Option<(u32, u16, u8)>,
 }
 
 impl ImageHead {
@@ -104,7 +118,9 @@ impl ImageHead {
         let bytes = bytes.get(..HEAD_BYTES)?;
         let flags = bytes[23];
         let void = flags & VOID != 0;
-        if bytes[..4] != MAGIC || flags & !(READY | MASKED | VOID) != 0 || !zero(&bytes[40..HEAD_BYTES]) {
+        let has_record = flags & RECORD != 0;
+        let unused = if has_record { &bytes[47..HEAD_BYTES] } else { &bytes[40..HEAD_BYTES] };
+        if bytes[..4] != MAGIC || flags & !(READY | MASKED | VOID | RECORD) != 0 || !zero(unused) {
             return None;
         }
         let head = ImageHead {
@@ -121,6 +137,7 @@ impl ImageHead {
             void,
             meta_bytes: u32_at(bytes, 28),
             payload_bytes: u64_at(bytes, 32),
+            record: has_record.then(|| (u32_at(bytes, 40), u16_at(bytes, 44), bytes[46])),
         };
         let fits = head.bytes >= u64::from(head.meta_bytes) && head.bytes.is_multiple_of(IMAGE_ALIGN);
         (fits && head.meta_bytes as usize >= HEAD_BYTES).then_some(head)
@@ -135,10 +152,18 @@ impl ImageHead {
         out[21] = self.marks.stage;
         out[22] = self.marks.deliveries;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        out[23] = flag(self.marks.ready, READY) | flag(self.marks.masked, MASKED) | flag(self.void, VOID);
+        out[23] = flag(self.marks.ready, READY)
+            | flag(self.marks.masked, MASKED)
+            | flag(self.void, VOID)
+            | flag(self.record.is_some(), RECORD);
         set(&mut out, 24, self.marks.detail.to_le_bytes());
         set(&mut out, 28, self.meta_bytes.to_le_bytes());
         set(&mut out, 32, self.payload_bytes.to_le_bytes());
+        if let Some((bytes, version, status)) = self.record {
+            set(&mut out, 40, bytes.to_le_bytes());
+            set(&mut out, 44, version.to_le_bytes());
+            out[46] = status;
+        }
         out
     }
 }
@@ -157,6 +182,8 @@ pub struct Image<'a> {
     pub head: ImageHead,
     /// The event's packed primary key.
     pub primary: &'a [u8],
+    /// The event's own record, if the image has it.
+    pub record: Option<ImageRecord<'a>>,
     rest_bytes: usize,
     table: &'a [u8],
 }
@@ -165,6 +192,15 @@ impl<'a> Image<'a> {
     /// The entries of its table, in order.
     pub fn table(&self) -> TableIter<'a> {
         TableIter { rest_bytes: self.rest_bytes, table: self.table, next_offset: u64::from(self.head.meta_bytes) }
+    }
+}
+
+impl<'a> Image<'a> {
+    /// An entry by its number; `None` past the last one.
+    pub fn entry(&self, index: u32) -> Option<EntryMeta<'a>> {
+        let bytes = self.rest_bytes + ENTRY_TAIL_BYTES;
+        let table = self.table.get((index as usize).checked_mul(bytes)?..)?;
+        TableIter { rest_bytes: self.rest_bytes, table, next_offset: 0 }.next().map(|(meta, _)| meta)
     }
 }
 
@@ -231,14 +267,15 @@ impl ImageLayout {
         HEAD_BYTES + self.primary_bytes.next_multiple_of(8)
     }
 
-    /// Bytes of head, primary key and table for so many fragments.
-    pub fn meta_bytes(&self, fragments: usize) -> u64 {
-        (self.table_offset() as u64 + fragments as u64 * self.entry_bytes() as u64).next_multiple_of(8)
+    /// Bytes of head, primary key, table and record for so many fragments and bytes of a record.
+    pub fn meta_bytes(&self, fragments: usize, record_bytes: usize) -> u64 {
+        let table = fragments as u64 * self.entry_bytes() as u64;
+        (self.table_offset() as u64 + table + record_bytes as u64).next_multiple_of(8)
     }
 
     /// Bytes of an image whose payloads have these lengths.
-    pub fn image_bytes(&self, lengths: impl ExactSizeIterator<Item = usize>) -> u64 {
-        let meta = self.meta_bytes(lengths.len());
+    pub fn image_bytes(&self, lengths: impl ExactSizeIterator<Item = usize>, record_bytes: usize) -> u64 {
+        let meta = self.meta_bytes(lengths.len(), record_bytes);
         let payloads: u64 = lengths.map(|length| (length as u64).next_multiple_of(PAYLOAD_ALIGN)).sum();
         (meta + payloads).next_multiple_of(IMAGE_ALIGN)
     }
@@ -250,13 +287,14 @@ impl ImageLayout {
         marks: ImageMarks,
         primary: &[u8],
         entries: impl ExactSizeIterator<Item = EntryMeta<'a>>,
+        record: Option<ImageRecord<'_>>,
         seed: ContainerSeed,
         position: u64,
         out: &mut Vec<u8>,
     ) -> ImageHead {
         let start = out.len();
         let fragments = entries.len();
-        let meta_bytes = self.meta_bytes(fragments);
+        let meta_bytes = self.meta_bytes(fragments, record.map_or(0, |record| record.bytes.len()));
         out.extend_from_slice(&[0; HEAD_BYTES]);
         out.extend_from_slice(&primary[..self.primary_bytes]);
         out.resize(start + self.table_offset(), 0);
@@ -273,6 +311,7 @@ impl ImageLayout {
             set(&mut tail, 14, entry.flags.0.to_le_bytes());
             out.extend_from_slice(&tail);
         }
+        out.extend_from_slice(record.map_or(&[], |record| record.bytes));
         out.resize(start + meta_bytes as usize, 0);
         let head = ImageHead {
             bytes: (meta_bytes + padded).next_multiple_of(IMAGE_ALIGN),
@@ -281,6 +320,7 @@ impl ImageLayout {
             void: false,
             meta_bytes: meta_bytes as u32,
             payload_bytes,
+            record: record.map(|record| (record.bytes.len() as u32, record.version, record.status as u8)),
         };
         seal(&head, seed, position, &mut out[start..]);
         head
@@ -288,7 +328,7 @@ impl ImageLayout {
 
     /// Bytes of the meta of a void image; what [`ImageLayout::encode`] wrote before them is at least as long.
     pub fn void_bytes(&self) -> usize {
-        self.meta_bytes(0) as usize
+        self.meta_bytes(0, 0) as usize
     }
 
     /// The meta of a void image of so many bytes, which stands over the beginning of one that did not verify.
@@ -301,6 +341,7 @@ impl ImageLayout {
             void: true,
             meta_bytes: out.len() as u32,
             payload_bytes: 0,
+            record: None,
         };
         seal(&head, seed, position, &mut out);
         out
@@ -321,9 +362,15 @@ impl ImageLayout {
     #[inline]
     pub fn view<'a>(&self, head: ImageHead, bytes: &'a [u8]) -> Option<Image<'a>> {
         let primary = bytes.get(HEAD_BYTES..HEAD_BYTES + self.primary_bytes)?;
-        let table = bytes.get(self.table_offset()..head.meta_bytes as usize)?;
-        let table = table.get(..head.fragments as usize * self.entry_bytes())?;
-        Some(Image { head, primary, rest_bytes: self.rest_bytes, table })
+        let behind = bytes.get(self.table_offset()..head.meta_bytes as usize)?;
+        let (table, behind) = behind.split_at_checked((head.fragments as usize).checked_mul(self.entry_bytes())?)?;
+        let record = match head.record {
+            Some((length, version, status)) => {
+                Some(ImageRecord { status: u32::from(status), version, bytes: behind.get(..length as usize)? })
+            }
+            None => None,
+        };
+        Some(Image { head, primary, record, rest_bytes: self.rest_bytes, table })
     }
 
     /// Reads the meta of an image whose checksum is known to be right; `None` where it cannot be one.
@@ -331,16 +378,17 @@ impl ImageLayout {
     pub fn decode_verified<'a>(&self, bytes: &'a [u8]) -> Option<Image<'a>> {
         let head = ImageHead::peek(bytes)?;
         let meta = bytes.get(..head.meta_bytes as usize)?;
-        if u64::from(head.meta_bytes) != self.meta_bytes(head.fragments as usize) {
+        let record_bytes = head.record.map_or(0, |record| record.0 as usize);
+        if u64::from(head.meta_bytes) != self.meta_bytes(head.fragments as usize, record_bytes) {
             return None;
         }
         let image = self.view(head, meta)?;
-        let table_end = self.table_offset() + image.table.len();
-        if !zero(&meta[HEAD_BYTES + self.primary_bytes..self.table_offset()]) || !zero(&meta[table_end..]) {
+        let record_end = self.table_offset() + image.table.len() + record_bytes;
+        if !zero(&meta[HEAD_BYTES + self.primary_bytes..self.table_offset()]) || !zero(&meta[record_end..]) {
             return None;
         }
         if head.void {
-            return (head.fragments == 0 && head.payload_bytes == 0).then_some(image);
+            return (head.fragments == 0 && head.payload_bytes == 0 && head.record.is_none()).then_some(image);
         }
         let (mut payload_bytes, mut after) = (0, u64::from(head.meta_bytes));
         for (entry, offset) in image.table() {
@@ -388,7 +436,7 @@ mod tests {
         let rests: Vec<[u8; 5]> = (0..lengths.len()).map(|at| [at as u8; 5]).collect();
         let entries: Vec<EntryMeta> = rests.iter().zip(lengths).map(|(rest, &length)| entry(rest, length)).collect();
         let mut out = Vec::new();
-        let head = LAYOUT.encode(marks, b"primary key!", entries.into_iter(), seed(), 160, &mut out);
+        let head = LAYOUT.encode(marks, b"primary key!", entries.into_iter(), None, seed(), 160, &mut out);
         (head, out)
     }
 
@@ -396,8 +444,8 @@ mod tests {
     fn round_trip_with_offsets() {
         for lengths in [&[][..], &[0], &[1], &[8, 0, 9, 100_000], &[7; 100]] {
             let (head, bytes) = encoded(lengths);
-            assert_eq!(bytes.len() as u64, LAYOUT.meta_bytes(lengths.len()));
-            assert_eq!(head.bytes, LAYOUT.image_bytes(lengths.iter().map(|&length| length as usize)));
+            assert_eq!(bytes.len() as u64, LAYOUT.meta_bytes(lengths.len(), 0));
+            assert_eq!(head.bytes, LAYOUT.image_bytes(lengths.iter().map(|&length| length as usize), 0));
             let image = LAYOUT.decode(&bytes, seed(), 160).unwrap();
             assert_eq!((image.head, image.primary), (head, &b"primary key!"[..]));
             let mut expected = u64::from(head.meta_bytes);
@@ -446,7 +494,7 @@ mod tests {
     fn meta_costs_what_the_write_amplification_allows() {
         // 16 fragments of 1 KiB, keys of 12 + 4 bytes; meta twice (image and directory, with 8 bytes of its own there).
         let layout = ImageLayout::new(12, 4);
-        let bytes = layout.image_bytes([1024; 16].into_iter()) + layout.meta_bytes(16) + 8;
+        let bytes = layout.image_bytes([1024; 16].into_iter(), 0) + layout.meta_bytes(16, 0) + 8;
         assert!(bytes as f64 / (16.0 * 1024.0) < 1.05, "{bytes}");
     }
 }

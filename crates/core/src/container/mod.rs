@@ -22,7 +22,7 @@ pub use device::DeviceSuperblock;
 pub use directory::{Directory, DirectoryBuilder, DirectoryIter};
 pub use extent::{ExtentHead, ExtentKind};
 pub use header::{ContainerHeader, ContainerKind, ContainerState, DirectoryPlace};
-pub use image::{EntryMeta, Image, ImageHead, ImageLayout, ImageMarks, ImageState, TableIter};
+pub use image::{EntryMeta, Image, ImageHead, ImageLayout, ImageMarks, ImageRecord, ImageState, TableIter};
 
 use crate::{crc32c, crc32c_append};
 use std::fmt;

@@ -1,6 +1,7 @@
 //! What does not add up at the end of a demo: the ledger held against what the threads counted themselves.
 
-use super::summary::Decided;
+use super::plan::mib;
+use super::summary::{DeadTime, Decided, DutySummary};
 use forebay_core::{Ledger, Tally};
 use forebay_store::ProducerStatus;
 
@@ -50,9 +51,43 @@ pub(crate) fn problems(ledger: &Ledger, counted: &Counted<'_>) -> Vec<String> {
     problems
 }
 
+/// Gaps that are named one by one where they left too much.
+const GAPS_NAMED: usize = 3;
+
+impl DutySummary {
+    /// Why a farm that is sized for the mean did not do; empty where it did.
+    pub(crate) fn problems(&self, dead: &[DeadTime], dead_s: f64, full_answers: u64, interrupted: bool) -> Vec<String> {
+        let mut problems = Vec::new();
+        if dead_s > 0.0 || full_answers > 0 {
+            let cause = dead.first().map_or("puts without space", |dead| dead.cause);
+            problems.push(format!(
+                "dead time {dead_s:.3} s, most of it {cause}, expected none: the backlog came to {} events with {}",
+                self.backlog_most_events,
+                mib(self.backlog_most_bytes)
+            ));
+        }
+        let wrong: Vec<_> = self.gaps.iter().filter(|gap| gap.left_events > self.left_allowed).collect();
+        for gap in wrong.iter().take(GAPS_NAMED) {
+            problems.push(format!(
+                "the gap until {:.1} s left {} events undecided, at most {} may be: the farm begins {:.0} a second, the \
+                 mean is {:.0}",
+                gap.end_s, gap.left_events, self.left_allowed, self.farm_events_per_second, self.mean_events_per_second
+            ));
+        }
+        if wrong.len() > GAPS_NAMED {
+            problems.push(format!("so did {} more gaps", wrong.len() - GAPS_NAMED));
+        }
+        if self.periods == 0 && !interrupted {
+            problems.push("no gap of the beam was seen".to_owned());
+        }
+        problems
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::Gap;
 
     #[test]
     fn whatever_is_left_or_lost_is_named() {
@@ -95,5 +130,44 @@ mod tests {
         (incomplete.complete, incomplete.incomplete) = (1, 1);
         assert_eq!(problems(&incomplete, &counted(events)), ["events without all sources: 1, expected 0"]);
         assert_eq!(problems(&incomplete, &Counted { killed: true, ..counted(events) }), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_gap_that_leaves_events_and_dead_time_are_named() {
+        let gap = |end_s, left_events| Gap { end_s, most_events: 300, left_events };
+        let duty = DutySummary {
+            share: 0.5,
+            period_s: 4.0,
+            beam_events_per_second: 1000,
+            mean_events_per_second: 500.0,
+            farm_events_per_second: 480.0,
+            backlog_most_events: 1100,
+            backlog_most_bytes: 300 << 20,
+            backlog_most_at_s: 2.0,
+            left_allowed: 20,
+            periods: 2,
+            gaps: vec![gap(4.0, 20), gap(8.0, 0)],
+        };
+        assert_eq!(duty.problems(&[], 0.0, 0, false), Vec::<String>::new());
+        let more = DutySummary { gaps: vec![gap(4.0, 21), gap(8.0, 40)], ..duty.clone() };
+        let found = more.problems(&[], 0.0, 0, false);
+        let expected = "the gap until 8.0 s left 40 events undecided, at most 20 may be: the farm begins 480 a second, the \
+                        mean is 500";
+        assert_eq!((found.len(), &*found[1]), (2, expected));
+        let dead = DeadTime {
+            cause: "hot full",
+            owner: "selection".into(),
+            detail: "hot fill 91 %".into(),
+            seconds: 0.5,
+            share: 0.05,
+        };
+        let found = duty.problems(&[dead], 0.5, 0, false);
+        assert!(
+            found[0].contains("dead time 0.500 s, most of it hot full") && found[0].contains("300 MiB"),
+            "{found:?}"
+        );
+        assert_eq!(duty.problems(&[], 0.0, 3, false).len(), 1);
+        let none = DutySummary { periods: 0, gaps: Vec::new(), ..duty };
+        assert_eq!((none.problems(&[], 0.0, 0, false).len(), none.problems(&[], 0.0, 0, true).len()), (1, 0));
     }
 }

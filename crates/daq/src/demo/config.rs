@@ -16,6 +16,15 @@ pub struct Kill {
     pub back_at_s: Option<f64>,
 }
 
+/// A beam that comes and goes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Duty {
+    /// Part of each period with beam, between 0 and 1; each period begins with it.
+    pub share: f64,
+    /// Length of a period, in seconds.
+    pub period_s: f64,
+}
+
 /// Choices of one demo. [`DemoConfig::default`] and [`DemoConfig::for_profile`] are whole; change what should differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DemoConfig {
@@ -27,8 +36,15 @@ pub struct DemoConfig {
     pub sources: u32,
     /// Bytes of one fragment; 0 takes one frame (7200 for WIBEth, 464 for WIB1).
     pub fragment_bytes: usize,
-    /// Trigger rate, in events per second; 0 is as fast as it goes.
+    /// Trigger rate, in events per second while there is beam; 0 is as fast as it goes, or with `duty` a rate whose backlog
+    /// takes a quarter of the hot level.
     pub events_per_second: u64,
+    /// The beam comes and goes; `None` is always on. The demo then fails where there was dead time, or where a gap did not
+    /// empty the backlog.
+    pub duty: Option<Duty>,
+    /// Most events per second that the selection begins; 0 is without a limit, or with `duty` a little more than the mean
+    /// rate.
+    pub farm_events_per_second: f64,
     /// Threads that produce; each owns a share of the sources.
     pub readout_threads: usize,
     /// Threads that select.
@@ -64,6 +80,8 @@ impl Default for DemoConfig {
             sources: 48,
             fragment_bytes: 0,
             events_per_second: 0,
+            duty: None,
+            farm_events_per_second: 0.0,
             readout_threads: (threads / 2).clamp(1, THREADS_MAX),
             filter_threads: (threads / 2).clamp(1, THREADS_MAX),
             accept: 0.1,

@@ -19,7 +19,7 @@ use super::plan::Plan;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
 use super::shared::Shared;
 use crate::ends::Together;
-use crate::limits::GET_ANY_WAIT;
+use crate::limits::{FARM_WAIT, GET_ANY_WAIT};
 use forebay_core::{Error, Kind, Result, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
 use std::time::Instant;
@@ -51,16 +51,23 @@ impl Filter<'_, '_> {
             ..GetAny::default()
         };
         let last = request(FINAL, Sources::All);
-        let fast = request(FAST, plan.group(&plan.fast)?);
-        let patient = GetAny { wait: GET_ANY_WAIT, ..fast.clone() };
+        let mut fast = request(FAST, plan.group(&plan.fast)?);
+        let mut patient = GetAny { wait: GET_ANY_WAIT, ..fast.clone() };
         while !self.shared.finished() {
             // What was passed on goes first: it is whole, and done with soon.
             let passed = self.take(&last)?;
-            let mut fresh = self.take(&fast)?;
+            let begins = self.shared.farm.take(plan.batch);
+            (fast.n, patient.n) = (begins, begins);
+            let mut fresh = if begins == 0 { Vec::new() } else { self.take(&fast)? };
             if passed.is_empty() && fresh.is_empty() {
-                // Waiting for the detector is not the store's latency.
-                fresh = self.store.get_any(&patient)?;
+                // Waiting for the detector, or for the farm's next event, is not the store's latency.
+                if begins == 0 {
+                    std::thread::sleep(FARM_WAIT);
+                } else {
+                    fresh = self.store.get_any(&patient)?;
+                }
             }
+            self.shared.farm.give_back(begins - fresh.len());
             for lease in passed {
                 let primary = lease.primary;
                 match self.conclude(lease) {

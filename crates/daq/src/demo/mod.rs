@@ -20,9 +20,12 @@
 //! *Not here*: the command line, anything that prints.
 
 mod audit;
+mod backlog;
 mod config;
+mod dead;
 mod decided;
 pub(crate) mod directory;
+mod duty;
 mod filter;
 pub(crate) mod meter;
 mod notices;
@@ -37,19 +40,22 @@ mod summary;
 pub(crate) mod text;
 mod trigger;
 
-pub use config::{DemoConfig, Kill};
+pub use backlog::Gap;
+pub use config::{DemoConfig, Duty, Kill};
 pub use profile::Profile;
 pub use progress::{Phase, Progress};
 pub use summary::{
-    ClassSummary, DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary, Summary,
+    ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
+    Summary,
 };
 
 pub(crate) use plan::Plan;
 
 use crate::ends::{EndThreads, Together};
 use crate::limits::DRAIN;
+use backlog::Backlog;
 use directory::Directory;
-use forebay_core::{Error, Kind, Ledger, LiveState, Result};
+use forebay_core::{Error, Kind, Ledger, LiveState, Result, Tally};
 use forebay_store::Store;
 use notices::Notices;
 use outcome::{Ended, Outcome};
@@ -100,8 +106,9 @@ fn take_run(
         Ok(summary) => Ended::Closed(Box::new(summary)),
         Err(error) => Ended::Not(Box::new(store.ledger(RUN)?), error.to_string()),
     };
+    let stats = store.stats();
     store.close()?;
-    outcome.summarise(&shared, directory.path(), ended)
+    outcome.summarise(&shared, directory.path(), ended, &stats)
 }
 
 /// Starts all threads and sees them to their end.
@@ -114,14 +121,17 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let start = Instant::now();
         let mut reporter = Reporter::new(progress);
         let mut notices = Notices::new(shared)?;
+        let mut backlog = Backlog::default();
         let taking = Duration::from_secs_f64(config.seconds);
         let stopped = || stop.load(Ordering::Relaxed);
         while !stopped() && !shared.aborted() && start.elapsed() < taking {
             std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
             reporter.tick(shared, Phase::Taking, notices.look(shared)?);
+            look(shared, &mut backlog)?;
         }
         let interrupted = stopped();
         let produced = shared.trigger.close();
+        shared.farm.lift();
         let taking = start.elapsed();
         let deadline = Instant::now() + DRAIN;
         while !readout.iter().all(ScopedJoinHandle::is_finished) {
@@ -134,7 +144,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let readout = join(readout);
         if readout.is_ok() {
             shared.store.run_stop(RUN)?;
-            while !shared.aborted() && Instant::now() < deadline && left(&shared.store.ledger(RUN)?) > 0 {
+            while !shared.aborted() && Instant::now() < deadline && left(&shared.store.ledger(RUN)?).events > 0 {
                 std::thread::sleep(LOOK);
                 reporter.tick(shared, Phase::Draining, Vec::new());
             }
@@ -144,13 +154,26 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let draining = start.elapsed().saturating_sub(taking);
         let (readout, filter) = first_failure(readout, filter)?;
         let happened = notices.happened;
-        Ok(Outcome { readout, filter, produced, interrupted, taking, draining, happened })
+        Ok(Outcome { readout, filter, produced, interrupted, taking, draining, happened, backlog })
     })
 }
 
 /// Events that nobody has decided.
-fn left(ledger: &Ledger) -> u64 {
-    [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().map(|state| ledger.live[*state as usize].events).sum()
+fn left(ledger: &Ledger) -> Tally {
+    let mut left = Tally::default();
+    [LiveState::Open, LiveState::Ready, LiveState::Leased]
+        .iter()
+        .for_each(|state| left += ledger.live[*state as usize]);
+    left
+}
+
+/// Follows the backlog of a beam that comes and goes.
+fn look(shared: &Shared<'_>, backlog: &mut Backlog) -> Result<()> {
+    let Some(beam) = shared.plan.beam else { return Ok(()) };
+    // The time first: what is left at the end of a gap is never counted too low.
+    let now = u64::try_from(shared.trigger.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    backlog.look(beam, now, left(&shared.store.ledger(RUN)?));
+    Ok(())
 }
 
 pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(

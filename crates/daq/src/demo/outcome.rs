@@ -2,16 +2,20 @@
 
 use super::Profile;
 use super::audit::{Counted, problems as imbalances};
+use super::backlog::Backlog;
+use super::dead::Dead;
 use super::decided::{ClassReport, FilterReport, StageReport};
 use super::meter::{Latency, Meter, read};
 use super::readout::ReadoutReport;
 use super::setup::{CALIB, CALIBRATION, FAST, FINAL, PHYSICS};
 use super::shared::Shared;
 use super::summary::{
-    ClassSummary, DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary, Summary,
+    ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
+    Summary,
 };
+use crate::limits::GAP_LEFT_SHARE;
 use forebay_core::{Ledger, Result, Tally};
-use forebay_store::RunSummary;
+use forebay_store::{RunSummary, Stats};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +28,7 @@ pub(super) struct Outcome {
     pub(super) taking: Duration,
     pub(super) draining: Duration,
     pub(super) happened: Vec<Happened>,
+    pub(super) backlog: Backlog,
 }
 
 /// How the run ended: with its summary, or with an account and why there is no more.
@@ -34,7 +39,13 @@ pub(super) enum Ended {
 
 impl Outcome {
     /// Holds the ledger against what the threads counted.
-    pub(super) fn summarise(&self, shared: &Shared<'_>, directory: &Path, ended: Ended) -> Result<Summary> {
+    pub(super) fn summarise(
+        &self,
+        shared: &Shared<'_>,
+        directory: &Path,
+        ended: Ended,
+        inhibited: &Stats,
+    ) -> Result<Summary> {
         let (plan, config) = (shared.plan, &shared.plan.config);
         let mut problems: Vec<String> = self.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
         let (ledger, run) = match ended {
@@ -74,6 +85,10 @@ impl Outcome {
             killed: config.kill.is_some(),
         };
         problems.extend(imbalances(&ledger, &counted));
+        let by_class = inhibited.dead_time.total().as_nanos();
+        if by_class != u128::from(inhibited.inhibited_ns) {
+            problems.push(format!("inhibit by class sums to {by_class} ns, {} in all", inhibited.inhibited_ns));
+        }
         let not_released = sum(|report| report.not_released);
         if not_released > 0 {
             problems.push(format!("{not_released} accepted events were not there to be released"));
@@ -84,7 +99,13 @@ impl Outcome {
         let taking = self.taking.as_secs_f64();
         let whole = (self.taking + self.draining).as_secs_f64();
         let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
-        let (dead_time, lost_triggers) = dead_time(shared, &self.readout, taking);
+        let (dead_time, dead_time_s, lost_triggers) = dead_time(shared, taking, &mut problems);
+        let full: Duration = self.readout.iter().map(|report| report.full).sum();
+        let full_s = full.as_secs_f64() / self.readout.len().max(1) as f64;
+        let duty = self.duty(shared);
+        if let Some(duty) = &duty {
+            problems.extend(duty.problems(&dead_time, dead_time_s, full_answers, self.interrupted));
+        }
         let killed = config.kill.as_ref().map(|kill| kill.source.to_string());
         let sources = run.iter().flat_map(|run| &run.sources);
         Ok(Summary {
@@ -112,8 +133,12 @@ impl Outcome {
                 latency("verdict", self.filter.iter().map(|report| &report.verdict))?,
             ],
             dead_time,
+            dead_time_s,
+            inhibit: inhibited.dead_time,
             lost_triggers,
             full_answers,
+            full_s,
+            duty,
             events,
             stages: vec![stage(FAST, &fast), stage(FINAL, &last)],
             classes,
@@ -140,6 +165,28 @@ impl Outcome {
             StreamSummary { stream, events: all.events, fragments: all.fragments, bytes: all.bytes, keeps }
         };
         vec![one(PHYSICS, "whole events, and the result".to_owned()), one(CALIB, calib)]
+    }
+
+    fn duty(&self, shared: &Shared<'_>) -> Option<DutySummary> {
+        let config = &shared.plan.config;
+        let duty = config.duty?;
+        let (most, backlog_most_at_s) = self.backlog.most();
+        let (periods, gaps) = self.backlog.gaps();
+        let mean = config.events_per_second as f64 * duty.share;
+        let leased = (config.filter_threads * shared.plan.batch) as u64;
+        Some(DutySummary {
+            share: duty.share,
+            period_s: duty.period_s,
+            beam_events_per_second: config.events_per_second,
+            mean_events_per_second: mean,
+            farm_events_per_second: config.farm_events_per_second,
+            backlog_most_events: most.events,
+            backlog_most_bytes: most.bytes,
+            backlog_most_at_s,
+            left_allowed: ((mean * duty.period_s) as u64 / GAP_LEFT_SHARE).max(leased),
+            periods,
+            gaps: gaps.to_vec(),
+        })
     }
 
     fn classes(&self, shared: &Shared<'_>, problems: &mut Vec<String>) -> Vec<ClassSummary> {
@@ -199,21 +246,17 @@ fn latency<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -
     Ok(LatencySummary::new(call, &all))
 }
 
-/// Dead time by cause, longest first, and triggers lost to it.
-fn dead_time(shared: &Shared<'_>, readout: &[ReadoutReport], taking: f64) -> (Vec<DeadTime>, u64) {
-    let (held, lost) = shared.trigger.dead_time();
-    let dead = |cause: String, detail: String, seconds: f64| {
-        let share = if taking > 0.0 { seconds / taking } else { 0.0 };
-        DeadTime { cause, detail, seconds, share }
-    };
-    let mut causes: Vec<DeadTime> =
-        held.into_iter().map(|held| dead(held.owner, held.detail, held.ns as f64 / 1e9)).collect();
-    let full: Duration = readout.iter().map(|report| report.full).sum();
-    if !full.is_zero() {
-        let seconds = full.as_secs_f64() / readout.len().max(1) as f64;
-        let detail = "puts found no space and were repeated (mean of the readout threads)";
-        causes.push(dead("store full".to_owned(), detail.to_owned(), seconds));
+/// Dead time of the trigger: by cause, longest first; in all, in seconds; and triggers lost to it.
+fn dead_time(shared: &Shared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
+    let (held, total_ns, lost) = shared.trigger.dead_time();
+    let sum: u64 = held.iter().map(|dead| dead.ns).sum();
+    if sum != total_ns {
+        problems.push(format!("dead time by cause sums to {sum} ns, {total_ns} in all"));
     }
-    causes.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-    (causes, lost)
+    let one = |dead: Dead| {
+        let seconds = dead.ns as f64 / 1e9;
+        let share = if taking > 0.0 { seconds / taking } else { 0.0 };
+        DeadTime { cause: dead.cause, owner: dead.owner, detail: dead.detail, seconds, share }
+    };
+    (held.into_iter().map(one).collect(), total_ns as f64 / 1e9, lost)
 }

@@ -6,6 +6,7 @@
 //! *Not here*: how the store is set up (`setup`).
 
 use super::DemoConfig;
+use super::duty::{self, Beam};
 use crate::frames::RecordedFrames;
 use crate::limits::{
     BATCH_BYTES, BATCH_EVENTS_MAX, EVENTS_IN_HOT_MIN, HOT_BYTES_MIN, SEGMENTS_MIN, SOURCES_MAX, THREADS_MAX,
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) fragment_bytes: usize,
     /// Payload bytes of one event.
     pub(crate) event_bytes: u64,
+    /// When there is beam; `None` is always.
+    pub(crate) beam: Option<Beam>,
     pub(crate) segment_bytes: u64,
     /// Most events that the fastest readout thread is ahead of the slowest.
     pub(crate) window: u64,
@@ -74,6 +77,10 @@ impl Plan {
         // Refuses sizes whose products would not fit, too.
         let segment_bytes = segment_bytes(config, fragment_bytes as u64)?;
         let event_bytes = u64::from(config.sources) * fragment_bytes as u64;
+        // The plan's choices have rates where those of the person leave them open.
+        let mut config = config.clone();
+        let stored_bytes = event_bytes + u64::from(config.sources) * FRAGMENT_OVERHEAD_BYTES;
+        let beam = duty::size(&mut config, stored_bytes)?;
         let share = config.hot_bytes / WINDOW_SHARE / event_bytes.max(1);
         let n = (f64::from(config.sources) * config.fast_fraction).ceil().clamp(1.0, f64::from(config.sources)) as u64;
         let spread = |n: u64| (0..n).map(|at| (at * u64::from(config.sources) / n) as u32).collect();
@@ -82,13 +89,14 @@ impl Plan {
             schema: KeySchema::run_event_source(),
             fragment_bytes,
             event_bytes,
+            beam,
             segment_bytes,
             window: share.clamp(1, WINDOW_EVENTS_MAX),
             batch: (BATCH_BYTES / event_bytes.max(1)).clamp(1, BATCH_EVENTS_MAX) as usize,
             fast: spread(n),
             calib: spread(u64::from(config.sources).div_ceil(CALIBRATION_SOURCES)),
             prescale: Prescale::new("calib", CALIBRATION_PRESCALE)?,
-            config: config.clone(),
+            config,
         })
     }
 

@@ -120,6 +120,7 @@ impl<'p> Reporter<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_store::InhibitClass;
 
     #[test]
     fn a_line_names_who_holds_the_trigger() {
@@ -140,7 +141,13 @@ mod tests {
         let expected = "   3.2 s taking  in 6.30 GB/s 1234 ev/s  out 1.20 GB/s 1230 ev/s  fill 31 %  ready 12  leased 4  \
                         inhibit no";
         assert_eq!(progress.line(), expected);
-        let inhibit = Inhibit { cause: "hot fill 92 %".into(), owner: "selection".into(), ends: "fill 75 %".into() };
+        let inhibit = Inhibit {
+            class: InhibitClass::HotFull,
+            scope: "hot level".into(),
+            cause: "hot fill 92 %".into(),
+            owner: "selection".into(),
+            ends: "fill 75 %".into(),
+        };
         progress.inhibit = Some(inhibit);
         assert!(progress.line().ends_with("INHIBIT by selection: hot fill 92 %"));
     }

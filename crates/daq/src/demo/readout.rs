@@ -45,7 +45,7 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
     let plan = shared.plan;
     let mut report =
         ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, late: 0, gave_up: None };
-    let inhibit = || store.stats().inhibit.map(|inhibit| (inhibit.owner, inhibit.cause));
+    let inhibit = || shared.inhibit.lock().wait_change(Duration::ZERO);
     let announce = |event: u64| announce(shared, store, event);
     let port = Port { inhibit: &inhibit, announce: &announce };
     let producer = store.producer(RUN, &format!("readout-{thread}"))?;

@@ -1,16 +1,21 @@
 //! What all threads of a demo see: the plan, the store, the trigger, counters, and how far the run has come.
 
+use super::duty::Farm;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::trigger::Trigger;
 use crate::ends::{Ends, Together};
-use forebay_store::{Producer, Store};
+use forebay_store::{InhibitWatch, Producer, Store};
 use parking_lot::Mutex;
 
 pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
     pub(crate) trigger: Trigger,
+    /// What the trigger obeys.
+    pub(crate) inhibit: Mutex<InhibitWatch>,
+    /// What the filters obey.
+    pub(crate) farm: Farm,
     /// Counts what the trigger announces.
     pub(crate) announcer: Mutex<Option<Producer>>,
     /// Per readout thread: what was put.
@@ -32,7 +37,9 @@ impl<'a> Shared<'a> {
         Shared {
             plan,
             store,
-            trigger: Trigger::new(config.readout_threads, plan.window, config.events_per_second),
+            trigger: Trigger::new(config.readout_threads, plan.window, config.events_per_second, plan.beam),
+            inhibit: Mutex::new(store.watch_inhibit()),
+            farm: Farm::new(config.farm_events_per_second),
             announcer: Mutex::new(Some(announcer)),
             put: meters(config.readout_threads),
             taken: meters(config.filter_threads),

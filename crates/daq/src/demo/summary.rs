@@ -1,5 +1,6 @@
 //! What a demo came to: throughput, latencies, dead time, decisions and the account of the run.
 
+use super::backlog::Gap;
 use super::meter::{Latency, Reading};
 use crate::frames::FrameKind;
 use forebay_core::Ledger;
@@ -77,17 +78,47 @@ impl LatencySummary {
     }
 }
 
-/// Time in which the detector could not be read out.
+/// Time in which the trigger was held although there was beam. One cause at a time: the rows add up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeadTime {
-    /// Who held the trigger or the readout: `selection`, `archive`, …, or `store full` for puts without space.
-    pub cause: String,
+    /// What held it: the class of the store's inhibit (`hot full`, `warm full`, …), `store full` for an announcement
+    /// without space, or `readout` for a thread that is behind.
+    pub cause: &'static str,
+    /// Who can change that: `selection`, `archive`, ….
+    pub owner: String,
     /// In words, as of the last time.
     pub detail: String,
-    /// Seconds; for `store full` the mean of the readout threads.
+    /// Seconds.
     pub seconds: f64,
     /// Part of the time of data taking, 0 to 1.
     pub share: f64,
+}
+
+/// A beam that came and went, and the backlog of a farm that is sized for the mean.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DutySummary {
+    /// Part of each period with beam.
+    pub share: f64,
+    /// Length of a period, in seconds.
+    pub period_s: f64,
+    /// Triggers per second of beam.
+    pub beam_events_per_second: u64,
+    /// Triggers per second over whole periods.
+    pub mean_events_per_second: f64,
+    /// Most events per second that the farm began.
+    pub farm_events_per_second: f64,
+    /// Undecided events when they had most bytes.
+    pub backlog_most_events: u64,
+    /// These bytes.
+    pub backlog_most_bytes: u64,
+    /// When, in seconds of data taking.
+    pub backlog_most_at_s: f64,
+    /// Most events that a gap may leave undecided.
+    pub left_allowed: u64,
+    /// Periods that ended.
+    pub periods: u64,
+    /// The first thousand of them.
+    pub gaps: Vec<Gap>,
 }
 
 /// Events by what became of them.
@@ -200,12 +231,21 @@ pub struct Summary {
     pub roles: Vec<RoleSummary>,
     /// Latency by call.
     pub latencies: Vec<LatencySummary>,
-    /// Dead time by cause, longest first.
+    /// Dead time of the trigger by cause, longest first.
     pub dead_time: Vec<DeadTime>,
-    /// Triggers that were due at the given rate and lost to dead time.
+    /// Dead time of the trigger in all, in seconds.
+    pub dead_time_s: f64,
+    /// How long the store held inhibit, by class, draining included: longer than what the trigger lost to it where
+    /// nothing was due.
+    pub inhibit: forebay_store::DeadTime,
+    /// Triggers that were due at the given rate and lost: to dead time, or because no thread of the trigger ran.
     pub lost_triggers: u64,
     /// Puts that were answered `Full`; each was tried again.
     pub full_answers: u64,
+    /// Seconds that a readout thread lost to these, on average; the trigger may have been held meanwhile.
+    pub full_s: f64,
+    /// The beam; `None` where it was always on.
+    pub duty: Option<DutySummary>,
     /// Events by what became of them.
     pub events: Decided,
     /// The selection by stage.

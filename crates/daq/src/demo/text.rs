@@ -5,6 +5,9 @@ use super::summary::Summary;
 use forebay_core::Tally;
 use std::fmt::Write;
 
+/// Gaps of a beam that are shown one by one.
+const GAPS_SHOWN: usize = 10;
+
 impl Summary {
     /// The summary as text: lines of at most about 100 characters, without a final line break.
     pub fn text(&self) -> String {
@@ -142,14 +145,53 @@ impl Summary {
 
     fn write_dead_time(&self, out: &mut String) -> std::fmt::Result {
         if self.dead_time.is_empty() {
-            return writeln!(out, "\ndead time    none");
-        }
-        writeln!(out, "\n{:<12} {:>9} {:>8}", "dead time", "s", "%")?;
-        for dead in &self.dead_time {
-            writeln!(out, "{:<12} {:>9.3} {:>8.2}  {}", dead.cause, dead.seconds, dead.share * 100.0, dead.detail)?;
+            writeln!(out, "\ndead time      none")?;
+        } else {
+            writeln!(out, "\n{:<14} {:>9} {:>8}", "dead time", "s", "%")?;
+            for dead in &self.dead_time {
+                let (share, owner, detail) = (dead.share * 100.0, &dead.owner, &dead.detail);
+                writeln!(out, "{:<14} {:>9.3} {share:>8.2}  {owner}: {detail}", dead.cause, dead.seconds)?;
+            }
+            let share = if self.taking_s > 0.0 { self.dead_time_s / self.taking_s * 100.0 } else { 0.0 };
+            writeln!(out, "{:<14} {:>9.3} {share:>8.2}", "= in all", self.dead_time_s)?;
         }
         if self.lost_triggers > 0 {
-            writeln!(out, "{} triggers lost to dead time", grouped(self.lost_triggers))?;
+            let why = if self.dead_time.is_empty() { "while the machine did something else" } else { "to dead time" };
+            writeln!(out, "{} triggers lost {why}", grouped(self.lost_triggers))?;
+        }
+        if self.full_answers > 0 {
+            let answers = grouped(self.full_answers);
+            writeln!(out, "{answers} puts found no space and were repeated: {:.3} s per readout thread", self.full_s)?;
+        }
+        self.write_duty(out)
+    }
+
+    fn write_duty(&self, out: &mut String) -> std::fmt::Result {
+        let Some(duty) = &self.duty else { return Ok(()) };
+        writeln!(
+            out,
+            "\nbeam           on {:.0} % of {} s: {} events/s, {:.0} in the mean; the farm takes {:.0}",
+            duty.share * 100.0,
+            duty.period_s,
+            grouped(duty.beam_events_per_second),
+            duty.mean_events_per_second,
+            duty.farm_events_per_second
+        )?;
+        writeln!(
+            out,
+            "backlog        {} events with {} at most, at {:.1} s",
+            grouped(duty.backlog_most_events),
+            mib(duty.backlog_most_bytes),
+            duty.backlog_most_at_s
+        )?;
+        for gap in duty.gaps.iter().take(GAPS_SHOWN) {
+            let (most, left) = (grouped(gap.most_events), grouped(gap.left_events));
+            writeln!(out, "gap            until {:.1} s: {left} events left of {most}", gap.end_s)?;
+        }
+        let more = duty.periods.saturating_sub(GAPS_SHOWN as u64);
+        if more > 0 {
+            let worst = duty.gaps.iter().map(|gap| gap.left_events).max().unwrap_or(0);
+            writeln!(out, "               and {} more; {} events left at most", grouped(more), grouped(worst))?;
         }
         Ok(())
     }
@@ -236,7 +278,9 @@ pub(crate) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{DeadTime, Decided, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary};
+    use crate::demo::{
+        DeadTime, Decided, DutySummary, Gap, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
+    };
     use crate::frames::FrameKind;
     use forebay_core::Ledger;
     use forebay_store::ProducerStatus;
@@ -278,13 +322,30 @@ mod tests {
                 max_us: 789.0,
             }],
             dead_time: vec![DeadTime {
-                cause: "selection".into(),
+                cause: "hot full",
+                owner: "selection".into(),
                 detail: "hot fill 92 %".into(),
                 seconds: 1.5,
                 share: 0.15,
             }],
+            dead_time_s: 1.5,
+            inhibit: Default::default(),
             lost_triggers: 7,
-            full_answers: 0,
+            full_answers: 3,
+            full_s: 0.25,
+            duty: Some(DutySummary {
+                share: 0.5,
+                period_s: 4.0,
+                beam_events_per_second: 1234,
+                mean_events_per_second: 617.0,
+                farm_events_per_second: 710.0,
+                backlog_most_events: 1050,
+                backlog_most_bytes: 333 << 20,
+                backlog_most_at_s: 2.01,
+                left_allowed: 64,
+                periods: 12,
+                gaps: (1..=12).map(|n| Gap { end_s: f64::from(n) * 4.0, most_events: 1050, left_events: 3 }).collect(),
+            }),
             events: Decided { produced: 12_345, accepted: 1200, rejected: 11_145, ..Decided::default() },
             stages: vec![StageSummary {
                 stage: "fast",
@@ -337,8 +398,14 @@ mod tests {
             "readout-0    offered 5,000 fragments, 10,000 bytes",
             "readout            2         12,345        1,234        617,250     6.32",
             "put               6,172,500         1.2         3.4        56.0       789.0",
-            "selection        1.500    15.00  hot fill 92 %",
+            "hot full           1.500    15.00  selection: hot fill 92 %",
+            "= in all           1.500    15.00",
             "7 triggers lost to dead time",
+            "3 puts found no space and were repeated: 0.250 s per readout thread",
+            "beam           on 50 % of 4 s: 1,234 events/s, 617 in the mean; the farm takes 710",
+            "backlog        1,050 events with 333 MiB at most, at 2.0 s",
+            "gap            until 40.0 s: 3 events left of 1,050",
+            "               and 2 more; 3 events left at most",
             "= stored                                   1            7,200,000",
             "+ rejected                1                1            7,200,000",
             "balanced: every fragment is accounted for, nothing is left",
@@ -353,7 +420,7 @@ mod tests {
         let problems = vec!["late fragments: 3, expected 0".to_owned()];
         let text = Summary { balanced: false, problems, dead_time: Vec::new(), ..summary() }.text();
         assert!(text.ends_with("NOT BALANCED\n  late fragments: 3, expected 0"), "{text}");
-        assert!(text.contains("dead time    none") && !text.contains("balanced:"));
+        assert!(text.contains("dead time      none") && !text.contains("balanced:"));
     }
 
     #[test]

@@ -9,13 +9,17 @@
 //! Each event is announced before it is granted, so that the store knows of it before its first fragment.
 //!
 //! Without a rate, events are granted to the end of the window at once. With one, each is granted when it is due; what is
-//! overdue by more than [`CATCH_UP`] is lost to dead time, as at a real detector.
+//! overdue by more than [`CATCH_UP`] is lost to dead time, as at a real detector. While the beam is off nothing is due, and
+//! being held is no dead time.
 //!
 //! *Invariants*: after `close` nothing more is granted, and every granted event is produced by all threads (test
-//! `all_threads_end_at_the_same_event`); one cause of dead time runs at a time.
+//! `all_threads_end_at_the_same_event`).
 
-use crate::limits::{CATCH_UP, INHIBIT_POLL, TRIGGER_WAIT};
+use super::dead::{Dead, DeadAccount};
+use super::duty::Beam;
+use crate::limits::{CATCH_UP, TRIGGER_WAIT};
 use forebay_core::Result;
+use forebay_store::{Inhibit, InhibitState};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,18 +29,10 @@ const CLOSED: u64 = 1 << 63;
 /// Shortest sleep of a thread that waits.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 
-/// A cause of dead time: who holds the trigger, and why in the words of the last time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Dead {
-    pub(crate) owner: String,
-    pub(crate) detail: String,
-    pub(crate) ns: u64,
-}
-
 /// What the trigger asks of the store.
 pub(crate) struct Port<'p> {
-    /// Owner and cause of the store's inhibit.
-    pub(crate) inhibit: &'p dyn Fn() -> Option<(String, String)>,
+    /// The store's inhibit, where it has changed since the last time; never waits.
+    pub(crate) inhibit: &'p dyn Fn() -> Option<InhibitState>,
     /// Announces an event; `false` where there is no space for it now.
     pub(crate) announce: &'p dyn Fn(u64) -> Result<bool>,
 }
@@ -53,6 +49,7 @@ pub(crate) struct Trigger {
     window: u64,
     /// Nanoseconds from event to event; 0 without a rate.
     period_ns: f64,
+    beam: Option<Beam>,
     state: Mutex<State>,
 }
 
@@ -60,46 +57,20 @@ pub(crate) struct Trigger {
 struct State {
     due_ns: f64,
     lost: u64,
-    polled_ns: Option<u64>,
-    /// Owner and cause of the store's inhibit.
-    inhibit: Option<(String, String)>,
-    /// The cause that runs now, as its place in `dead`, and since when.
-    blocked: Option<(usize, u64)>,
-    dead: Vec<Dead>,
-}
-
-impl State {
-    fn block(&mut self, now: u64, owner: &str, detail: &str) {
-        let place = match self.dead.iter().position(|dead| dead.owner == owner) {
-            Some(place) => place,
-            None => {
-                self.dead.push(Dead { owner: owner.to_owned(), detail: String::new(), ns: 0 });
-                self.dead.len() - 1
-            }
-        };
-        if self.blocked.is_none_or(|blocked| blocked.0 != place) {
-            self.unblock(now);
-            self.dead[place].detail = detail.to_owned();
-            self.blocked = Some((place, now));
-        }
-    }
-
-    fn unblock(&mut self, now: u64) {
-        if let Some((place, since)) = self.blocked.take() {
-            self.dead[place].ns += now.saturating_sub(since);
-        }
-    }
+    inhibit: Option<Inhibit>,
+    dead: DeadAccount,
 }
 
 impl Trigger {
-    /// For this many readout threads; `events_per_second` 0 is as fast as it goes.
-    pub(crate) fn new(threads: usize, window: u64, events_per_second: u64) -> Trigger {
+    /// For this many readout threads; `events_per_second` 0 is as fast as it goes, no beam is always on.
+    pub(crate) fn new(threads: usize, window: u64, events_per_second: u64, beam: Option<Beam>) -> Trigger {
         Trigger {
             start: Instant::now(),
             granted: AtomicU64::new(0),
             done: (0..threads).map(|_| Done::default()).collect(),
             window: window.max(1),
             period_ns: if events_per_second == 0 { 0.0 } else { 1e9 / events_per_second as f64 },
+            beam,
             state: Mutex::new(State::default()),
         }
     }
@@ -113,8 +84,7 @@ impl Trigger {
         self.start.elapsed()
     }
 
-    /// Waits until `event` may be produced; `false` when it never will. The store is asked for its inhibit at bounded
-    /// intervals. The wait ends at the latest when the trigger is closed.
+    /// Waits until `event` may be produced; `false` when it never will. Inhibit is obeyed. The wait ends at the latest when the trigger is closed.
     ///
     /// # Errors
     /// What an announcement was answered, space excepted.
@@ -142,24 +112,32 @@ impl Trigger {
         if granted & CLOSED != 0 {
             return Ok(true);
         }
-        if state.polled_ns.is_none_or(|polled| now.saturating_sub(polled) >= INHIBIT_POLL.as_nanos() as u64) {
-            state.polled_ns = Some(now);
-            state.inhibit = (port.inhibit)();
+        if let Some(changed) = (port.inhibit)() {
+            state.inhibit = changed.inhibit;
         }
-        if let Some((owner, cause)) = state.inhibit.clone() {
-            state.block(now, &owner, &cause);
+        let off = self.beam.and_then(|beam| beam.off_since(now));
+        let hold = |dead: &mut DeadAccount, cause, owner: &str, detail: &str| match off {
+            // Nobody is held while there is no beam.
+            Some(off) => dead.free(off),
+            None => dead.hold(now, cause, owner, detail),
+        };
+        if let Some(inhibit) = &state.inhibit {
+            hold(&mut state.dead, inhibit.class.name(), &inhibit.owner, &inhibit.cause);
             return Ok(false);
         }
         let slowest = self.done.iter().map(|done| done.0.load(Ordering::Acquire)).min().unwrap_or(0);
         let limit = slowest + self.window;
         let due = self.due(state, now);
         if due == 0 {
-            state.unblock(now);
+            state.dead.free(off.unwrap_or(now));
             return Ok(false);
         }
         if granted >= limit {
             if self.period_ns > 0.0 {
-                state.block(now, "readout", "a readout thread is a whole window of events behind the trigger");
+                let detail = "a readout thread is a whole window of events behind the trigger";
+                hold(&mut state.dead, "readout", "readout", detail);
+            } else {
+                state.dead.free(now);
             }
             return Ok(false);
         }
@@ -169,10 +147,10 @@ impl Trigger {
             last += 1;
         }
         if last == granted {
-            state.block(now, "store full", "an announcement found no space");
+            hold(&mut state.dead, "store full", "store", "an announcement found no space");
             return Ok(false);
         }
-        state.unblock(now);
+        state.dead.free(off.unwrap_or(now));
         state.due_ns += (last - granted) as f64 * self.period_ns;
         self.granted.store(last, Ordering::Release);
         Ok(true)
@@ -183,6 +161,7 @@ impl Trigger {
         if self.period_ns == 0.0 {
             return u64::MAX;
         }
+        let now = self.beam.map_or(now, |beam| beam.time(now));
         let behind = now as f64 - state.due_ns;
         if behind < 0.0 {
             return 0;
@@ -206,23 +185,24 @@ impl Trigger {
         let state = &mut *self.state.lock();
         let granted = self.granted.fetch_or(CLOSED, Ordering::AcqRel);
         if granted & CLOSED == 0 {
-            state.unblock(self.now_ns());
+            let now = self.now_ns();
+            state.dead.free(self.beam.and_then(|beam| beam.off_since(now)).unwrap_or(now));
         }
         granted & !CLOSED
     }
 
-    /// Dead time by owner, longest first, and triggers that were due but lost to it.
-    pub(crate) fn dead_time(&self) -> (Vec<Dead>, u64) {
+    /// Dead time by cause and owner, longest first; its total in nanoseconds; and triggers that were due but lost.
+    pub(crate) fn dead_time(&self) -> (Vec<Dead>, u64, u64) {
         let state = self.state.lock();
-        let mut dead: Vec<Dead> = state.dead.iter().filter(|dead| dead.ns > 0).cloned().collect();
-        dead.sort_by_key(|dead| std::cmp::Reverse(dead.ns));
-        (dead, state.lost)
+        (state.dead.rows(), state.dead.total_ns(), state.lost)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::{DemoConfig, Duty, duty};
+    use forebay_store::InhibitClass;
 
     const MS: u64 = 1_000_000;
 
@@ -238,7 +218,7 @@ mod tests {
 
     #[test]
     fn no_thread_leaves_the_window() {
-        let trigger = Trigger::new(2, 4, 0);
+        let trigger = Trigger::new(2, 4, 0, None);
         assert!(grant(&trigger, 0, &FREE));
         assert_eq!(granted(&trigger), 4);
         trigger.done(0, 4);
@@ -246,12 +226,12 @@ mod tests {
         trigger.done(1, 3);
         assert!(grant(&trigger, 2 * MS, &FREE));
         assert_eq!(granted(&trigger), 7);
-        assert_eq!(trigger.dead_time(), (vec![], 0), "without a rate nothing is due");
+        assert_eq!(trigger.dead_time(), (vec![], 0, 0), "without a rate nothing is due");
     }
 
     #[test]
     fn a_rate_is_kept_and_overdue_triggers_are_lost() {
-        let trigger = Trigger::new(1, 1000, 1000);
+        let trigger = Trigger::new(1, 1000, 1000, None);
         assert!(grant(&trigger, 0, &FREE));
         assert!(!grant(&trigger, MS / 2, &FREE));
         assert_eq!(granted(&trigger), 1);
@@ -259,27 +239,80 @@ mod tests {
         assert_eq!(granted(&trigger), 4);
         // 100 ms later 100 more are due: 10 ms are caught up, the others are lost.
         assert!(grant(&trigger, 104 * MS, &FREE));
-        assert_eq!((granted(&trigger), trigger.dead_time().1), (15, 90));
+        assert_eq!((granted(&trigger), trigger.dead_time().2), (15, 90));
+    }
+
+    fn inhibited(owner: &str, cause: &str) -> Option<InhibitState> {
+        let inhibit = Inhibit {
+            class: InhibitClass::HotFull,
+            scope: "hot level".to_owned(),
+            cause: cause.to_owned(),
+            owner: owner.to_owned(),
+            ends: "soon".to_owned(),
+        };
+        Some(InhibitState { inhibit: Some(inhibit), ..InhibitState::default() })
+    }
+
+    const FREED: Port<'_> = Port { inhibit: &|| Some(InhibitState::default()), ..FREE };
+
+    #[test]
+    fn dead_time_is_booked_by_cause_and_owner() {
+        let trigger = Trigger::new(1, 10, 1000, None);
+        let selection = &|| inhibited("selection", "hot fill 92 %");
+        let archive = &|| inhibited("archive", "hot fill 91 %");
+        let (selection, archive) = (Port { inhibit: selection, ..FREE }, Port { inhibit: archive, ..FREE });
+        assert!(!grant(&trigger, 0, &selection));
+        assert!(!grant(&trigger, MS, &FREE), "nothing has changed");
+        assert!(!grant(&trigger, 5 * MS, &archive));
+        assert!(grant(&trigger, 8 * MS, &FREED));
+        let dead = |owner: &str, detail: &str, ms| Dead {
+            cause: "hot full",
+            owner: owner.into(),
+            detail: detail.into(),
+            ns: ms * MS,
+        };
+        let expected = vec![dead("selection", "hot fill 92 %", 5), dead("archive", "hot fill 91 %", 3)];
+        assert_eq!(trigger.dead_time(), (expected, 8 * MS, 0));
     }
 
     #[test]
-    fn dead_time_is_booked_by_owner() {
-        let trigger = Trigger::new(1, 10, 1000);
-        let selection = &|| Some(("selection".to_owned(), "hot fill 92 %".to_owned()));
-        let archive = &|| Some(("archive".to_owned(), "hot fill 91 %".to_owned()));
-        let (selection, archive) = (Port { inhibit: selection, ..FREE }, Port { inhibit: archive, ..FREE });
-        assert!(!grant(&trigger, 0, &selection));
-        assert!(!grant(&trigger, MS, &FREE), "the store is not asked again before its time");
-        assert!(!grant(&trigger, 5 * MS, &archive));
-        assert!(grant(&trigger, 8 * MS, &FREE));
-        let dead = |owner: &str, detail: &str, ms| Dead { owner: owner.into(), detail: detail.into(), ns: ms * MS };
-        let expected = vec![dead("selection", "hot fill 92 %", 5), dead("archive", "hot fill 91 %", 3)];
-        assert_eq!(trigger.dead_time().0, expected);
+    fn as_fast_as_it_goes_a_full_window_is_no_dead_time() {
+        let trigger = Trigger::new(1, 10, 0, None);
+        assert!(grant(&trigger, 0, &FREE));
+        let selection = &|| inhibited("selection", "hot fill 92 %");
+        assert!(!grant(&trigger, MS, &Port { inhibit: selection, ..FREE }));
+        assert!(!grant(&trigger, 3 * MS, &FREED), "the window is full");
+        trigger.done(0, 10);
+        assert!(grant(&trigger, 50 * MS, &FREE));
+        assert_eq!(trigger.dead_time().1, 2 * MS);
+    }
+
+    #[test]
+    fn without_beam_nothing_is_due_and_nobody_is_held() {
+        // Half of each 100 ms, 1000 events a second meanwhile.
+        let duty = Some(Duty { share: 0.5, period_s: 0.1 });
+        let beam = duty::size(&mut DemoConfig { duty, ..DemoConfig::default() }, 1000).unwrap();
+        let trigger = Trigger::new(1, 1000, 1000, beam);
+        for ms in 0..100 {
+            grant(&trigger, ms * MS, &FREE);
+        }
+        assert_eq!(granted(&trigger), 51, "one at once, one each millisecond of beam");
+        let selection = &|| inhibited("selection", "hot fill 92 %");
+        for ms in 140..230 {
+            grant(&trigger, ms * MS, &Port { inhibit: selection, ..FREE });
+        }
+        assert!(grant(&trigger, 230 * MS, &FREED));
+        let (rows, total, lost) = trigger.dead_time();
+        assert_eq!((rows.len(), rows[0].ns, total), (1, 40 * MS, 40 * MS), "10 ms before the gap, 30 after it");
+        // 80 ms of beam passed since the last grant: all but what is caught up is lost.
+        assert_eq!((granted(&trigger), lost), (51 + 11, 69));
+        grant(&trigger, 299 * MS, &FREE);
+        assert_eq!(trigger.dead_time().1, total);
     }
 
     #[test]
     fn what_cannot_be_announced_is_not_granted() {
-        let trigger = Trigger::new(1, 8, 0);
+        let trigger = Trigger::new(1, 8, 0, None);
         let room = AtomicU64::new(3);
         let announce = &|event: u64| Ok(event <= room.load(Ordering::Relaxed));
         let port = Port { announce, ..FREE };
@@ -289,7 +322,7 @@ mod tests {
         room.store(100, Ordering::Relaxed);
         assert!(grant(&trigger, 3 * MS, &port));
         assert_eq!(granted(&trigger), 8);
-        assert_eq!(trigger.dead_time().0[0].ns, 2 * MS);
+        assert_eq!((trigger.dead_time().0[0].ns, trigger.dead_time().1), (2 * MS, 2 * MS));
         let broken = Port { announce: &|_| Err(forebay_core::Error::internal("no")), ..FREE };
         trigger.done(0, 8);
         assert!(trigger.grant(4 * MS, &broken).is_err());
@@ -297,7 +330,7 @@ mod tests {
 
     #[test]
     fn all_threads_end_at_the_same_event() {
-        let trigger = Trigger::new(3, 8, 0);
+        let trigger = Trigger::new(3, 8, 0, None);
         let last: Vec<u64> = std::thread::scope(|scope| {
             let work = |thread: usize| {
                 let trigger = &trigger;

@@ -87,11 +87,10 @@ pub(crate) fn run(shared: &Shared<'_>, queues: Vec<SyncSender<Request>>) -> Resu
     }
     let start = Instant::now();
     let mut schedule = Schedule { period_ns: 1e9 / plan.config.triggers_per_second, next_ns: 0.0, late: 0 };
-    let mut polled: Option<Instant> = None;
+    let mut watch = shared.store.watch_inhibit();
     while !shared.closed() {
-        if polled.is_none_or(|polled| polled.elapsed() >= INHIBIT_POLL) {
-            polled = Some(Instant::now());
-            shared.inhibit.store(shared.store.stats().inhibit.map(|inhibit| (inhibit.owner, inhibit.cause)));
+        if let Some(changed) = watch.wait_change(Duration::ZERO) {
+            shared.inhibit.store(changed.inhibit.map(|inhibit| (inhibit.owner, inhibit.cause)));
         }
         let now = start.elapsed().as_nanos() as f64;
         if !schedule.take(now) {

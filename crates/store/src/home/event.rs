@@ -3,7 +3,7 @@
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key
 //! slot:         remaining sub-keys | word 8
-//! word:         entry (24) | segment (24) | level (8, 0 = hot) | … | result 58 | empty 59 | late 60 | busy 61 | removed 62 | pending 63
+//! word:         where (58, `hot::Location`; bit 56 of a hot place: persisted) | result 58 | empty 59 | late 60 | busy 61 | removed 62 | pending 63
 //! ```
 //!
 //! *Invariants*: slots are sorted; a pending slot has a record in flight, a busy one a version in flight; a removed slot
@@ -52,7 +52,7 @@ pub(crate) struct Event {
     pub(crate) stage: u8,
     /// What completes it: 0 the run's rule, [`RULE_OWN`] its own, else that of its class.
     pub(crate) rule: u8,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
 }
 
 /// The event was announced with its sources.
@@ -60,7 +60,7 @@ pub(crate) const RULE_OWN: u8 = u8::MAX;
 
 /// Yes-or-no facts of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u16)]
 pub(crate) enum Flag {
     /// Ready by time, seal, mask or grant: stays so after recovery.
     ReadyMarked = 1,
@@ -76,22 +76,35 @@ pub(crate) enum Flag {
     Booked = 32,
     /// It is complete although it lacks sources: they are masked.
     LacksMasked = 64,
+    /// Fragments of it stand on the warm level: its marks and decisions are logged, and the hot level reserves nothing
+    /// for it.
+    Warm = 128,
+    /// It stands in the list of ready events that the warm level has.
+    Cold = 256,
+    /// The log has marks of it that its image does not have.
+    MarksLogged = 512,
+    /// Somebody moves it to the warm level.
+    Moving = 1024,
+    /// Its images say that it is accepted, or in the debug stream: it stands where such events go.
+    SettledThere = 2048,
+    /// Nothing of it stands on the hot level.
+    AllWarm = 4096,
 }
 
 impl Event {
     #[inline]
     pub(crate) fn is(&self, flag: Flag) -> bool {
-        self.flags & flag as u8 != 0
+        self.flags & flag as u16 != 0
     }
 
     #[inline]
     pub(crate) fn set(&mut self, flag: Flag) {
-        self.flags |= flag as u8;
+        self.flags |= flag as u16;
     }
 
     #[inline]
     pub(crate) fn clear(&mut self, flag: Flag) {
-        self.flags &= !(flag as u8);
+        self.flags &= !(flag as u16);
     }
 
     /// The marks that stand beside its first fragment.
@@ -115,10 +128,12 @@ impl Word {
     const LATE: u64 = 1 << 60;
     const EMPTY: u64 = 1 << 59;
     const RESULT: u64 = 1 << 58;
+    /// Beside a place on the hot level, which leaves this bit free.
+    const PERSISTED: u64 = 1 << 56;
     pub(crate) const REMOVED_KEY: Word = Word(Self::REMOVED);
 
     pub(crate) fn at(location: Location) -> Word {
-        Word(u64::from(location.segment) << 24 | u64::from(location.entry))
+        Word(location.bits())
     }
 
     pub(crate) fn pending(self) -> Word {
@@ -131,7 +146,22 @@ impl Word {
 
     /// The same facts about a record that stands elsewhere now.
     pub(crate) fn moved_to(self, location: Location) -> Word {
-        Word(self.0 & (Self::LATE | Self::EMPTY | Self::RESULT) | Word::at(location).0)
+        let copied = if self.is_persisted() && !location.is_warm() { Self::PERSISTED } else { 0 };
+        Word(self.0 & (Self::LATE | Self::EMPTY | Self::RESULT) | Word::at(location).0 | copied)
+    }
+
+    /// A device has a copy of it.
+    pub(crate) fn persisted(self) -> Word {
+        Word(self.0 | Self::PERSISTED)
+    }
+
+    /// No device has a copy of it.
+    pub(crate) fn not_persisted(self) -> Word {
+        if self.is_persisted() { Word(self.0 & !Self::PERSISTED) } else { self }
+    }
+
+    pub(crate) fn is_persisted(self) -> bool {
+        !self.is_warm() && self.0 & Self::PERSISTED != 0
     }
 
     /// With what is known of the fragment: whether it came late, whether it has no bytes.
@@ -166,6 +196,10 @@ impl Word {
         Word(self.0 & Self::RESULT | Self::REMOVED)
     }
 
+    pub(crate) fn is_warm(self) -> bool {
+        self.location().is_warm()
+    }
+
     pub(crate) fn is_result(self) -> bool {
         self.0 & Self::RESULT != 0
     }
@@ -183,7 +217,7 @@ impl Word {
     }
 
     pub(crate) fn location(self) -> Location {
-        Location { segment: (self.0 >> 24) as u32 & 0xFF_FFFF, entry: self.0 as u32 & 0xFF_FFFF }
+        Location::from_bits(self.0)
     }
 
     pub(crate) fn is_pending(self) -> bool {
@@ -362,6 +396,12 @@ mod tests {
         let location = Location { segment: 0xFF_FFFF, entry: 0xFF_FFFE };
         let word = Word::at(location).pending().busy();
         assert_eq!(word.location(), location);
+        let warm = Location::warm(0x3FFF, 0xFFF_FFFE, 0x7FFE);
+        let there = Word::at(warm).of_fragment(true, 0).of_result().busy();
+        assert_eq!((there.location(), there.is_warm(), word.is_warm()), (warm, true, false));
+        let parts = (warm.container(), warm.entry, warm.index());
+        assert_eq!(parts, (0x3FFF, 0xFFF_FFFE, 0x7FFE));
+        assert!(there.is_late() && there.is_empty() && there.is_result() && !there.is_pending());
         assert!(word.is_pending() && word.is_busy() && !word.is_removed() && !word.is_present());
         assert!(word.settled().is_present());
         assert!(Word::REMOVED_KEY.is_removed() && !Word::REMOVED_KEY.is_present());

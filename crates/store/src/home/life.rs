@@ -53,6 +53,21 @@ impl Shard {
         }
     }
 
+    /// Recovery found another version of a fragment that it had counted: it is counted with its own length.
+    pub(crate) fn change_length(&mut self, event: u32, from: u32, to: u32) {
+        let leaf = &mut self.events[event];
+        let State::Live(state) = leaf.state else { return };
+        leaf.bytes = leaf.bytes + u64::from(to) - u64::from(from);
+        let ledger = &mut self.runs[leaf.run as usize].ledger;
+        let (new, old) = (Tally::fragment(u64::from(to)), Tally::fragment(u64::from(from)));
+        for term in [&mut ledger.offered, &mut ledger.stored] {
+            *term += new;
+            *term -= old;
+        }
+        *ledger.live(state) += new;
+        *ledger.live(state) -= old;
+    }
+
     /// A worker's result became a fragment: booked, but nothing that completeness counts.
     pub(crate) fn add_result(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
         let leaf = &mut self.events[event];
@@ -240,6 +255,16 @@ impl Shard {
         }
     }
 
+    /// Takes a ready event out of its list, to be listed again at once.
+    pub(crate) fn unlist_ready(&mut self, event: u32) {
+        self.unlink_ready(event);
+    }
+
+    /// Lists a ready event that was taken out.
+    pub(crate) fn list_ready(&mut self, event: u32) {
+        self.push_ready(event, false);
+    }
+
     fn unlink_ready(&mut self, event: u32) {
         let rank = self.rank(event);
         let last = self.ready.len() - 1;
@@ -296,7 +321,7 @@ impl Shard {
         }
         run.book_end(kind, tally, group, complete, counted);
         // A closed run needs no memory: it answers for all its events.
-        if run.state != crate::RunState::Closed {
+        if run.state != crate::RunState::Closed || run.keeps_decided {
             run.decided.insert(self.decided_form, primary.as_bytes());
             if let Some(ending) = Ending::of(kind) {
                 run.endings[ending as usize].insert_within(self.endings_bytes, self.decided_form, primary.as_bytes());
@@ -311,6 +336,9 @@ impl Shard {
                 ended.push(word.location());
             }
             removed += u64::from(word.is_removed());
+        }
+        if let Some(copies) = self.copies.remove(&event) {
+            ended.extend(copies.iter().flat_map(|&(location, count)| std::iter::repeat_n(location, count as usize)));
         }
         self.removed_slots -= removed;
         ended.extend(self.attribute_word(event).map(super::Word::location));
@@ -330,6 +358,13 @@ impl Shard {
         }
         if !self.ranks.is_empty() {
             self.ranks.remove(&event);
+        }
+        if self.events[event].is(Flag::Warm) {
+            self.warm_records.remove(&event);
+            self.marked.remove(&event);
+            if !self.superseded.is_empty() {
+                self.superseded.retain(|_, of| of.0 != event);
+            }
         }
     }
 
@@ -432,20 +467,22 @@ impl Shard {
 
     /// Ready events of all stages, held ones too.
     pub(crate) fn ready_events(&self) -> Vec<u32> {
-        let heads = self.ready.iter().map(|ready| &ready.list).chain([&self.held]);
-        let all = heads.flat_map(|list| std::iter::successors(list.first(), |&at| List::after(&self.events, at)));
-        all.collect()
+        let held = std::iter::successors(self.held.first(), |&at| List::after(&self.events, at));
+        self.ready.iter().flat_map(|ready| ready.all(&self.events)).chain(held).collect()
     }
 
-    /// The ready event of a stage after this one; the first where it stands there no more.
-    pub(crate) fn next_ready(&self, stage: u8, after: Option<u32>) -> Option<u32> {
+    /// The ready event of a stage (of those on the warm level, if `cold`) after this one; the first where it stands there
+    /// no more.
+    pub(crate) fn next_ready(&self, stage: u8, cold: bool, after: Option<u32>) -> Option<u32> {
         let stands = |&event: &u32| {
             let leaf = &self.events[event];
-            leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && leaf.stage == stage
+            let listed = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
+            listed && leaf.stage == stage && leaf.is(Flag::Cold) == cold
         };
+        let ready = &self.ready[usize::from(stage)];
         match after.filter(stands) {
             Some(event) => List::after(&self.events, event),
-            None => self.ready[usize::from(stage)].list.first(),
+            None => if cold { &ready.cold } else { &ready.list }.first(),
         }
     }
 

@@ -25,6 +25,15 @@ impl List {
         (self.head != NIL).then_some(self.head)
     }
 
+    pub(crate) fn last(&self) -> Option<u32> {
+        (self.tail != NIL).then_some(self.tail)
+    }
+
+    pub(crate) fn before(events: &Slab<Event>, at: u32) -> Option<u32> {
+        let previous = events[at].previous;
+        (previous != NIL).then_some(previous)
+    }
+
     pub(crate) fn after(events: &Slab<Event>, at: u32) -> Option<u32> {
         let next = events[at].next;
         (next != NIL).then_some(next)

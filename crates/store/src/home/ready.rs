@@ -1,6 +1,7 @@
-//! Ready events of one stage in the order in which they go out: by arrival, or by an attribute.
+//! Ready events of one stage in the order in which they go out: by arrival, or by an attribute. Where the hot level goes
+//! first, those on the warm level stand in a list of their own.
 
-use super::event::Event;
+use super::event::{Event, Flag};
 use super::list::List;
 use crate::index::Slab;
 use std::collections::BTreeSet;
@@ -10,6 +11,8 @@ use std::collections::BTreeSet;
 pub(crate) struct Ready {
     /// In order of arrival: about, or strictly where a policy asks for it.
     pub(crate) list: List,
+    /// On the warm level, in order of arrival; empty where the hot level does not go first.
+    pub(crate) cold: List,
     strict: bool,
     /// By rank, arrival, event; only where a policy asks for it.
     ranked: Option<BTreeSet<(u128, u64, u32)>>,
@@ -17,11 +20,15 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(strict: bool, ranked: bool) -> Ready {
-        Ready { list: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
+        Ready { list: List::new(), cold: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
     }
 
     pub(crate) fn push(&mut self, events: &mut Slab<Event>, event: u32, rank: u128, to_front: bool) {
-        if self.strict {
+        let cold = !self.strict && events[event].is(Flag::AllWarm);
+        if cold {
+            events[event].set(Flag::Cold);
+            self.cold.insert_by_arrival(events, event);
+        } else if self.strict {
             self.list.insert_by_arrival(events, event);
         } else if to_front {
             self.list.push_front(events, event);
@@ -34,7 +41,12 @@ impl Ready {
     }
 
     pub(crate) fn unlink(&mut self, events: &mut Slab<Event>, event: u32, rank: u128) {
-        self.list.unlink(events, event);
+        if events[event].is(Flag::Cold) {
+            events[event].clear(Flag::Cold);
+            self.cold.unlink(events, event);
+        } else {
+            self.list.unlink(events, event);
+        }
         if let Some(ranked) = &mut self.ranked {
             ranked.remove(&(rank, events[event].arrival_ns, event));
         }
@@ -59,6 +71,32 @@ impl Ready {
                 ranked.range((Excluded(after), Unbounded)).next().copied()
             }
         }
+    }
+
+    /// The hot level's, last first: by rank where there is one, else by arrival.
+    pub(crate) fn from_last<'a>(&'a self, events: &'a Slab<Event>) -> Box<dyn Iterator<Item = u32> + 'a> {
+        match &self.ranked {
+            Some(ranked) => Box::new(ranked.iter().rev().map(|place| place.2)),
+            None => Box::new(std::iter::successors(self.list.last(), |&at| List::before(events, at))),
+        }
+    }
+
+    /// Up to `most` events of the list before a place, or before its end, and where that ended: `None` at the beginning.
+    pub(crate) fn before(&self, events: &Slab<Event>, from: Option<u32>, most: usize) -> (Vec<u32>, Option<u32>) {
+        let first = from.map_or_else(|| self.list.last(), |at| List::before(events, at));
+        let found: Vec<u32> = std::iter::successors(first, |&at| List::before(events, at)).take(most).collect();
+        let end = if found.len() < most { None } else { found.last().copied() };
+        (found, end)
+    }
+
+    /// All of them, in no order that matters.
+    pub(crate) fn all<'a>(&'a self, events: &'a Slab<Event>) -> impl Iterator<Item = u32> + 'a {
+        let heads = [self.list.first(), self.cold.first()];
+        heads.into_iter().flat_map(|first| std::iter::successors(first, |&at| List::after(events, at)))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.list.len() + self.cold.len()
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

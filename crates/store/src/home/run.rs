@@ -139,6 +139,8 @@ pub(crate) struct Run {
     pub(crate) masks: Arc<Vec<Mask>>,
     /// Pauses, the last of which may have no end yet, in nanoseconds of this life.
     pub(crate) pauses: Vec<(u64, u64)>,
+    /// The memory of the decided outlives the run: containers may have images of such events.
+    pub(crate) keeps_decided: bool,
     /// It is being closed: it takes nothing any more.
     pub(crate) closing: bool,
     /// When it was stopped; of no meaning before.
@@ -161,13 +163,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(run: u64, plan: Arc<Plan>, state: RunState, now_ns: u64) -> Run {
+    pub(crate) fn new(run: u64, plan: Arc<Plan>, state: RunState, now_ns: u64, keeps_decided: bool) -> Run {
         let mut fresh = Run {
             run,
             state: RunState::Open,
             plan,
             masks: Arc::default(),
             pauses: Vec::new(),
+            keeps_decided,
             closing: false,
             stopped_ns: now_ns,
             open: List::new(),
@@ -209,7 +212,9 @@ impl Run {
     fn forget_decided(&mut self) {
         self.sources = SourceCounts::default();
         self.missed = BTreeMap::new();
-        self.decided = Decided::default();
+        if !self.keeps_decided {
+            self.decided = Decided::default();
+        }
         self.endings = Default::default();
     }
 
@@ -265,7 +270,7 @@ mod tests {
             &forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_secs(1)),
             &Default::default(),
         );
-        let mut run = Run::new(1, plan, RunState::Open, 0);
+        let mut run = Run::new(1, plan, RunState::Open, 0, false);
         run.enter(RunState::Paused, 100);
         run.enter(RunState::Paused, 120);
         assert_eq!(run.waited_ns(50, 180), 50);

@@ -13,7 +13,7 @@
 //! *Invariants*: the ledger changes in the same hold of the lock as what it counts (checked after every test); an event
 //! is in the radix tree exactly while it is live; `oldest_ready` is what the head of `ready` says.
 
-use super::event::{Event, Form, NIL, State, Word};
+use super::event::{Event, Flag, Form, NIL, State, Word};
 use super::incidents::Incidents;
 use super::list::List;
 use super::ready::Ready;
@@ -27,9 +27,12 @@ use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ready events looked at in one search for some to put down.
+const LOOKED_AT_MAX: usize = 2048;
 
 /// A lease that is out.
 #[derive(Debug, Default)]
@@ -47,6 +50,14 @@ pub(crate) struct Kept {
     pub(crate) location: Location,
     pub(crate) length: u32,
     pub(crate) checksum: u32,
+}
+
+/// An event's record, whole, of an event on the warm level.
+#[derive(Clone, Debug)]
+pub(crate) struct WarmRecord {
+    pub(crate) status: u32,
+    pub(crate) version: u16,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// Records that ended with an event: their words are still to be marked.
@@ -81,8 +92,22 @@ pub(crate) struct Shard {
     pub(crate) incidents: Incidents,
     /// Bytes for remembering how events of a run ended, per way to end.
     pub(crate) endings_bytes: usize,
+    /// Closed runs keep the memory of the decided, as long as containers have images of theirs.
+    pub(crate) keeps_decided: bool,
     /// Records are still being found: nothing becomes ready yet.
     pub(crate) recovering: bool,
+    /// Event records of events on the warm level, which are asked for without reading it.
+    pub(crate) warm_records: HashMap<u32, WarmRecord>,
+    /// Copies on the warm level of fragments that stand on the hot one: container and position of images, with counts.
+    pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
+    /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
+    pub(crate) superseded: HashMap<Key, (u32, u16)>,
+    /// Where the last look for events to put down ended, by stage.
+    looked_at: [Option<u32>; STAGES_MAX],
+    /// Events whose marks the log has.
+    pub(crate) marked: HashSet<u32>,
+    /// Events that are to go to the warm level, in the order in which they were decided.
+    pub(crate) to_demote: VecDeque<Primary>,
     /// Removed slots of live events.
     pub(crate) removed_slots: u64,
     /// Grants of this shard in this life.
@@ -94,8 +119,9 @@ pub(crate) struct Shard {
 #[repr(align(128))]
 pub(crate) struct Cell {
     shard: Mutex<Shard>,
-    /// Arrival of the first ready event of each stage; `u64::MAX` without one.
-    oldest_ready_ns: [AtomicU64; STAGES_MAX],
+    /// Arrival of the first ready event of each stage, and of the first on the warm level where those wait apart;
+    /// `u64::MAX` without one.
+    oldest_ready_ns: [[AtomicU64; STAGES_MAX]; 2],
 }
 
 pub(super) struct Keys<'a> {
@@ -154,19 +180,29 @@ impl Cell {
             debug_bytes: 0,
             reasons: HashMap::new(),
             incidents: Incidents::default(),
+            warm_records: HashMap::new(),
+            copies: HashMap::new(),
+            superseded: HashMap::new(),
+            looked_at: [None; STAGES_MAX],
+            marked: HashSet::new(),
+            to_demote: VecDeque::new(),
             endings_bytes: 0,
+            keeps_decided: false,
             recovering: false,
             removed_slots: 0,
             grants: 0,
             closed: false,
         };
-        Cell { shard: Mutex::new(shard), oldest_ready_ns: [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }
+        Cell {
+            shard: Mutex::new(shard),
+            oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
+        }
     }
 
-    /// Arrival of the first ready event of a stage; `u64::MAX` without one.
+    /// Arrival of the first ready event of a stage (of those on the warm level, if `cold`); `u64::MAX` without one.
     #[inline]
-    pub(crate) fn oldest_ready_ns(&self, stage: u8) -> u64 {
-        self.oldest_ready_ns[stage as usize % STAGES_MAX].load(Ordering::Acquire)
+    pub(crate) fn oldest_ready_ns(&self, stage: u8, cold: bool) -> u64 {
+        self.oldest_ready_ns[usize::from(cold)][stage as usize % STAGES_MAX].load(Ordering::Acquire)
     }
 
     #[inline]
@@ -176,9 +212,11 @@ impl Cell {
 
     /// Publishes what the heads of the ready lists say. Called before the lock is let go where a list changed.
     pub(crate) fn publish_ready(&self, shard: &Shard) {
-        for (ready, published) in shard.ready.iter().zip(&self.oldest_ready_ns) {
-            let oldest = ready.list.first().map_or(u64::MAX, |event| shard.events[event].arrival_ns);
-            published.store(oldest, Ordering::Release);
+        for (stage, ready) in shard.ready.iter().enumerate() {
+            for (list, published) in [&ready.list, &ready.cold].into_iter().zip(&self.oldest_ready_ns) {
+                let oldest = list.first().map_or(u64::MAX, |event| shard.events[event].arrival_ns);
+                published[stage].store(oldest, Ordering::Release);
+            }
         }
     }
 }
@@ -204,7 +242,7 @@ impl Shard {
     }
 
     pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64) {
-        self.runs.push(Run::new(run, plan, state, now_ns));
+        self.runs.push(Run::new(run, plan, state, now_ns, self.keeps_decided));
     }
 
     pub(crate) fn primary(&self, event: u32) -> Primary {
@@ -260,6 +298,23 @@ impl Shard {
         let expected = self.rule(event).wanted().unwrap_or(0);
         let form = self.form;
         form.insert(&mut self.tables, &mut self.events[event], slot, rest, word, expected);
+        if !word.is_warm() && !word.is_removed() {
+            self.leave_warm(event);
+        }
+    }
+
+    /// Something of the event stands on the hot level from now on; `true` where it changed its list of ready events, which
+    /// the caller publishes.
+    pub(crate) fn leave_warm(&mut self, event: u32) -> bool {
+        let relist = self.events[event].is(Flag::Cold);
+        if relist {
+            self.unlist_ready(event);
+        }
+        self.events[event].clear(Flag::AllWarm);
+        if relist {
+            self.list_ready(event);
+        }
+        relist
     }
 
     /// Takes out the slot of a reservation that was given up.
@@ -326,6 +381,47 @@ impl Shard {
             next = self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()));
         }
         removed
+    }
+
+    /// Events whose marks the log has and no image, undecided ones.
+    pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
+        let undecided = |event: &&u32| {
+            matches!(
+                self.events[**event].state,
+                State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased | LiveState::Debug)
+            )
+        };
+        self.marked.iter().filter(undecided).copied()
+    }
+
+    /// Ready events that will go out last, last first.
+    pub(crate) fn furthest_from_delivery(&mut self, most: usize) -> Vec<u32> {
+        let mut last = Vec::new();
+        for (stage, ready) in self.ready.iter().enumerate() {
+            let movable = |event: &u32| {
+                let leaf = &self.events[*event];
+                !leaf.is(Flag::Moving) && !leaf.is(Flag::AllWarm) && leaf.state == State::Live(LiveState::Ready)
+            };
+            let room = most - last.len();
+            let found: Vec<u32> =
+                ready.from_last(&self.events).take(LOOKED_AT_MAX).filter(movable).take(room).collect();
+            let nothing = found.is_empty();
+            last.extend(found);
+            if nothing && ready.len() > LOOKED_AT_MAX as u64 {
+                // All at the end went down before: on from where the last look ended.
+                let here = |event: &u32| {
+                    let leaf = &self.events[*event];
+                    leaf.state == State::Live(LiveState::Ready)
+                        && !leaf.is(Flag::Held)
+                        && usize::from(leaf.stage) == stage
+                };
+                let from = self.looked_at[stage].filter(here);
+                let (found, end) = ready.before(&self.events, from, LOOKED_AT_MAX);
+                self.looked_at[stage] = end;
+                last.extend(found.into_iter().filter(movable).take(room));
+            }
+        }
+        last
     }
 
     /// Heap bytes: nodes, leaves, tables, leases, decided.

@@ -60,6 +60,13 @@ impl SourceCounts {
         }
     }
 
+    /// A fragment that arrived is in the figures already.
+    pub(crate) fn take_back(&mut self, source: &[u8], length: u32) {
+        let count = self.of(source);
+        count.fragments = count.fragments.saturating_sub(1);
+        count.bytes = count.bytes.saturating_sub(u64::from(length));
+    }
+
     /// Those of which anything is known, with packed sources of this width.
     pub(crate) fn known(&self, width: usize) -> impl Iterator<Item = (Vec<u8>, SourceCount)> + '_ {
         let dense = self.dense.iter().enumerate().filter(|(_, count)| **count != SourceCount::default());

@@ -33,12 +33,67 @@ pub(crate) enum Class {
     Chunk,
 }
 
-/// Where a record's entry stands: segment and entry number.
+/// Where a record stands. On the hot level: segment and entry number. On the warm one: container, position of the image
+/// and number of the fragment in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location {
     pub(crate) segment: u32,
     pub(crate) entry: u32,
 }
+
+/// Bits of a warm location: container and position number name the image, the index a fragment of it.
+const CONTAINER_BITS: u32 = 14;
+const INDEX_BITS: u32 = 15;
+const POSITION_BITS: u32 = 28;
+const WARM: u32 = 1 << 31;
+
+impl Location {
+    /// A fragment of an image; `position` is a number of units of 16 bytes.
+    pub(crate) fn warm(container: u32, position: u32, index: u32) -> Location {
+        debug_assert!(container >> CONTAINER_BITS == 0 && index >> INDEX_BITS == 0 && position >> POSITION_BITS == 0);
+        Location { segment: WARM | index << CONTAINER_BITS | container, entry: position }
+    }
+
+    #[inline]
+    pub(crate) fn is_warm(self) -> bool {
+        self.segment & WARM != 0
+    }
+
+    /// The container of a warm location.
+    pub(crate) fn container(self) -> u32 {
+        self.segment & ((1 << CONTAINER_BITS) - 1)
+    }
+
+    /// The fragment's number in its image.
+    pub(crate) fn index(self) -> u32 {
+        (self.segment & !WARM) >> CONTAINER_BITS
+    }
+
+    /// 58 bits: those of a slot's word that say where.
+    pub(crate) fn bits(self) -> u64 {
+        if self.is_warm() {
+            return 1 << 57
+                | u64::from(self.index()) << (POSITION_BITS + CONTAINER_BITS)
+                | u64::from(self.container()) << POSITION_BITS
+                | u64::from(self.entry);
+        }
+        u64::from(self.segment) << 24 | u64::from(self.entry)
+    }
+
+    /// What [`Location::bits`] made; higher bits are ignored.
+    #[inline]
+    pub(crate) fn from_bits(bits: u64) -> Location {
+        if bits & 1 << 57 != 0 {
+            let part = |shift: u32, width: u32| (bits >> shift) as u32 & ((1 << width) - 1);
+            let container = part(POSITION_BITS, CONTAINER_BITS);
+            return Location::warm(container, part(0, POSITION_BITS), part(POSITION_BITS + CONTAINER_BITS, INDEX_BITS));
+        }
+        Location { segment: (bits >> 24) as u32 & 0xFF_FFFF, entry: bits as u32 & 0xFF_FFFF }
+    }
+}
+
+const _: () = assert!(CONTAINER_BITS + INDEX_BITS + POSITION_BITS == 57);
+const _: () = assert!(forebay_core::limits::FRAGMENTS_PER_EVENT_MAX < 1 << INDEX_BITS);
 
 /// A place for one record: entry and payload.
 #[derive(Clone, Copy, Debug)]

@@ -102,6 +102,7 @@ impl Engine {
             ledger: self.sum_ledger(known.run),
             producers: known.producers.iter().map(|producer| producer.now()).collect(),
             masked: masked.map(|mask| schema.source_text(&mask.source)).collect(),
+            inhibit: self.pressure.board.state().inhibit,
         }
     }
 
@@ -140,6 +141,7 @@ impl Engine {
         let names = self.streams.read().clone();
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
+        let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
@@ -158,12 +160,16 @@ impl Engine {
                                 sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
                             });
                             kept.fold(Tally { events: 1, ..Tally::default() }, |mut sum, (_, location)| {
-                                sum += Tally::fragment(u64::from(self.hot.length_of(location)));
+                                sum += Tally::fragment(self.length_or_later(location, usize::from(stream), &mut later));
                                 sum
                             })
                         }
                     };
                 }
+            }
+            drop(shard);
+            for (stream, bytes) in self.lengths_there(&mut later) {
+                rows[stream].live.bytes += bytes;
             }
         }
         rows.retain(|row| *row != LedgerRow { name: row.name.clone(), ..LedgerRow::default() });
@@ -174,13 +180,19 @@ impl Engine {
         let schema = &self.keyspace.schema;
         let (counts, _) = self.source_counts(run);
         let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
+        let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
             for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
                 for (rest, location) in shard.fragments(event, |_| true) {
-                    *live.entry(rest.to_vec()).or_default() += Tally::fragment(u64::from(self.hot.length_of(location)));
+                    let length = self.length_or_later(location, rest.to_vec(), &mut later);
+                    *live.entry(rest.to_vec()).or_default() += Tally::fragment(length);
                 }
+            }
+            drop(shard);
+            for (source, bytes) in self.lengths_there(&mut later) {
+                live.entry(source).or_default().bytes += bytes;
             }
         }
         let stored = self.sum_ledger(run).stored;

@@ -6,8 +6,8 @@
 //! ```
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State, Word};
-use crate::hot::{Class, checksum};
+use crate::home::{Flag, Shard, State, WarmRecord, Word};
+use crate::hot::{Class, Location, checksum};
 use forebay_core::{AttributeKind, Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
 
 /// Status bits of an event's record.
@@ -74,10 +74,11 @@ impl Engine {
             own.sources().iter().for_each(|source| packed.extend_from_slice(source));
             status |= OWN_SOURCES;
         }
-        let version = match standing.and_then(|location| self.hot.read_entry(location)) {
-            None => 0,
-            Some(entry) => entry.version.checked_add(1).ok_or_else(|| Error::invalid("no more versions"))?,
-        };
+        let warm = shard.warm_records.get(&event).map(|record| record.version);
+        let version =
+            warm.or_else(|| standing.and_then(|location| self.hot.read_entry(location)).map(|entry| entry.version));
+        let version = version.map_or(Some(0), |version| version.checked_add(1));
+        let version = version.ok_or_else(|| Error::invalid("no more versions"))?;
         let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
         if packed.len() as u64 > self.hot.payload_bytes_max() {
             return Err(Error::invalid(format!(
@@ -100,8 +101,12 @@ impl Engine {
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         shard.set_attribute_word(event, Word::at(place.location));
+        shard.warm_records.remove(&event);
+        if shard.leave_warm(event) {
+            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+        }
         if let Some(location) = standing {
-            self.hot.end_record(location, self.hot.length_of(location));
+            self.end_attributes(location);
             self.hot.region.fence();
         }
         Ok(())
@@ -174,28 +179,65 @@ impl Engine {
     /// The attributes of an event, under its lock.
     pub(crate) fn attributes(&self, shard: &Shard, event: u32) -> Result<Attributes> {
         Ok(match shard.attribute_word(event) {
-            Some(word) if !self.keyspace.attributes.is_empty() => self.event_record(word)?.attributes,
+            Some(word) if !self.keyspace.attributes.is_empty() => self.event_record(shard, event, word)?.attributes,
             _ => Attributes::new(),
         })
     }
 
+    /// Ends an event's record, wherever it stands.
+    pub(crate) fn end_attributes(&self, location: Location) {
+        let length = if location.is_warm() { 0 } else { self.hot.length_of(location) };
+        self.end_record(location, length);
+    }
+
     /// Reads an event's record.
-    pub(crate) fn event_record(&self, word: Word) -> Result<EventRecord> {
+    pub(crate) fn event_record(&self, shard: &Shard, event: u32, word: Word) -> Result<EventRecord> {
         let location = word.location();
+        if location.is_warm() {
+            let record = shard.warm_records.get(&event);
+            let record =
+                record.ok_or_else(|| Error::internal("the record of an event on the warm level is not known"))?;
+            return self.decode_record(record.status, &record.bytes);
+        }
         let entry = self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an event's record does not verify"))?;
         let bytes =
             self.hot.region.bytes(self.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
         if checksum(bytes) != entry.payload_crc {
             return Err(Error::corrupt("an event's record does not match its checksum"));
         }
+        self.decode_record(entry.status, bytes)
+    }
+
+    /// An event's record, whole, to be written with its image; `None` where it has none, or none that can be read.
+    pub(crate) fn record_bytes_of(&self, shard: &Shard, event: u32) -> Option<WarmRecord> {
+        let location = shard.attribute_word(event)?.location();
+        if location.is_warm() {
+            return shard.warm_records.get(&event).cloned();
+        }
+        let entry = self.hot.read_entry(location)?;
+        let offset = self.hot.payload_offset(location.segment, entry.offset);
+        let bytes = self.hot.region.bytes(offset, entry.length as usize);
+        let good = checksum(bytes) == entry.payload_crc;
+        good.then(|| WarmRecord { status: entry.status, version: entry.version, bytes: bytes.into() })
+    }
+
+    /// The version of an event's record.
+    pub(crate) fn record_version(&self, shard: &Shard, event: u32, word: Word) -> Option<u16> {
+        if word.is_warm() {
+            return shard.warm_records.get(&event).map(|record| record.version);
+        }
+        self.hot.read_entry(word.location()).map(|entry| entry.version)
+    }
+
+    fn decode_record(&self, status: u32, bytes: &[u8]) -> Result<EventRecord> {
         let schema = &self.keyspace.attributes;
         let length = if schema.is_empty() { 0 } else { schema.packed_bytes() };
         let (packed, sources) =
             bytes.split_at_checked(length).ok_or_else(|| Error::corrupt("an event's record is too short"))?;
         let attributes = if schema.is_empty() { Attributes::new() } else { Attributes::unpack(schema, packed)? };
         let width = self.keyspace.schema.rest_bytes();
-        let own = (entry.status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(<[u8]>::to_vec).collect());
-        Ok(EventRecord { attributes, own, announced: entry.status & ANNOUNCED != 0 })
+        let own = (status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(<[u8]>::to_vec).collect());
+        Ok(EventRecord { attributes, own, announced: status & ANNOUNCED != 0 })
     }
 }
 

@@ -12,14 +12,12 @@ impl Engine {
     /// A fragment stands there: the same bytes are a duplicate, others a conflict.
     #[cold]
     pub(crate) fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
-        let stored = self.hot.read_entry(location);
-        self.hot.unpin(location.segment);
-        let Some(stored) = stored else {
-            return Err(Error::corrupt(format!(
-                "{}: its entry does not verify",
-                self.keyspace.schema.text(key.as_bytes())
-            )));
-        };
+        let stored = self.entry_of(location);
+        self.unpin(location);
+        let stored = stored.map_err(|error| {
+            Error::corrupt(format!("{}: its entry cannot be read", self.keyspace.schema.text(key.as_bytes())))
+                .with_source(error)
+        })?;
         let crc = checksum(value);
         let same = stored.length as usize == value.len() && stored.payload_crc == crc;
         let primary = self.keyspace.schema.primary_of(key);

@@ -1,10 +1,10 @@
 //! The debug stream: events that could not be processed, for a person to look at, give to workers again, or let go.
 //!
 //! *Invariants*: it is part of the ledger like any other state; past its quota it inhibits instead of losing
-//! (`pressure.rs`, tests/semantics/debug.rs).
+//! (`pressure/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
-use crate::home::State;
+use crate::home::{Flag, State};
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
 
@@ -93,10 +93,11 @@ impl Store {
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].deliveries = 0;
-        engine.lower_marks(&shard, event);
+        shard.events[event].clear(Flag::SettledThere);
+        engine.lower_marks(&mut shard, event);
         engine.hot.region.fence();
         let group = engine.group_of(&shard, event);
-        engine.log.append(&engine.hot, &shard.decision(event, DecisionKind::Replay, group))?;
+        engine.record_now(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
         shard.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
         drop(shard);

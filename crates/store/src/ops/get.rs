@@ -6,6 +6,7 @@
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
+use crate::levels::{ONE_FRAGMENT, Reading};
 use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
 
@@ -29,10 +30,10 @@ impl Store {
             if !word.is_present() {
                 return Ok(None);
             }
-            engine.hot.segment(word.location().segment).pin();
+            engine.pin(word.location());
             word.location()
         };
-        self.guard(location).map(Some)
+        Reading::new(self, ONE_FRAGMENT).guard(location).map(Some)
     }
 
     /// The fragments of several keys, in the order of the keys.
@@ -50,7 +51,7 @@ impl Store {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let (state, stage, attributes, output, missing, states, locations) = {
+        let (state, stage, attributes, output, missing, states, bytes, locations) = {
             let shard = engine.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
@@ -67,36 +68,25 @@ impl Store {
             let missing = engine.missing_keys(&shard, event);
             let attributes = engine.attributes(&shard, event)?;
             let states = engine.source_states(&shard, event);
-            (state, stage, attributes, output, missing, states, engine.pin_fragments(&shard, event, sources))
+            let bytes = shard.events[event].bytes;
+            (state, stage, attributes, output, missing, states, bytes, engine.pin_fragments(&shard, event, sources))
         };
-        let fragments = self.guards(locations)?;
+        let fragments = self.guards(locations, bytes)?;
         let streams = engine.stream_names(output);
         let stage = engine.stage_name(stage);
         Ok(Some(Event { primary: *primary, state, stage, attributes, streams, fragments, missing, sources: states }))
     }
 
-    /// Turns a pinned location into a guard.
-    #[inline]
-    pub(crate) fn guard(&self, location: Location) -> Result<Fragment> {
-        let engine = self.engine();
-        match engine.hot.read_entry(location) {
-            Some(entry) => Ok(Fragment::pinned(&self.holder, location.segment, entry)),
-            None => {
-                engine.hot.unpin(location.segment);
-                Err(Error::corrupt(format!("segment {} entry {} does not verify", location.segment, location.entry)))
-            }
-        }
-    }
-
-    /// Turns pinned locations into guards; on an error no pin is left behind.
-    pub(crate) fn guards(&self, locations: Vec<Location>) -> Result<Vec<Fragment>> {
+    /// Turns pinned locations of an event, which has so many payload bytes, into guards; on an error no pin is left behind.
+    pub(crate) fn guards(&self, locations: Vec<Location>, event_bytes: u64) -> Result<Vec<Fragment>> {
         let mut fragments = Vec::with_capacity(locations.len());
         let mut locations = locations.into_iter();
+        let mut reading = Reading::new(self, event_bytes);
         for location in locations.by_ref() {
-            match self.guard(location) {
+            match reading.guard(location) {
                 Ok(fragment) => fragments.push(fragment),
                 Err(error) => {
-                    locations.for_each(|rest| self.engine().hot.unpin(rest.segment));
+                    locations.for_each(|rest| self.engine().unpin(rest));
                     return Err(error);
                 }
             }
@@ -120,7 +110,7 @@ impl Engine {
     /// Pins the chosen fragments of an event, under its lock.
     pub(crate) fn pin_fragments(&self, shard: &Shard, event: u32, sources: &Sources) -> Vec<Location> {
         let chosen = shard.fragments(event, |rest| sources.takes(rest));
-        chosen.map(|(_, location)| location).inspect(|location| self.hot.segment(location.segment).pin()).collect()
+        chosen.map(|(_, location)| location).inspect(|&location| self.pin(location)).collect()
     }
 
     pub(crate) fn missing_keys(&self, shard: &Shard, event: u32) -> Vec<Key> {

@@ -40,7 +40,7 @@ impl Store {
         }
         let id = engine.next_hold.fetch_add(1, Ordering::Relaxed);
         let hold = Hold { id, run, conditions, filter };
-        engine.log.append_blob(&engine.hot, Blob::Hold, &super::journal::encode_hold(&hold, true))?;
+        engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&hold, true))?;
         holds.push(hold);
         engine.holds_set.store(holds.len() as u32, Ordering::Release);
         Ok(id)
@@ -57,7 +57,7 @@ impl Store {
             engine.check_open()?;
             let mut holds = engine.holds.write();
             let Some(at) = holds.iter().position(|hold| hold.id == id) else { return Ok(false) };
-            engine.log.append_blob(&engine.hot, Blob::Hold, &super::journal::encode_hold(&holds[at], false))?;
+            engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&holds[at], false))?;
             holds.remove(at);
             engine.holds_set.store(holds.len() as u32, Ordering::Release);
         }

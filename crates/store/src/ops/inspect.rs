@@ -1,6 +1,7 @@
 //! What people and monitors see: the store at a glance, its segments.
 
 use crate::hot::{CLOSED, FREE, LOG, OPEN};
+use crate::pressure::Look;
 use crate::{MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -10,7 +11,7 @@ impl Store {
     /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
-        let (inhibit, inhibited_ns) = engine.update_pressure();
+        let Look { inhibit, inhibited_ns, dead_time } = engine.update_pressure();
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
         let mut ready = vec![0; engine.keyspace.stages.len()];
@@ -27,7 +28,7 @@ impl Store {
             conflicts_kept += shard.kept.len() as u64;
             held += shard.held.len();
             for (sum, stage) in ready.iter_mut().zip(&shard.ready) {
-                *sum += stage.list.len();
+                *sum += stage.len();
             }
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
@@ -52,7 +53,9 @@ impl Store {
             held,
             evacuated: engine.evacuated.load(Ordering::Relaxed),
             inhibit,
+            warm: engine.level.as_ref().map(crate::levels::Level::stats),
             inhibited_ns,
+            dead_time,
             memory,
             boot: engine.boot,
         }

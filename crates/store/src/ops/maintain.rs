@@ -19,6 +19,7 @@ impl Store {
     /// One round of maintenance, for stores without their own thread.
     pub fn tick(&self) {
         self.engine().maintain();
+        self.engine().maintain_level(true);
     }
 }
 
@@ -39,7 +40,9 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 
 impl Engine {
     pub(crate) fn maintain(&self) {
-        let _round = self.maintaining.lock();
+        // Also before what may take long.
+        self.update_pressure();
+        let round = self.maintaining.lock();
         if self.is_closed() {
             return;
         }
@@ -51,6 +54,8 @@ impl Engine {
         self.hot.seal_closed();
         self.evacuate();
         self.relieve_log();
+        // Whoever listens to inhibit may call the store.
+        drop(round);
         self.update_pressure();
     }
 
@@ -129,7 +134,7 @@ impl Engine {
                     let group = self.group_of(&shard, event);
                     let record =
                         Decision { detail: reason as u32, ..shard.decision(event, DecisionKind::Debug, group) };
-                    if self.log.append(&self.hot, &record).is_err() {
+                    if self.record_now(&shard, event, &record).is_err() {
                         break;
                     }
                 }
@@ -268,7 +273,7 @@ impl Engine {
                         }
                         // Marks travel with the event's first fragment, durable before the old copy ends.
                         if matches!(shard.events[event].state, State::Live(_)) {
-                            self.mark_event(&shard, event);
+                            self.mark_event(&mut shard, event);
                             self.hot.region.fence();
                         }
                     }

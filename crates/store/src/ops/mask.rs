@@ -126,7 +126,7 @@ impl Engine {
         if nothing_to_do {
             return Ok(());
         }
-        self.log.append_blob(&self.hot, Blob::Mask, &encode_mask(change))?;
+        self.journal_blob(Blob::Mask, &encode_mask(change))?;
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
         known.note_mask(&self.keyspace.schema, change);
@@ -142,7 +142,7 @@ impl Engine {
                 shard.consider(event);
                 if shard.events[event].state != State::Live(LiveState::Open) {
                     shard.events[event].set(Flag::ReadyMarked);
-                    self.mark_event(&shard, event);
+                    self.mark_event(&mut shard, event);
                 }
             }
             self.hot.region.fence();

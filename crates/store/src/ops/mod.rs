@@ -39,6 +39,7 @@ pub use range::Range;
 pub(crate) use sample::Samplers;
 pub use sample::{Sample, Sampler};
 pub use select::Lease;
+pub(crate) use select::nanoseconds;
 pub(crate) use snapshot::{Folded, FoldedRun};
 pub(crate) use streams::{Outputs, output_number};
 

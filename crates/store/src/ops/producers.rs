@@ -92,7 +92,7 @@ impl Store {
             fragments: before.as_ref().map_or(0, |before| before.fragments),
             bytes: before.as_ref().map_or(0, |before| before.bytes),
         };
-        engine.log.append_blob(&engine.hot, Blob::Producer, &encode_producer(run, &status))?;
+        engine.journal_blob(Blob::Producer, &encode_producer(run, &status))?;
         let counts = Arc::new(Counts {
             announced: status.announced.into(),
             fragments: status.fragments.into(),
@@ -160,7 +160,7 @@ impl Engine {
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
         let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
         let status = ProducerStatus { finished, ..known.producers[at].now() };
-        self.log.append_blob(&self.hot, Blob::Producer, &encode_producer(producer.run, &status))?;
+        self.journal_blob(Blob::Producer, &encode_producer(producer.run, &status))?;
         known.producers[at].status = status;
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum, will_copy};
 use crate::{PutOptions, PutOutcome, Store};
-use forebay_core::{Entry, EntryFlags, Error, Key, Kind, LiveState, Result, StateWord, Tally};
+use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -68,21 +68,25 @@ impl Store {
     /// # Errors
     /// `Conflict` where other bytes (or attributes) stand there, `Full` at the deadline, `Closed` for a closed run or
     /// store, `Invalid` for a key of another schema or a value past the limit, `Unavailable` while another put of the
-    /// key does not end.
+    /// key does not end, or where the fragment is stored but not persisted as was asked for.
     #[inline]
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
         will_copy(value);
-        match engine.claim(key, length, options)? {
+        let outcome = match engine.claim(key, length, options)? {
             Claim::Claimed(claimed) => {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 let crc = engine.hot.region.copy_in(offset, value);
-                engine.publish(&claimed, crc)
+                engine.publish(&claimed, crc)?
             }
-            Claim::Standing(location) => engine.compare(key, location, value),
-            Claim::Late => Ok(PutOutcome::Late),
+            Claim::Standing(location) => engine.compare(key, location, value)?,
+            Claim::Late => return Ok(PutOutcome::Late),
+        };
+        if engine.level.is_some() || options.persisted {
+            engine.send_down(key, length, options)?;
         }
+        Ok(outcome)
     }
 
     /// Reserves memory of the store for a fragment of `length` bytes: filled in place, then committed.
@@ -96,14 +100,14 @@ impl Store {
             Claim::Claimed(claimed) => Backing::Place(claimed),
             other => {
                 match other {
-                    Claim::Standing(location) => engine.hot.unpin(location.segment),
+                    Claim::Standing(location) => engine.unpin(location),
                     // It is offered, and late, when it is committed.
                     _ => engine.unbook_late(key, wanted),
                 }
                 Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
             }
         };
-        Ok(Reservation { store: self.clone(), backing: Some(backing) })
+        Ok(Reservation { store: self.clone(), backing: Some(backing), down: (options.persisted, options.level) })
     }
 }
 
@@ -111,6 +115,8 @@ impl Store {
 pub struct Reservation {
     store: Store,
     backing: Option<Backing>,
+    /// Whether it is to be persisted, and the level that it goes to.
+    down: (bool, Option<Level>),
 }
 
 enum Backing {
@@ -135,10 +141,17 @@ impl Reservation {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
                 engine.hot.region.flush(offset, claimed.length as usize);
-                engine.publish(&claimed, crc)
+                let outcome = engine.publish(&claimed, crc)?;
+                if outcome == PutOutcome::Stored && (engine.level.is_some() || self.down.0) {
+                    let (persisted, level) = self.down;
+                    let options = PutOptions { persisted, level, ..PutOptions::default() };
+                    engine.send_down(&claimed.key, claimed.length, &options)?;
+                }
+                Ok(outcome)
             }
             Some(Backing::Scratch { bytes, key, status }) => {
-                self.store.put(&key, &bytes, &PutOptions { status, ..PutOptions::default() })
+                let (persisted, level) = self.down;
+                self.store.put(&key, &bytes, &PutOptions { status, persisted, level, ..PutOptions::default() })
             }
             None => Err(Error::internal("reservation without memory")),
         }
@@ -204,6 +217,11 @@ impl Engine {
     pub(crate) fn check_put(&self, key: &Key, length: usize) -> Result<u32> {
         self.check_key(key)?;
         let most = self.keyspace.fragment_bytes_max.min(self.hot.payload_bytes_max() as usize);
+        if let Some(level) = &self.level
+            && length as u64 > level.image_bytes_max
+        {
+            return Err(crate::levels::too_large(length as u64, level.image_bytes_max));
+        }
         if length <= most {
             return Ok(length as u32);
         }
@@ -269,7 +287,7 @@ impl Engine {
             self.note_incident(&mut shard, key, IncidentKind::RefusedFull, length);
         }
         drop(shard);
-        let why = self.update_pressure().0.map_or_else(String::new, |inhibit| format!("; {}", inhibit.cause));
+        let why = self.update_pressure().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
         Error::full(format!(
             "no space for a fragment of {length} bytes: {} of {} segments free, fill {:.0} %{why}",
             self.hot.free_segments(),
@@ -299,7 +317,7 @@ impl Engine {
             let slot = match shard.slot(event, rest) {
                 Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
                 Ok((_, word)) if word.is_present() => {
-                    self.hot.segment(word.location().segment).pin();
+                    self.pin(word.location());
                     return Ok(Ok(Claim::Standing(word.location())));
                 }
                 Ok(_) => None,
@@ -327,7 +345,11 @@ impl Engine {
                 self.void(&place, key, length);
                 return full_or(error, Class::Existing);
             }
+            let cold = shard.events[event].is(Flag::Cold);
             shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
+            if cold {
+                self.cell_of(primary).publish_ready(&shard);
+            }
             shard.events[event].pending += 1;
             return Ok(Ok(Claim::Claimed(Claimed {
                 key: *key,
@@ -464,7 +486,7 @@ impl Engine {
         // Also one that was in flight when its event became ready may complete it, but for the masked.
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is(Flag::ReadyMarked) {
-            self.mark_event(&shard, event);
+            self.mark_event(&mut shard, event);
             self.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
@@ -519,7 +541,7 @@ impl Engine {
         let attributes = self.withdraw_unborn(&mut shard, claimed.event);
         drop(shard);
         if let Some(location) = attributes {
-            self.hot.end_record(location, self.hot.length_of(location));
+            self.end_attributes(location);
         }
         self.void(&claimed.place, &claimed.key, claimed.length);
         if self.is_closed() {

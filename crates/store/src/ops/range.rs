@@ -83,13 +83,14 @@ impl Iterator for Range {
             let primary = walk.as_mut().ok()?.next(engine)?;
             let schema = &engine.keyspace.schema;
             let inside = |rest: &[u8]| self.bounds.contains(&schema.values(schema.join(&primary, rest).as_bytes()));
-            let locations: Vec<_> = {
+            let (bytes, locations) = {
                 let shard = engine.cell_of(primary.as_bytes()).lock();
                 let Some(event) = shard.find(primary.as_bytes()) else { continue };
                 let chosen = shard.fragments(event, inside);
-                chosen.map(|(_, location)| location).inspect(|at| engine.hot.segment(at.segment).pin()).collect()
+                let pinned = chosen.map(|(_, location)| location).inspect(|&location| engine.pin(location));
+                (shard.events[event].bytes, pinned.collect())
             };
-            match self.store.guards(locations) {
+            match self.store.guards(locations, bytes) {
                 Ok(fragments) => self.here = fragments.into(),
                 Err(error) => return Some(Err(error)),
             }

@@ -100,7 +100,7 @@ impl Engine {
         let group = self.group_of(&shard, event);
         let tally = shard.tally(event);
         let record = Decision { detail: output, ..shard.decision(event, kind, group) };
-        self.log.append(&self.hot, &record)?;
+        let logged = self.record(&shard, event, &record)?;
         if leased {
             self.leases.fetch_sub(1, Ordering::Relaxed);
         }
@@ -111,22 +111,32 @@ impl Engine {
         self.end(&mut shard, event, kind, group, &mut ended);
         cell.publish_ready(&shard);
         drop(shard);
+        let settled = self.settle(logged);
         self.finish(&ended);
-        Ok(tally)
+        settled.map(|()| tally)
     }
 
     fn remove_key(&self, key: &Key) -> Result<bool> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let _effects = self.quiesce.read();
-        let mut shard = self.cell_of(primary).lock();
-        if shard.closed {
-            return Err(closed());
-        }
-        let Some(event) = shard.find(primary) else { return Ok(false) };
-        let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(false) };
-        if !word.is_present() {
-            return Ok(false);
-        }
+        let mut known = None;
+        let (mut shard, event, slot, word) = loop {
+            let shard = self.cell_of(primary).lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            let Some(event) = shard.find(primary) else { return Ok(false) };
+            let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(false) };
+            if !word.is_present() {
+                return Ok(false);
+            }
+            let location = word.location();
+            if !location.is_warm() || known.is_some_and(|(at, _)| at == location) {
+                break (shard, event, slot, word);
+            }
+            // Its length stands on a device: read without the lock, then looked at again.
+            known = Some((location, self.length_there(shard, location)?));
+        };
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
         if decided && leaf.present == 1 && leaf.pending == 0 {
@@ -134,19 +144,20 @@ impl Engine {
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|_| true);
         }
         let location = word.location();
-        let length = self.hot.length_of(location);
+        let length =
+            known.filter(|_| location.is_warm()).map_or_else(|| self.hot.length_of(location), |(_, length)| length);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
         let ready = leaf.is(Flag::ReadyMarked) || decided;
         let marks = StateWord { ready, masked: ready && leaf.is(Flag::LacksMasked), ..leaf.marks() };
-        let mut others = shard.fragments(event, |other| other != rest).map(|(_, location)| location);
-        if let (Some(anchor), true) = (others.next(), marks != StateWord::FRESH) {
+        let anchor = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
+        if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, leaf.is(Flag::Warm)) {
             self.hot.mark(anchor, marks);
             self.hot.region.fence();
         }
-        drop(others);
-        self.log.append(
-            &self.hot,
+        self.record_now(
+            &shard,
+            event,
             &Decision {
                 fragments: 1,
                 bytes: u64::from(length),
@@ -163,6 +174,9 @@ impl Engine {
         if decided {
             leaf.set(Flag::ReadyMarked);
         }
+        if leaf.is(Flag::Warm) {
+            self.log_marks(&mut shard, event);
+        }
         let ledger = &mut shard.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;
@@ -173,7 +187,7 @@ impl Engine {
         }
         self.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
-        self.hot.end_record(location, length);
+        self.end_record(location, length);
         self.hot.region.fence();
         Ok(true)
     }

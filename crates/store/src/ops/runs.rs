@@ -306,6 +306,6 @@ impl Engine {
 
     fn journal(&self, known: &KnownRun) -> Result<()> {
         let bytes = encode_run(known, &self.keyspace.schema)?;
-        self.log.append_blob(&self.hot, Blob::Run, &bytes)
+        self.journal_blob(Blob::Run, &bytes)
     }
 }

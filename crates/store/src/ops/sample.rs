@@ -206,11 +206,28 @@ impl Sampler {
         let engine = self.store.engine();
         let (mut fragments, mut left_out, mut bytes) = (Vec::new(), 0, 0);
         let mut failed = None;
+        let mut reading = crate::levels::Reading::new(&self.store, pinned.event_bytes);
         for location in pinned.locations {
+            if location.is_warm() {
+                // What comes from a device is a copy already.
+                if bytes < self.mailbox.sampling.bytes_max {
+                    match reading.guard(location) {
+                        Ok(fragment) if bytes + fragment.len() as u64 <= self.mailbox.sampling.bytes_max => {
+                            bytes += fragment.len() as u64;
+                            fragments.push(fragment);
+                        }
+                        Ok(_) => left_out += 1,
+                        Err(error) => failed = Some(error),
+                    }
+                } else {
+                    engine.unpin(location);
+                    left_out += 1;
+                }
+                continue;
+            }
             let Some(entry) = engine.hot.read_entry(location) else {
                 engine.hot.unpin(location.segment);
-                let Location { segment, entry } = location;
-                failed = Some(Error::corrupt(format!("segment {segment} entry {entry} does not verify")));
+                failed = Some(crate::levels::not_verified(location));
                 continue;
             };
             bytes += u64::from(entry.length);
@@ -245,7 +262,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         if let Some(pinned) = self.mailbox.slot.lock().event.take() {
             let engine = self.store.engine();
-            pinned.locations.iter().for_each(|location| engine.hot.unpin(location.segment));
+            pinned.locations.iter().for_each(|&location| engine.unpin(location));
             if engine.is_closed() {
                 engine.unlock_if_idle();
             }

@@ -57,7 +57,7 @@ impl Engine {
             shard.move_to(event, LiveState::Open);
         } else if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
             if let Some(attributes) = self.withdraw_unborn(shard, event) {
-                self.hot.end_record(attributes, self.hot.length_of(attributes));
+                self.end_attributes(attributes);
             }
         } else {
             let seen = leaf.is(Flag::Counted);
@@ -66,7 +66,7 @@ impl Engine {
                 shard.note_misses(event);
             }
             let group = self.group_of(shard, event);
-            self.log.append(&self.hot, &shard.decision(event, kind, group))?;
+            self.record_now(shard, event, &shard.decision(event, kind, group))?;
             let mut ended = Ended::new();
             self.end(shard, event, kind, group, &mut ended);
             self.finish(&ended);

@@ -15,7 +15,7 @@ use crate::home::{Flag, LeaseState, List, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
 use crate::{Accept, Fragment, GetAny, ResultFragment, SourceStates, Sources, Store};
-use forebay_core::{Attributes, Error, Filter, Key, LiveState, Order, Primary, Result, StateWord, Token};
+use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, StateWord, Token};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -52,16 +52,16 @@ impl Lease {
     /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`.
     pub fn get(&self, sources: &Sources) -> Result<Vec<Fragment>> {
         let engine = self.store.engine();
-        let locations = {
+        let (bytes, locations) = {
             let shard = engine.cell_of(self.primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
             let event = shard.find(self.primary.as_bytes()).filter(|&event| engine.holds(&shard, event, &self.token));
             let event = event.ok_or_else(|| engine.fenced(&self.primary, &self.token))?;
-            engine.pin_fragments(&shard, event, sources)
+            (shard.events[event].bytes, engine.pin_fragments(&shard, event, sources))
         };
-        self.store.guards(locations)
+        self.store.guards(locations, bytes)
     }
 
     /// Extends the lease: a heartbeat.
@@ -193,7 +193,7 @@ impl Store {
         let mut failed = None;
         for grant in grants {
             // On an error the other grants still release their pins, and all run out or are given back.
-            match self.guards(grant.locations) {
+            match self.guards(grant.locations, grant.event_bytes) {
                 Ok(fragments) => leases.push(Lease {
                     store: self.clone(),
                     primary: grant.primary,
@@ -260,7 +260,7 @@ impl Store {
         let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         shard.events[event].deliveries = shard.events[event].deliveries.saturating_sub(1);
-        engine.lower_marks(&shard, event);
+        engine.lower_marks(&mut shard, event);
         engine.hot.region.fence();
         shard.move_to(event, LiveState::Ready);
         engine.leases.fetch_sub(1, Ordering::Relaxed);
@@ -277,7 +277,7 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 
 impl Engine {
     fn has_ready(&self, stage: u8) -> bool {
-        self.cells.iter().any(|cell| cell.oldest_ready_ns(stage) != u64::MAX)
+        self.cells.iter().any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
     }
 
     /// The position of a stage by name; the first without one.
@@ -294,16 +294,42 @@ impl Engine {
 
     fn grant_any(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
         match self.keyspace.delivery.order {
-            Order::HotFirst => self.grant_by_age(request, stage, TURN_NS),
-            Order::OldestFirst => self.grant_by_age(request, stage, 0),
+            Order::HotFirst => self.grant_hot_first(request, stage),
+            Order::OldestFirst => {
+                let mut round = Round::new(self, request);
+                if self.grant_by_age(&mut round, stage, false, 0, u64::MAX)? {
+                    Ok(round.end())
+                } else {
+                    round.end_closed()
+                }
+            }
             Order::Lowest(_) | Order::Highest(_) => self.grant_by_rank(request, stage),
         }
     }
 
-    fn grant_by_age(&self, request: &GetAny, stage: u8, turn_ns: u64) -> Result<Vec<Grant>> {
+    /// Events of the warm level that have waited for too long, then those of the hot level, then the others of the warm.
+    fn grant_hot_first(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
         let mut round = Round::new(self, request);
+        let any_cold =
+            self.level.is_some() && self.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX);
+        let too_old = round.now_ns.checked_sub(nanoseconds(self.keyspace.delivery.max_wait));
+        let parts =
+            [(true, too_old.filter(|_| any_cold)), (false, Some(u64::MAX)), (true, any_cold.then_some(u64::MAX))];
+        for (cold, latest) in parts {
+            let wanted = request.level.is_none_or(|level| (level == Level::Warm) == cold);
+            if let Some(latest) = latest.filter(|_| wanted)
+                && !self.grant_by_age(&mut round, stage, cold, TURN_NS, latest)?
+            {
+                return round.end_closed();
+            }
+        }
+        Ok(round.end())
+    }
+
+    /// Those that arrived up to `latest`, oldest first, but for a turn's length; `false` where the store is closed.
+    fn grant_by_age(&self, round: &mut Round<'_>, stage: u8, cold: bool, turn_ns: u64, latest: u64) -> Result<bool> {
         // Age of the next event of each shard that was not looked at yet, and the last one that was not given.
-        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.cells[at].oldest_ready_ns(stage));
+        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.cells[at].oldest_ready_ns(stage, cold));
         let mut passed_over: [Option<u32>; SHARDS] = [None; SHARDS];
         while round.goes_on() {
             // The shard with the oldest one gives what is not much younger than the next shard's.
@@ -316,15 +342,15 @@ impl Engine {
                 }
             }
             let (age, at) = oldest;
-            if age == u64::MAX {
+            if age == u64::MAX || age > latest {
                 break;
             }
-            let turn_ends = second.saturating_add(turn_ns);
+            let turn_ends = second.saturating_add(turn_ns).min(latest);
             let mut shard = self.cells[at].lock();
             if shard.closed {
-                return round.end_closed();
+                return Ok(false);
             }
-            let mut next = shard.next_ready(stage, passed_over[at]);
+            let mut next = shard.next_ready(stage, cold, passed_over[at]);
             let mut looked = false;
             ages[at] = u64::MAX;
             while let (Some(event), true) = (next, round.goes_on()) {
@@ -341,7 +367,7 @@ impl Engine {
             }
             self.cells[at].publish_ready(&shard);
         }
-        Ok(round.end())
+        Ok(true)
     }
 
     /// By attribute: whoever waits for too long first, then the lowest rank of all shards. Each event is looked for anew
@@ -355,7 +381,7 @@ impl Engine {
         while round.goes_on() {
             let mut best: Option<((u8, u128, u64), usize, u32)> = None;
             for at in 0..SHARDS {
-                if self.cells[at].oldest_ready_ns(stage) == u64::MAX {
+                if self.cells[at].oldest_ready_ns(stage, false) == u64::MAX {
                     continue;
                 }
                 let shard = self.cells[at].lock();
@@ -363,7 +389,7 @@ impl Engine {
                     return round.end_closed();
                 }
                 let ready = &shard.ready[stage as usize];
-                let oldest = shard.next_ready(stage, starved[at]);
+                let oldest = shard.next_ready(stage, false, starved[at]);
                 let waits = |event: &u32| too_old.is_some_and(|limit| shard.events[*event].arrival_ns <= limit);
                 if let Some(event) = oldest.filter(waits) {
                     let key = (0, 0, shard.events[event].arrival_ns);
@@ -439,9 +465,12 @@ impl Engine {
         }
     }
 
-    /// Writes readiness and deliveries beside the event's first fragment. Flushed, not fenced.
-    pub(crate) fn mark_event(&self, shard: &Shard, event: u32) {
-        if let Some(anchor) = shard.anchor(event) {
+    /// Writes readiness and deliveries beside the event's first fragment, or into the log if the warm level has any of it.
+    /// Flushed, not fenced.
+    pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) {
+        if shard.events[event].is(Flag::Warm) {
+            self.log_marks(shard, event);
+        } else if let Some(anchor) = shard.anchor(event) {
             self.hot.mark(anchor, shard.events[event].marks());
         }
     }
@@ -449,7 +478,10 @@ impl Engine {
     /// Writes a lower count of deliveries, and that it does not lack masked sources any more, beside every fragment that
     /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
     /// not fenced.
-    pub(crate) fn lower_marks(&self, shard: &Shard, event: u32) {
+    pub(crate) fn lower_marks(&self, shard: &mut Shard, event: u32) {
+        if shard.events[event].is(Flag::Warm) {
+            return self.log_marks(shard, event);
+        }
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
             let word = self.hot.region.load_word(self.hot.state_word_offset(location));
@@ -494,7 +526,9 @@ impl<'a> Round<'a> {
     /// Grants an event, if it is what was asked for and nothing holds it back.
     fn offer(&mut self, shard: &mut Shard, index: usize, event: u32) -> Result<bool> {
         let old_enough = self.latest_ns.is_some_and(|latest| shard.events[event].arrival_ns <= latest);
-        if !old_enough || !self.engine.matches(shard, event, &self.request.filter) {
+        let all_warm = shard.events[event].is(Flag::AllWarm);
+        let wrong_level = self.request.level.is_some_and(|level| (level == Level::Warm) != all_warm);
+        if !old_enough || wrong_level || !self.engine.matches(shard, event, &self.request.filter) {
             return Ok(false);
         }
         if self.engine.keep_back(shard, event) {
@@ -512,7 +546,7 @@ impl<'a> Round<'a> {
     /// The store closed in between: what was granted goes back by recovery, what was pinned is let go here.
     fn end_closed(self) -> Result<Vec<Grant>> {
         let pinned = self.grants.iter().flat_map(|grant| &grant.locations);
-        pinned.for_each(|location| self.engine.hot.unpin(location.segment));
+        pinned.for_each(|&location| self.engine.unpin(location));
         self.engine.unlock_if_idle();
         Err(closed())
     }

@@ -10,8 +10,9 @@ use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
 use super::producers::KnownProducer;
-use crate::engine::{Engine, KnownRun};
-use crate::home::{Code, Decided, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Until};
+use crate::engine::{Engine, KnownRun, deadline_after};
+use crate::home::{Code, Decided, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Until};
+use crate::levels::mark_detail;
 use crate::limits::{SHARDS, incidents_kept, verdicts_kept};
 use crate::{RunState, ops};
 use forebay_core::limits::STREAMS_MAX;
@@ -19,7 +20,7 @@ use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Re
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Most sources of a run whose figures a snapshot keeps.
 const SOURCES_KEPT_MAX: usize = 4096;
@@ -34,6 +35,10 @@ pub(crate) struct Folded {
     pub(crate) debug: Vec<(Vec<u8>, u8)>,
     /// Whole keys, and whether each was a result.
     pub(crate) removed: Vec<(Vec<u8>, bool)>,
+    /// Versions that ended on the warm level: whole keys.
+    pub(crate) superseded: Vec<(Vec<u8>, u16)>,
+    /// Marks of events of the warm level that their images do not have: stage, and detail as in the record.
+    pub(crate) marks: Vec<(Vec<u8>, (u8, u32))>,
     pub(crate) verdicts: Vec<Given>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) next_hold: u32,
@@ -92,8 +97,21 @@ impl Engine {
     /// Replaces the log by a snapshot.
     pub(crate) fn fold_log(&self) -> Result<()> {
         let _still = self.quiesce.write();
+        self.forget_decided();
+        self.flush_device_logs();
         let snapshot = self.snapshot()?;
-        self.log.replace(&self.hot, &snapshot)
+        self.log.replace(&self.hot, &snapshot)?;
+        if let Some(level) = &self.level {
+            // Each device can be understood without the hot level; what was in its log is folded with the rest.
+            for device in 0..level.devices {
+                let folded = level.log.replace(device, &snapshot, deadline_after(level.patience));
+                level.set_behind(device, folded.is_err());
+                if let Err(error) = folded {
+                    level.note(error.to_string());
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn verdicts_kept(&self) -> usize {
@@ -106,6 +124,7 @@ impl Engine {
         let runs = self.runs.lock().clone();
         let mut sums: Vec<Sum> = runs.iter().map(|_| Sum::default()).collect();
         let (mut accepted, mut debug, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut superseded, mut marks, mut outputs_there) = (Vec::new(), Vec::new(), Vec::new());
         let mut incidents = Vec::new();
         let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
         for cell in &self.cells {
@@ -116,7 +135,13 @@ impl Engine {
                 }
             }
             for event in shard.listed(LiveState::Accepted) {
-                accepted.push((shard.primary(event).as_bytes().to_vec(), shard.events[event].lease));
+                let detail = shard.events[event].lease;
+                if shard.events[event].is(Flag::SettledThere) {
+                    // Its image says so.
+                    outputs_there.push(detail);
+                    continue;
+                }
+                accepted.push((shard.primary(event).as_bytes().to_vec(), detail));
             }
             for event in shard.listed(LiveState::Debug) {
                 let reason = shard.reasons.get(&event).copied().unwrap_or_default();
@@ -125,15 +150,24 @@ impl Engine {
             for (event, rest, result) in shard.removed_keys() {
                 removed.push((schema.join(&shard.primary(event), &rest).as_bytes().to_vec(), result));
             }
+            superseded.extend(shard.superseded.iter().map(|(key, of)| (key.as_bytes().to_vec(), of.1)));
+            for event in shard.marked_events() {
+                let word = shard.events[event].marks();
+                let detail = mark_detail(&word);
+                marks.push((shard.primary(event).as_bytes().to_vec(), (word.stage, detail)));
+            }
             incidents.extend(shard.incidents.last(kept).copied());
         }
         let mut out = Writer(Vec::new());
         out.u32(VERSION);
         out.u32(SHARDS as u32);
+        out.u32(self.boot);
+        out.u64(self.folds.fetch_add(1, Ordering::Relaxed));
         let streams = self.streams.read().clone();
         out.u32(streams.len() as u32);
         streams.iter().for_each(|stream| out.bytes(stream.as_bytes()));
-        let used: HashSet<u32> = accepted.iter().filter_map(|(_, detail)| ops::output_number(*detail)).collect();
+        let details = accepted.iter().map(|(_, detail)| detail).chain(&outputs_there);
+        let used: HashSet<u32> = details.filter_map(|detail| ops::output_number(*detail)).collect();
         let outputs = {
             let mut outputs = self.outputs.write();
             let left = outputs.retain(&used);
@@ -166,6 +200,17 @@ impl Engine {
             out.bytes(key);
             out.u32(u32::from(*result));
         }
+        out.u32(superseded.len() as u32);
+        for (key, version) in &superseded {
+            out.bytes(key);
+            out.u32(u32::from(*version));
+        }
+        out.u32(marks.len() as u32);
+        for (primary, (stage, detail)) in &marks {
+            out.bytes(primary);
+            out.u32(u32::from(*stage));
+            out.u32(*detail);
+        }
         let verdicts: Vec<Given> = self.recent.lock().last().collect();
         out.u32(verdicts.len() as u32);
         for given in verdicts {
@@ -186,6 +231,13 @@ impl Engine {
         Ok(out.0)
     }
 
+    /// Life and number of the fold of a snapshot that begins with these bytes: later ones are greater.
+    pub(crate) fn snapshot_head(bytes: &[u8]) -> Option<(u32, u64)> {
+        let mut reader = Reader(bytes);
+        let (_version, _shards) = (reader.u32().ok()?, reader.u32().ok()?);
+        Some((reader.u32().ok()?, reader.u64().ok()?))
+    }
+
     /// Reads what [`Engine::fold_log`] wrote.
     pub(crate) fn read_snapshot(keyspace: &Keyspace, bytes: &[u8]) -> Result<Folded> {
         let schema = &keyspace.schema;
@@ -196,6 +248,7 @@ impl Engine {
                 "a snapshot of version {version} with {shards} shards; this build reads {VERSION} with {SHARDS}"
             )));
         }
+        let _head = (reader.u32()?, reader.u64()?);
         let mut folded = Folded::default();
         let streams = reader.u32()?;
         if streams as usize > STREAMS_MAX {
@@ -219,6 +272,12 @@ impl Engine {
         }
         for _ in 0..reader.u32()? {
             folded.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
+        }
+        for _ in 0..reader.u32()? {
+            folded.superseded.push((reader.exactly(key)?, reader.u32()? as u16));
+        }
+        for _ in 0..reader.u32()? {
+            folded.marks.push((reader.exactly(primary)?, (reader.u32()? as u8, reader.u32()?)));
         }
         for _ in 0..reader.u32()? {
             let code = Code(reader.u32()? as u16);
@@ -280,9 +339,9 @@ impl Sum {
             sum.late = sum.late.saturating_add(count.late);
             sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
         }
-        // Live fragments are counted again at recovery.
+        // Live fragments are counted again at recovery, but for those on the warm level.
         for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
-            for (rest, location) in shard.fragments(event, |_| true) {
+            for (rest, location) in shard.fragments(event, |_| true).filter(|(_, location)| !location.is_warm()) {
                 let sum = self.sources.entry(rest.to_vec()).or_default();
                 sum.fragments = sum.fragments.saturating_sub(1);
                 sum.bytes = sum.bytes.saturating_sub(u64::from(engine.hot.length_of(location)));

@@ -184,7 +184,7 @@ impl Engine {
             return Err(Error::full("no more numbers for chosen sources of streams in this store"));
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
-        self.log.append_blob(&self.hot, Blob::Output, &journaled)?;
+        self.journal_blob(Blob::Output, &journaled)?;
         let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
         self.hot.output_bytes.store(outputs.bytes, std::sync::atomic::Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl Engine {
         if streams.len() == STREAMS_MAX {
             return Err(Error::invalid(format!("stream `{name}` would be one more than {STREAMS_MAX}: {streams:?}")));
         }
-        self.log.append_blob(&self.hot, Blob::Stream, name.as_bytes())?;
+        self.journal_blob(Blob::Stream, name.as_bytes())?;
         streams.push(name.to_owned());
         Ok(streams.len() as u8 - 1)
     }

@@ -10,12 +10,21 @@
 use super::put::Claimed;
 use crate::Store;
 use crate::engine::{Engine, closed, deadline_after};
-use crate::home::{NIL, Shard, State};
-use crate::hot::Class;
+use crate::home::{Flag, NIL, Shard, State};
+use crate::hot::{Class, Location};
 use forebay_core::{
-    Attributes, Decision, DecisionKind, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
+    Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
 use std::time::{Duration, Instant};
+
+/// Why a claim must be tried again.
+enum Again {
+    NoSpace,
+    /// Another write of this key is in flight.
+    InFlight,
+    /// The entry at this pinned place of the warm level has to be read first.
+    Read(Location),
+}
 
 impl Store {
     /// Replaces a fragment's bytes by a new version; a leased event only under its lease.
@@ -28,10 +37,18 @@ impl Store {
         let length = engine.check_put(key, value.len())?;
         engine.relieve_log();
         let deadline = deadline_after(engine.config.put_deadline);
-        let (claimed, version) = loop {
-            match engine.claim_version(key, length, token)? {
+        let mut known = None;
+        let (claimed, version, old_length) = loop {
+            match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
-                Err(full) => {
+                Err(Again::Read(location)) => {
+                    // Its entry stands on a device: read without the lock, then looked at again.
+                    let entry = engine.entry_of(location);
+                    engine.unpin(location);
+                    known = Some((location, entry?));
+                }
+                Err(again) => {
+                    let full = matches!(again, Again::NoSpace);
                     let pause = Instant::now() + Duration::from_millis(1);
                     if full {
                         engine.hot.wait_for_space(Class::Existing, deadline);
@@ -50,7 +67,7 @@ impl Store {
         };
         let place = claimed.place;
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.swap_version(&claimed, crc, version, token)
+        engine.swap_version(&claimed, crc, (version, old_length), token)
     }
 
     /// Sets attributes of an event, over what they were; a leased event only under its lease.
@@ -95,13 +112,14 @@ impl Engine {
         leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
     }
 
-    /// Marks the slot busy and reserves a place; the inner error says whether space lacks (else another write).
+    /// Marks the slot busy and reserves a place; answers the new version and the length of the old one.
     fn claim_version(
         &self,
         key: &Key,
         length: u32,
         token: Option<&Token>,
-    ) -> Result<std::result::Result<(Claimed, u16), bool>> {
+        known: Option<(Location, Entry)>,
+    ) -> Result<std::result::Result<(Claimed, u16, u32), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -116,28 +134,45 @@ impl Engine {
         }
         self.check_may_change(&shard, event, token)?;
         if word.is_busy() || word.is_pending() {
-            return Ok(Err(false));
+            return Ok(Err(Again::InFlight));
         }
-        let entry = self.hot.read_entry(word.location());
+        let location = word.location();
+        let entry = match known.filter(|known| known.0 == location) {
+            Some((_, entry)) => Some(entry),
+            None if location.is_warm() => {
+                self.pin(location);
+                return Ok(Err(Again::Read(location)));
+            }
+            None => self.hot.read_entry(location),
+        };
         let entry = entry.ok_or_else(|| Error::corrupt(format!("{}: its entry does not verify", text())))?;
         let version = entry
             .version
             .checked_add(1)
             .ok_or_else(|| Error::invalid(format!("{}: has its last version, {}", text(), entry.version)))?;
-        let Some(place) = self.hot.reserve_place(Class::Existing, length) else { return Ok(Err(true)) };
+        let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+            return Ok(Err(Again::NoSpace));
+        };
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version)))
+        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version, entry.length)))
     }
 
-    fn swap_version(&self, claimed: &Claimed, crc: u32, version: u16, token: Option<&Token>) -> Result<u16> {
+    fn swap_version(
+        &self,
+        claimed: &Claimed,
+        crc: u32,
+        (version, old_length): (u16, u32),
+        token: Option<&Token>,
+    ) -> Result<u16> {
         let _effects = self.quiesce.read();
         let place = &claimed.place;
         self.hot.write_entry(place, &self.fragment_entry(claimed, crc, version), StateWord::FRESH);
         self.hot.region.fence();
         self.hot.segment(place.location.segment).written();
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let cell = self.cell_of(primary);
+        let mut shard = cell.lock();
         let event = claimed.event;
         let settled = (|| {
             if shard.closed {
@@ -151,16 +186,17 @@ impl Engine {
             shard.set_word(event, slot, word.settled());
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
-            let old_length = self.hot.length_of(old);
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
-            let leaf = &shard.events[event];
-            let marks = leaf.marks();
-            if marks != StateWord::FRESH {
+            let marks = shard.events[event].marks();
+            if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
+                self.log_marks(&mut shard, event);
+            } else if marks != StateWord::FRESH {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
-            self.log.append(
-                &self.hot,
+            self.record_now(
+                &shard,
+                event,
                 &Decision {
                     token: token.copied().unwrap_or(Token::NONE),
                     fragments: 1,
@@ -169,7 +205,18 @@ impl Engine {
                     ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
                 },
             )?;
-            shard.set_word(event, slot, word.of_fragment(word.is_late(), claimed.length).moved_to(place.location));
+            if old.is_warm() || word.is_persisted() {
+                // A container has it, where no mark says that it ended.
+                shard.superseded.insert(claimed.key, (event, version - 1));
+            }
+            if shard.leave_warm(event) {
+                cell.publish_ready(&shard);
+            }
+            shard.set_word(
+                event,
+                slot,
+                word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location),
+            );
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];
@@ -186,15 +233,15 @@ impl Engine {
                 *ledger.live(state) += new_tally;
                 *ledger.live(state) -= old_tally;
             }
-            Ok((old, old_length))
+            Ok(old)
         })();
         shard.settle(event);
         drop(shard);
         let (ended, length) = match &settled {
-            Ok((old, old_length)) => (*old, *old_length),
+            Ok(old) => (*old, old_length),
             Err(_) => (place.location, claimed.length),
         };
-        self.hot.end_record(ended, length);
+        self.end_record(ended, length);
         self.hot.region.fence();
         if self.is_closed() {
             self.unlock_if_idle();

@@ -12,6 +12,7 @@
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
 use crate::hot::{Class, Location, Place};
+use crate::levels::Logged;
 use crate::limits::SHARDS;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
@@ -196,16 +197,18 @@ impl Engine {
         let written = self.write_results(primary, token, judgement.results)?;
         let mut ended = Ended::new();
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
-        if !matches!(decided, Ok(true)) {
+        if !matches!(decided, Ok(Some(_))) {
             // A repeat has its results from the first time; others are not in force.
             written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
             self.hot.region.fence();
         }
+        // Nothing ends on the medium before the decision is durable there.
+        let settled = decided.and_then(|logged| logged.map_or(Ok(()), |logged| self.settle(logged)));
         self.finish(&ended);
-        decided.map(|_| ())
+        settled
     }
 
-    /// `false` where the same verdict was recorded before.
+    /// The decision on its way; `None` where the same verdict was recorded before.
     fn decide_locked(
         &self,
         primary: &Primary,
@@ -213,7 +216,7 @@ impl Engine {
         judgement: &Judgement<'_>,
         written: &[Written],
         ended: &mut Ended,
-    ) -> Result<bool> {
+    ) -> Result<Option<Logged>> {
         let index = self.shard_of(primary.as_bytes());
         let cell = &self.cells[index];
         let mut shard = cell.lock();
@@ -222,36 +225,39 @@ impl Engine {
         }
         let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
         let Some(event) = event else {
-            return self.repeat(&shard, primary, token, judgement).map(|()| false);
+            return self.repeat(&shard, primary, token, judgement).map(|()| None);
         };
         self.check_judgement(&shard, event, judgement, written)?;
         let group = self.group_of(&shard, event);
         let record =
             |shard: &Shard, kind, detail| Decision { token: *token, detail, ..shard.decision(event, kind, group) };
+        let logged;
         match judgement.verdict {
             Verdict::Accepted => {
                 let decision = record(&shard, DecisionKind::Accept, judgement.detail);
-                self.log.append(&self.hot, &with_results(decision, written))?;
+                logged = self.record_on(&shard, event, &with_results(decision, written), !written.is_empty())?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "accepted");
                 shard.move_to(event, LiveState::Accepted);
                 shard.events[event].lease = judgement.detail;
+                self.queue_demotion(&mut shard, event);
             }
             Verdict::Rejected => {
-                self.log.append(&self.hot, &record(&shard, DecisionKind::Reject, 0))?;
+                logged = self.record(&shard, event, &record(&shard, DecisionKind::Reject, 0))?;
                 self.offer_decided(&shard, event, "rejected");
                 self.end(&mut shard, event, DecisionKind::Reject, group, ended);
             }
             Verdict::Passed => {
                 let stage = judgement.detail as u8;
                 let decision = Decision { stage, ..record(&shard, DecisionKind::Pass, 0) };
-                self.log.append(&self.hot, &with_results(decision, written))?;
+                // Its marks go to the hot log, never before it.
+                logged = self.record_on(&shard, event, &with_results(decision, written), true)?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];
                 (leaf.stage, leaf.deliveries) = (stage, 0);
                 // Recovery believes the latest stage and its deliveries, wherever they stand.
-                self.mark_event(&shard, event);
+                self.mark_event(&mut shard, event);
                 self.hot.region.fence();
                 shard.move_to(event, LiveState::Ready);
                 cell.publish_ready(&shard);
@@ -266,7 +272,7 @@ impl Engine {
         if judgement.verdict == Verdict::Passed {
             self.notify_ready();
         }
-        Ok(true)
+        Ok(Some(logged))
     }
 
     /// What would make a verdict impossible, before anything is recorded.

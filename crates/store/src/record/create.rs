@@ -102,7 +102,8 @@ impl Recording {
         let (warm, mut found) = Warm::open(devices, description.recording, WIDTHS, shape(&config), accept_loss)?;
         let warm = Arc::new(warm);
         let mut index = Index::new(&description.links);
-        warm.images(&mut found, &mut |place, head, primary, table| {
+        warm.images(&mut found, &mut |place, image| {
+            let (head, primary, table) = (&image.head, image.primary, image.table());
             warm.adopt(place, head.fragments);
             index.add(place, head, primary, table)
         })?;

@@ -47,7 +47,7 @@ impl Sink for ContainerSink {
             let (status, version, flags) = (*span, *gap_code, EntryFlags::FRAGMENT);
             entries.push(EntryPlan { rest: tick, payload: image.payload(frame), crc: *crc, status, version, flags });
         }
-        let plan = ImagePlan { primary: &image.primary, marks: ImageMarks::default(), entries };
+        let plan = ImagePlan { primary: &image.primary, marks: ImageMarks::default(), entries, record: None };
         let placed = self.writer()?.append(std::slice::from_ref(&plan), ExtentKind::Recorded)?;
         match placed.first() {
             Some(Placed::At(_)) => Ok(()),

@@ -5,10 +5,12 @@ use crate::RunState;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Ending, Given, Shard, Verdict, shard_of_parts};
 use crate::hot::LOG;
+use crate::levels::LOST;
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{
     Folded, FoldedRun, Hold, KnownProducer, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
 };
+use crate::warm::LogSlots;
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
@@ -43,7 +45,7 @@ fn starts_snapshot(slots: &[Slot]) -> bool {
 }
 
 /// Reads the log into the shards and the lists of what is decided.
-pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
+pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>], of_devices: &[LogSlots]) -> Result<Decided> {
     let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(|h| h.kind == SegmentKind::Log).collect();
     log.sort_unstable_by_key(|header| header.order);
     let numbers: Vec<u32> = log.iter().map(|header| header.segment).collect();
@@ -87,7 +89,40 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     }
     let slots = chain.last().map_or(0, |last| last.1.len()) as u32;
     engine.log.adopt(chain.iter().map(|(number, _)| *number).collect(), slots);
-    replay(engine, chain.into_iter().flat_map(|(_, slots)| slots))
+    replay(engine, chain.into_iter().flat_map(|(_, slots)| slots), of_devices)
+}
+
+/// Reads the logs of devices alone: the latest snapshot of any, what its device says after it, and all decisions.
+pub(super) fn read_devices(engine: &Engine, of_devices: &[LogSlots]) -> Result<Decided> {
+    let latest = of_devices.iter().filter_map(|slots| snapshot_head(slots).map(|head| (head, slots)));
+    let latest = latest.max_by_key(|(head, _)| *head);
+    let (_, latest) = latest.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
+    let mut slots = Vec::new();
+    latest.each(&mut |slot| {
+        slots.push(slot);
+        Ok(())
+    })?;
+    replay(engine, slots.into_iter(), of_devices)
+}
+
+/// Life and number of the fold that a log begins with.
+fn snapshot_head(slots: &LogSlots) -> Option<(u32, u64)> {
+    let mut head = None;
+    // The first slot is enough: an error ends the walk.
+    let _ = slots.each(&mut |slot| {
+        if let Slot::Blob(chunk) = slot
+            && chunk.blob == Blob::Snapshot
+        {
+            head = Engine::snapshot_head(&chunk.data);
+        }
+        Err(Error::internal("only the first slot is wanted"))
+    });
+    head
+}
+
+/// The latest life that any snapshot was made in.
+pub(super) fn boot_of_snapshots(of_devices: &[LogSlots]) -> u32 {
+    of_devices.iter().filter_map(|slots| snapshot_head(slots)).map(|head| head.0).max().unwrap_or(0)
 }
 
 fn is_continued_snapshot(slots: &[Slot]) -> bool {
@@ -109,7 +144,7 @@ fn has_whole_snapshot(segments: &[(u32, Vec<Slot>)]) -> bool {
     false
 }
 
-fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided> {
+fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[LogSlots]) -> Result<Decided> {
     let schema = &engine.keyspace.schema;
     let mut shards = engine.lock_all();
     let mut runs: Vec<KnownRun> = Vec::new();
@@ -121,6 +156,7 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
         results: HashSet::new(),
         removed: HashMap::new(),
         superseded: HashMap::new(),
+        marks: HashMap::new(),
     };
     let mut blob = Vec::new();
     for slot in slots {
@@ -178,6 +214,15 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
         };
         apply(engine, &mut shards, &mut decided, &decision)?;
     }
+    // Decisions about events of the warm level, which the hot log may have folded already.
+    for slots in of_devices {
+        slots.each(&mut |slot| match slot {
+            Slot::Decision(decision) if !is_known(engine, &shards, &decided, &decision) => {
+                apply(engine, &mut shards, &mut decided, &decision)
+            }
+            _ => Ok(()),
+        })?;
+    }
     for known in &runs {
         let masks = Arc::new(known.masks.clone());
         for shard in shards.iter_mut() {
@@ -189,6 +234,23 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>) -> Result<Decided>
     *engine.runs.lock() = runs;
     *engine.streams.write() = streams;
     Ok(decided)
+}
+
+/// Whether what a decision says is in what was read before it.
+fn is_known(engine: &Engine, shards: &Shards<'_>, decided: &Decided, decision: &Decision) -> bool {
+    let schema = &engine.keyspace.schema;
+    let Some(primary) = decision.key.get(..schema.primary_bytes()) else { return false };
+    let shard = &shards[engine.shard_of(primary)];
+    let Some(index) = shard.run_index(schema.run_of(primary)) else { return false };
+    let of_run = &shard.runs[index as usize];
+    of_run.decided.contains(engine.decided_form, primary)
+        || match decision.kind {
+            DecisionKind::RemoveKey => decided.removed.contains_key(&decision.key),
+            DecisionKind::Supersede => {
+                decided.superseded.get(&decision.key).is_some_and(|&version| u32::from(version) >= decision.detail)
+            }
+            _ => false,
+        }
 }
 
 type Shards<'a> = Vec<parking_lot::MutexGuard<'a, Shard>>;
@@ -262,6 +324,8 @@ fn adopt_snapshot(
     decided.accepted = folded.accepted.into_iter().collect();
     decided.debug = folded.debug.into_iter().collect();
     decided.removed = folded.removed.into_iter().collect();
+    decided.superseded = folded.superseded.into_iter().collect();
+    decided.marks = folded.marks.into_iter().collect();
     engine.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
     for hold in folded.holds {
         adopt_hold(engine, hold, true);
@@ -371,6 +435,10 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             decided.debug.insert(primary.to_vec(), detail as u8);
             return Ok(());
         }
+        DecisionKind::Mark => {
+            decided.marks.insert(primary.to_vec(), (decision.stage, detail));
+            return Ok(());
+        }
         DecisionKind::Replay => {
             decided.debug.remove(primary);
             return Ok(());
@@ -384,7 +452,8 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     of_run.ledger.offered += fragments;
     match decision.kind {
         DecisionKind::RemoveKey => {
-            of_run.ledger.removed += tally;
+            let term = if detail & LOST != 0 { &mut of_run.ledger.lost } else { &mut of_run.ledger.removed };
+            *term += tally;
             decided.removed.insert(decision.key.clone(), detail & 1 != 0);
         }
         DecisionKind::Supersede => {
@@ -399,7 +468,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             if kind == DecisionKind::Release {
                 engine.book_released(of_run, detail);
             }
-            if of_run.state != RunState::Closed {
+            if of_run.state != RunState::Closed || of_run.keeps_decided {
                 of_run.decided.insert(engine.decided_form, primary);
                 if let Some(ending) = Ending::of(kind) {
                     of_run.endings[ending as usize].insert_within(endings_bytes, engine.decided_form, primary);

@@ -9,6 +9,7 @@
 //!
 //! *On failure*: fails closed with segment and entry, unless the operator accepted the loss.
 
+mod images;
 mod log;
 mod records;
 mod verify;
@@ -16,6 +17,7 @@ mod verify;
 use crate::engine::Engine;
 use crate::hot::{FREE, Location};
 use crate::ops::Reason;
+use crate::warm::LogSlots;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
@@ -37,15 +39,29 @@ struct Decided {
     removed: HashMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
     superseded: HashMap<Vec<u8>, u16>,
+    /// Marks of events that the warm level has, later than those in their images: stage, and detail as in the record.
+    marks: HashMap<Vec<u8>, (u8, u32)>,
+}
+
+/// What the warm level says of itself.
+pub(crate) struct There {
+    pub(crate) found: crate::warm::Found,
+    /// Slots of the devices' decision logs.
+    pub(crate) decisions: Vec<LogSlots>,
+    /// What was damaged, and the operator accepted.
+    pub(crate) losses: Vec<String>,
+    /// The store was closed in order: figures of sources have what stands there.
+    pub(crate) figures_kept: bool,
 }
 
 /// Versions that recovery replaced, to be ended once the ledger says so durably.
 pub(crate) struct Replaced(Vec<(Location, u32)>);
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
-    let decided = log::read(engine, &headers)?;
+    let decided =
+        log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
     let mut shards = engine.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
@@ -62,6 +78,10 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
     for header in data {
         records.segment(header)?;
     }
+    if let (Some(there), Some(level)) = (&mut there, &engine.level) {
+        engine.losses.lock().extend(there.losses.iter().cloned());
+        records.images(&level.warm, &mut there.found, there.figures_kept)?;
+    }
     records.settle()?;
     let replaced = Replaced(records.replaced);
     drop(shards);
@@ -72,6 +92,31 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool) -> Result<Replaced> {
         }
     }
     Ok(replaced)
+}
+
+/// Rebuilds the state of a store whose hot level is gone, from its devices alone.
+pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()> {
+    let decided = log::read_devices(engine, &there.decisions)?;
+    let mut shards = engine.lock_all();
+    shards.iter_mut().for_each(|shard| shard.recovering = true);
+    let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
+    let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
+    if let Some(level) = &engine.level {
+        engine.losses.lock().extend(there.losses.iter().cloned());
+        records.images(&level.warm, &mut there.found, false)?;
+    }
+    records.settle()?;
+    drop(shards);
+    for cell in &engine.cells {
+        cell.publish_ready(&cell.lock());
+    }
+    Ok(())
+}
+
+/// The latest life of which the devices' logs know.
+pub(crate) fn boot_after(there: &There) -> u32 {
+    // Each life begins with a snapshot on every device.
+    log::boot_of_snapshots(&there.decisions)
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {

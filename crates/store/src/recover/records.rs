@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 /// Records going into the index.
 pub(super) struct Records<'a> {
-    engine: &'a Engine,
-    shards: Vec<&'a mut Shard>,
-    decided: &'a Decided,
+    pub(super) engine: &'a Engine,
+    pub(super) shards: Vec<&'a mut Shard>,
+    pub(super) decided: &'a Decided,
     /// The last record's event: its neighbours mostly belong to the same one.
     last: Option<(Vec<u8>, usize, u32)>,
     /// Records whose bytes do not match their checksum.
@@ -127,7 +127,7 @@ impl<'a> Records<'a> {
     }
 
     /// Something that should be there is not: an error, unless the operator accepted that.
-    fn lost(&self, what: String) -> Result<()> {
+    pub(super) fn lost(&self, what: String) -> Result<()> {
         if !self.engine.config.accept_loss {
             return Err(Error::corrupt(what));
         }
@@ -313,6 +313,7 @@ impl<'a> Records<'a> {
     pub(super) fn settle(&mut self) -> Result<()> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
+        self.settle_images();
         for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
             let shard = &mut *self.shards[engine.shard_of(primary)];
@@ -382,6 +383,7 @@ impl<'a> Records<'a> {
                         shard.events[event].set(Flag::ReadyMarked);
                         shard.move_to(event, LiveState::Ready);
                     }
+                    self.adopt_image_state(at, event);
                 }
             }
         }
@@ -390,7 +392,7 @@ impl<'a> Records<'a> {
         // Marks may have come from records that end here: the first fragment of each event has them from now on.
         for event in shard.ready_events() {
             let leaf = &shard.events[event];
-            if leaf.is(Flag::ReadyMarked) || leaf.deliveries > 0 {
+            if (leaf.is(Flag::ReadyMarked) || leaf.deliveries > 0) && !leaf.is(Flag::Warm) {
                 engine.mark_event(shard, event);
             }
         }
@@ -399,12 +401,14 @@ impl<'a> Records<'a> {
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Accepted);
                 shard.events[event].lease = *streams;
+                engine.queue_again(shard, event);
             }
         }
         for (primary, reason) in &self.decided.debug {
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Debug);
                 shard.reasons.insert(event, *reason);
+                engine.queue_again(shard, event);
             }
         }
         Ok(())
@@ -413,7 +417,7 @@ impl<'a> Records<'a> {
     /// What an event's own record says: its announcement, its sources, what follows from its attributes.
     fn read_event_record(&mut self, at: usize, event: u32) -> Result<()> {
         let Some(word) = self.shards[at].attribute_word(event) else { return Ok(()) };
-        let record = match self.engine.event_record(word) {
+        let record = match self.engine.event_record(&self.shards[at], event, word) {
             Ok(record) => record,
             Err(error) => {
                 let name = self.engine.keyspace.schema.text(self.shards[at].primary(event).as_bytes());

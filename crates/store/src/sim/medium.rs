@@ -23,8 +23,11 @@ struct State {
     flushed: Vec<(usize, usize)>,
     steps: u64,
     armed: Option<(u64, u64)>,
+    hook: Option<(u64, Hook)>,
     crash: Option<Vec<u8>>,
 }
+
+type Hook = Box<dyn FnOnce() + Send>;
 
 #[expect(unsafe_code, reason = "raw memory shared with the engine, as a mapping would be")]
 mod memory {
@@ -80,7 +83,7 @@ impl SimMedium {
         let medium = SimMedium {
             memory: memory::allocate(length),
             length,
-            state: Mutex::new(State { image, flushed: Vec::new(), steps: 0, armed: None, crash: None }),
+            state: Mutex::new(State { image, flushed: Vec::new(), steps: 0, armed: None, hook: None, crash: None }),
         };
         medium.fill(&medium.state.lock().image);
         Arc::new(medium)
@@ -98,6 +101,17 @@ impl SimMedium {
         state.crash = None;
     }
 
+    /// Calls `hook` once, just before step number `step` (counted from 1) takes effect: the moment for
+    /// [`SimMedium::crash_now`], together with other media.
+    pub fn before_step(&self, step: u64, hook: impl FnOnce() + Send + 'static) {
+        self.state.lock().hook = Some((step, Box::new(hook)));
+    }
+
+    /// What the death of the process now would leave: all that was written.
+    pub fn killed_now(&self) -> Vec<u8> {
+        self.view().to_vec()
+    }
+
     /// The armed image, once its step has come.
     pub fn crash_image(&self) -> Option<Vec<u8>> {
         self.state.lock().crash.clone()
@@ -113,26 +127,35 @@ impl SimMedium {
     }
 
     pub(crate) fn flush(&self, offset: u64, length: usize) {
+        self.step();
         let mut state = self.state.lock();
-        self.step(&mut state);
         let first = offset as usize & !63;
         let end = (offset as usize + length).next_multiple_of(64).min(self.length);
         state.flushed.push((first, end));
     }
 
     pub(crate) fn fence(&self) {
+        self.step();
         let mut state = self.state.lock();
-        self.step(&mut state);
         for (first, end) in std::mem::take(&mut state.flushed) {
             state.image[first..end].copy_from_slice(&self.view()[first..end]);
         }
     }
 
-    fn step(&self, state: &mut State) {
-        if let Some((_, seed)) = state.armed.take_if(|armed| armed.0 == state.steps + 1) {
-            state.crash = Some(self.lose(state, seed));
+    /// Counts a step that is about to take effect. The hook is called without the lock: it looks at the medium.
+    fn step(&self) {
+        let hook = {
+            let mut state = self.state.lock();
+            let next = state.steps + 1;
+            if let Some((_, seed)) = state.armed.take_if(|armed| armed.0 == next) {
+                state.crash = Some(self.lose(&state, seed));
+            }
+            state.steps = next;
+            state.hook.take_if(|(at, _)| *at == next)
+        };
+        if let Some((_, hook)) = hook {
+            hook();
         }
-        state.steps += 1;
     }
 
     fn lose(&self, state: &State, seed: u64) -> Vec<u8> {

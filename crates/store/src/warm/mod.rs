@@ -8,12 +8,14 @@
 //! *Not here*: which event a fragment belongs to (`home`), when it goes here (`ops/demote.rs`).
 
 mod buffer;
+mod choose;
 mod container;
 mod counters;
 mod create;
 mod device;
 mod directory;
 mod files;
+mod log;
 mod pipeline;
 mod plan;
 mod pool;
@@ -30,14 +32,18 @@ mod window;
 mod writer;
 
 pub use buffer::Buffer;
+pub(crate) use container::Phase;
 pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
-
-pub(crate) use container::Phase;
-pub(crate) use counters::DeviceCounts;
+pub(crate) use log::{DeviceLog, LogSlots, LogTicket};
 pub(crate) use plan::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, WarmShape};
 pub(crate) use read::ReadImage;
 pub(crate) use recover::Found;
 pub(crate) use space::{ContainerInfo, DeviceInfo, Warm};
 pub(crate) use writer::Writer;
+
+/// Reads the bytes of a decision log's file, for the fuzzer.
+pub(crate) fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
+    log::decode(bytes, store, key_bytes);
+}

@@ -1,6 +1,6 @@
 //! What callers of the warm level say and are told: sizes, targets, images to write, places.
 
-use forebay_core::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, Stream};
+use forebay_core::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, ImageRecord, Stream};
 use std::time::Duration;
 
 /// How the warm level is cut and driven.
@@ -64,6 +64,14 @@ pub(crate) struct ImagePlan<'a> {
     pub(crate) primary: &'a [u8],
     pub(crate) marks: ImageMarks,
     pub(crate) entries: Vec<EntryPlan<'a>>,
+    /// The event's own record, which stands with its first image.
+    pub(crate) record: Option<ImageRecord<'a>>,
+}
+
+impl ImagePlan<'_> {
+    pub(super) fn record_bytes(&self) -> usize {
+        self.record.map_or(0, |record| record.bytes.len())
+    }
 }
 
 /// One fragment to be written.

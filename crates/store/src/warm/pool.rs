@@ -1,4 +1,4 @@
-//! Buffers for reading, kept for the next read: fresh memory would be zeroed and faulted in for each.
+//! Buffers, kept for the next read or the next writer: fresh memory would be zeroed and faulted in for each.
 
 use super::buffer::Buffer;
 use parking_lot::Mutex;
@@ -34,11 +34,16 @@ impl Pool {
         Buffer::new(wanted)
     }
 
+    /// A buffer of exactly so many bytes, rounded up to blocks; what stands in it is arbitrary.
+    pub(super) fn take_exact(&self, bytes: usize) -> Buffer {
+        if bytes.is_power_of_two() && bytes >= SMALLEST { self.take(bytes) } else { Buffer::new(bytes) }
+    }
+
     /// Gives a buffer back.
     pub(super) fn give(&self, buffer: Buffer) {
         let mut kept = self.0.lock();
         if buffer.len().is_power_of_two()
-            && buffer.len() <= KEPT_BYTES_MAX
+            && (SMALLEST..=KEPT_BYTES_MAX).contains(&buffer.len())
             && kept.bytes + buffer.len() <= POOL_BYTES_MAX
         {
             kept.bytes += buffer.len();
@@ -62,6 +67,7 @@ mod tests {
         let many: Vec<Buffer> = (0..40).map(|_| pool.take(KEPT_BYTES_MAX)).collect();
         many.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!(pool.0.lock().bytes, POOL_BYTES_MAX);
+        assert_eq!((pool.take_exact(1 << 20).len(), pool.take_exact(12_288).len()), (1 << 20, 12_288));
         pool.give(Buffer::new(KEPT_BYTES_MAX + 4096));
         assert_eq!(pool.0.lock().bytes, POOL_BYTES_MAX);
     }

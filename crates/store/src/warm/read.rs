@@ -6,15 +6,19 @@
 //! *On failure*: `Corrupt` names the place; `Unavailable` where the device does not give the bytes.
 
 use super::buffer::Buffer;
+use super::container::Phase;
 use super::device::BLOCK_BYTES;
 use super::plan::ImagePlace;
 use super::recycle::read_all;
 use super::space::Warm;
 use crate::hot::checksum;
-use forebay_core::{CONTAINER_DATA_OFFSET, EntryMeta, Error, Image, ImageHead, Result, TableIter};
+use forebay_core::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Error, Image, ImageHead, Key, Result, TableIter};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+/// Read first where only one fragment is wanted; images up to the second size are read whole, in bytes.
+const META_BYTES_FIRST: usize = 16 << 10;
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Read where nothing is known of an image's size, in bytes.
 const HINT_BYTES_MIN: u64 = BLOCK_BYTES as u64;
 
@@ -26,6 +30,12 @@ pub(crate) struct ReadImage {
     buffer: Option<Buffer>,
     /// Where the image begins in the buffer.
     start: usize,
+    /// Bytes of the image in the buffer: all of it, or its meta.
+    have: usize,
+    /// One payload that was read by itself: its number, its blocks, where it begins and ends in them.
+    part: Option<(u32, Buffer, Range<usize>)>,
+    /// Where each payload begins in the image: found when the first one is asked for.
+    offsets: OnceLock<Vec<u64>>,
 }
 
 impl Warm {
@@ -44,6 +54,7 @@ impl Warm {
                 && place.position >= CONTAINER_DATA_OFFSET
                 && place.position.is_multiple_of(forebay_core::IMAGE_ALIGN)
         });
+        let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Recycling));
         let room = room.ok_or_else(|| corrupt("no image can be there"))?;
         let start = (place.position % BLOCK_BYTES as u64) as usize;
         let mut have = hint_bytes.clamp(HINT_BYTES_MIN, room.max(HINT_BYTES_MIN)).min(room) as usize;
@@ -65,7 +76,64 @@ impl Warm {
         let verified = self.layout.decode(&buffer[start..start + whole], seed, place.position);
         let head = verified.filter(|image| !image.head.void).map(|image| image.head);
         let head = head.ok_or_else(|| corrupt("its head or its table does not verify"))?;
-        Ok(Arc::new(ReadImage { place, head, warm: self.clone(), buffer: Some(buffer), start }))
+        Ok(Arc::new(ReadImage {
+            place,
+            head,
+            warm: self.clone(),
+            buffer: Some(buffer),
+            start,
+            have: whole,
+            part: None,
+            offsets: OnceLock::new(),
+        }))
+    }
+
+    /// Reads an image for the sake of one fragment: of a large one only its meta and that payload.
+    ///
+    /// # Errors
+    /// As [`Warm::read`].
+    pub(crate) fn read_fragment(self: &Arc<Warm>, place: ImagePlace, index: u32) -> Result<Arc<ReadImage>> {
+        let corrupt = |what: &str| {
+            Error::corrupt(format!("image at {} of {}: {what}", place.position, self.describe(place.container)))
+        };
+        let (container, ..) = self.container(place.container)?;
+        let start = (place.position % BLOCK_BYTES as u64) as usize;
+        let room = self.shape.container_bytes.saturating_sub(place.position);
+        let mut have = (META_BYTES_FIRST as u64).min(room) as usize;
+        let mut buffer = self.pool.take(start + have);
+        have = self.read_into(place, &mut buffer, 0, start + have)? - start;
+        let head = ImageHead::peek(&buffer[start..start + have]).ok_or_else(|| corrupt("its head does not verify"))?;
+        if head.bytes <= WHOLE_BYTES_MAX || head.bytes > room {
+            self.pool.give(buffer);
+            return self.read(place, head.bytes.min(WHOLE_BYTES_MAX));
+        }
+        let meta = head.meta_bytes as usize;
+        if meta > have {
+            let mut larger = self.pool.take(start + meta);
+            larger[..start + have].copy_from_slice(&buffer[..start + have]);
+            self.pool.give(std::mem::replace(&mut buffer, larger));
+            have = self.read_into(place, &mut buffer, start + have, start + meta)? - start;
+        }
+        let seed = container.seed(&self.store);
+        let image = self.layout.decode(&buffer[start..start + have], seed, place.position);
+        let image = image.filter(|image| !image.head.void).ok_or_else(|| corrupt("its meta does not verify"))?;
+        let found = image.table().nth(index as usize);
+        let (entry, offset) = found.ok_or_else(|| corrupt(&format!("it has no fragment {index}")))?;
+        let at = ImagePlace { position: place.position + offset, ..place };
+        let begin = (at.position % BLOCK_BYTES as u64) as usize;
+        let end = begin + entry.length as usize;
+        let mut blocks = self.pool.take(end.max(1));
+        self.read_into(at, &mut blocks, 0, end.max(1))?;
+        Ok(Arc::new(ReadImage {
+            place,
+            head,
+            warm: self.clone(),
+            buffer: Some(buffer),
+            start,
+            have: meta,
+            part: Some((index, blocks, begin..end)),
+            offsets: OnceLock::new(),
+        }))
     }
 
     /// Reads whole blocks into the buffer from `from` (a block's beginning) up to the block in which `to` lies; answers
@@ -87,7 +155,7 @@ impl ReadImage {
     /// Head, primary key, table and payloads.
     pub(crate) fn bytes(&self) -> &[u8] {
         let buffer = self.buffer.as_deref().unwrap_or_default();
-        &buffer[self.start..self.start + self.head.bytes as usize]
+        &buffer[self.start..self.start + self.have]
     }
 
     fn image(&self) -> Option<Image<'_>> {
@@ -99,6 +167,49 @@ impl ReadImage {
         self.image().map_or(&[], |image| image.primary)
     }
 
+    /// A fragment's entry, by its number in the table.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table has no such number.
+    pub(crate) fn entry(&self, index: u32) -> Result<Entry> {
+        let layout = self.warm.layout;
+        let absent = || Error::corrupt(format!("an image without a fragment {index}"));
+        let image = self.image().ok_or_else(absent)?;
+        let meta = image.entry(index).ok_or_else(absent)?;
+        let mut key = [0; forebay_core::limits::KEY_BYTES_MAX];
+        key[..image.primary.len()].copy_from_slice(image.primary);
+        let bytes = layout.primary_bytes() + layout.rest_bytes();
+        key[layout.primary_bytes()..bytes].copy_from_slice(meta.rest);
+        Ok(Entry {
+            key: Key::from_packed(&key[..bytes]),
+            offset: 0,
+            length: meta.length,
+            payload_crc: meta.crc,
+            status: meta.status,
+            version: meta.version,
+            flags: meta.flags,
+        })
+    }
+
+    /// A fragment's bytes, by its number in the table; not compared with their checksum.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table has no such number.
+    pub(crate) fn payload_at(&self, index: u32) -> Result<&[u8]> {
+        if let Some((number, blocks, range)) = &self.part
+            && *number == index
+        {
+            return Ok(&blocks[range.clone()]);
+        }
+        let offsets = self
+            .offsets
+            .get_or_init(|| self.table().map(|table| table.map(|(_, offset)| offset).collect()).unwrap_or_default());
+        let absent = || Error::corrupt(format!("an image without a fragment {index}"));
+        let offset = *offsets.get(index as usize).ok_or_else(absent)? as usize;
+        let length = self.image().and_then(|image| image.entry(index)).ok_or_else(absent)?.length as usize;
+        self.bytes().get(offset..offset + length).ok_or_else(absent)
+    }
+
     /// All entries, each with its payload's offset from the image's start.
     pub(crate) fn table(&self) -> Option<TableIter<'_>> {
         self.image().map(|image| image.table())
@@ -106,7 +217,8 @@ impl ReadImage {
 
     /// The fragment with these remaining sub-keys, and where in [`ReadImage::bytes`] its payload is; of several
     /// versions the highest.
-    pub(crate) fn find(&self, rest: &[u8]) -> Option<(EntryMeta<'_>, Range<usize>)> {
+    #[cfg(test)]
+    pub(crate) fn find(&self, rest: &[u8]) -> Option<(EntryMeta<'_>, std::ops::Range<usize>)> {
         let of_key = |entry: &(EntryMeta<'_>, u64)| entry.0.rest == rest && entry.0.flags.is_fragment();
         let (meta, offset) = self.table()?.filter(of_key).max_by_key(|entry| entry.0.version)?;
         Some((meta, offset as usize..offset as usize + meta.length as usize))
@@ -133,8 +245,7 @@ impl ReadImage {
 
 impl Drop for ReadImage {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.warm.pool.give(buffer);
-        }
+        let part = self.part.take().map(|part| part.1);
+        self.buffer.take().into_iter().chain(part).for_each(|buffer| self.warm.pool.give(buffer));
     }
 }

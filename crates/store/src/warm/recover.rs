@@ -21,21 +21,25 @@ use super::scan::{Extent, Scan, Scanned};
 use super::space::{DeviceSlot, Warm};
 use forebay_core::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerSeed, ContainerState, DeviceSuperblock,
-    Directory, DirectoryBuilder, DirectoryPlace, Error, ExtentHead, ImageHead, ImageLayout, Kind, Result, Stream,
-    TableIter,
+    Directory, DirectoryBuilder, DirectoryPlace, Error, ExtentHead, Image, ImageLayout, Kind, Result, Stream,
 };
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A directory is read in pieces of so many bytes.
-const DIRECTORY_READ_BYTES: usize = 4 << 20;
+const DIRECTORY_READ_BYTES: usize = 16 << 20;
+
+/// Who is told of an image: its place, and what is read of it.
+pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &Image<'_>) -> Result<()> + 't;
 
 /// What an opening found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// What was acknowledged and is not there, by name.
     pub(crate) losses: Vec<String>,
+    /// What was being written when the last life ended and does not verify: never acknowledged, or damaged since.
+    pub(crate) unfinished: Vec<String>,
     /// Containers with something in them, in the order in which they began to be filled.
     pub(super) contents: Vec<Content>,
     accept_loss: bool,
@@ -184,15 +188,13 @@ impl Warm {
     /// # Errors
     /// What `each` answers; `Corrupt` where what was committed does not verify, unless the loss is accepted:
     /// then it is named in `found`.
-    pub(crate) fn images(
-        &self,
-        found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn images(&self, found: &mut Found, each: &mut Told<'_>) -> Result<()> {
+        // One buffer for all directories: fresh memory would be faulted in for each.
+        let mut scratch = Buffer::new(BLOCK_BYTES);
         for content in std::mem::take(&mut found.contents) {
             let container = &self.containers[content.container as usize];
             match content.from {
-                From::Directory(place) => self.tell_directory(container, place, found, each)?,
+                From::Directory(place) => self.tell_directory(container, place, &mut scratch, found, each)?,
                 From::Extents(scanned) => {
                     let closing = self.tell_extents(container, &scanned, found, each)?;
                     if container.phase() == Phase::Full
@@ -209,16 +211,61 @@ impl Warm {
         Ok(())
     }
 
+    /// The images of a container that is closed, or was given up.
+    ///
+    /// # Errors
+    /// What `each` answers; `Corrupt` where neither directory nor extents can be read.
+    pub(crate) fn images_of(&self, number: u32, each: &mut Told<'_>) -> Result<()> {
+        let (container, device, file) = self.container(number)?;
+        let mut found = Found::default();
+        let directory = container.header.lock().directory;
+        match directory.filter(|_| container.phase() != Phase::Poisoned) {
+            Some(place) => self.tell_directory(container, place, &mut Buffer::new(BLOCK_BYTES), &mut found, each),
+            None => {
+                found.accept_loss = true;
+                let scanned = self.scan(container, device.as_ref(), file, 0).run().map_err(|error| {
+                    Error::unavailable(format!("{}: cannot be read", self.describe(number))).with_source(error)
+                })?;
+                self.tell_extents(container, &scanned, &mut found, each).map(|_| ())
+            }
+        }
+    }
+
+    /// Whether the container's first block can be read.
+    pub(crate) fn answers(&self, number: u32) -> bool {
+        let mut block = Buffer::new(BLOCK_BYTES);
+        self.container(number).is_ok_and(|(_, device, file)| read_all(device.as_ref(), file, 0, &mut block).is_ok())
+    }
+
+    /// The store whose devices these are, by the first of them.
+    ///
+    /// # Errors
+    /// `Invalid` where it is no device of a store, `Corrupt`, `Unavailable`.
+    pub(crate) fn store_of(devices: &[Arc<dyn Device>]) -> Result<[u8; 16]> {
+        let device = devices.first().ok_or_else(|| Error::invalid("a warm level without devices"))?;
+        let mut blocks = Buffer::new(2 * BLOCK_BYTES);
+        let read = device.open(DEVICE_FILE).and_then(|(file, _)| read_all(device.as_ref(), file, 0, &mut blocks));
+        read.map_err(|error| {
+            Error::invalid(format!("{} is not a warm device: {error}", device.name())).with_source(error)
+        })?;
+        let (one, two) = blocks.split_at(BLOCK_BYTES);
+        DeviceSuperblock::decode(one).or_else(|_| DeviceSuperblock::decode(two)).map(|superblock| superblock.store)
+    }
+
     fn tell_directory(
         &self,
         container: &Container,
         place: DirectoryPlace,
+        scratch: &mut Buffer,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<()> {
+        let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
+        if scratch.len() < length {
+            *scratch = Buffer::new(length);
+        }
         let bytes = self.reach(container).and_then(|(device, file)| {
-            let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
-            let mut buffer = Buffer::new(length);
+            let buffer = &mut scratch[..length];
             for (at, piece) in buffer.chunks_mut(DIRECTORY_READ_BYTES).enumerate() {
                 read_all(device, file, place.offset + (at * DIRECTORY_READ_BYTES) as u64, piece)?;
             }
@@ -252,7 +299,7 @@ impl Warm {
         for image in directory.iter() {
             let (position, image) = image?;
             let place = ImagePlace { container: container.number, position };
-            each(place, &image.head, image.primary, image.table())?;
+            each(place, &image)?;
         }
         Ok(())
     }
@@ -263,7 +310,7 @@ impl Warm {
         container: &Container,
         scanned: &Scanned,
         found: &mut Found,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> Result<Option<FoundContent>> {
         let mut content = FoundContent {
             directory: DirectoryBuilder::new(),
@@ -278,7 +325,11 @@ impl Warm {
             let told = self.tell_extent(container, extent, &mut content, &mut lost, each);
             for position in lost {
                 let name = self.describe(container.number);
-                found.lose(format!("{name}: an image that was committed at {position} does not verify"))?;
+                if extent.doubtful {
+                    found.unfinished.push(format!("{name}: an image at {position} is not whole"));
+                } else {
+                    found.lose(format!("{name}: an image that was committed at {position} does not verify"))?;
+                }
             }
             match told {
                 Ok(result) => result?,
@@ -299,7 +350,7 @@ impl Warm {
         extent: &Extent,
         content: &mut FoundContent,
         lost: &mut Vec<u64>,
-        each: &mut dyn FnMut(ImagePlace, &ImageHead, &[u8], TableIter<'_>) -> Result<()>,
+        each: &mut Told<'_>,
     ) -> io::Result<Result<()>> {
         let (device, file) = self.reach(container)?;
         let scan = self.scan(container, device, file, 0);
@@ -311,7 +362,7 @@ impl Warm {
                 content.fragments += u64::from(image.head.fragments);
                 content.payload_bytes += image.head.payload_bytes;
                 let place = ImagePlace { container: container.number, position };
-                each(place, &image.head, image.primary, image.table())
+                each(place, image)
             },
             |position| lost.push(position),
         )

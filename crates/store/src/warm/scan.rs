@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! head ─▶ head ─▶ head ─▶ ✗ … look ahead, block by block … ─▶ head?       C = the furthest `committed` of all heads
-//! extents that end at C or before: committed. After C: doubtful, read and compared; the first that fails ends it
+//! extents that end at C or before: committed. After C: doubtful, each image is told only where its payloads verify
 //! ```
 //!
-//! *Invariants*: whatever was acknowledged is told or named as lost; what was never acknowledged is told only where all
-//! of it verifies.
+//! *Invariants*: an image of a committed extent is told or named as lost; an image that was perhaps never acknowledged is
+//! told only where all of it verifies. One that does not verify there was never acknowledged, or has rotted since: nobody
+//! can tell, so it is noted and stops nothing.
 
 use super::device::{Device, FileId};
 use super::window::Window;
@@ -36,43 +37,42 @@ pub(super) struct Scan<'a> {
 pub(super) struct Extent {
     pub(super) position: u64,
     pub(super) head: ExtentHead,
+    /// Whether it was committed is not known.
+    pub(super) doubtful: bool,
 }
+
+/// From, to.
+pub(super) type Gap = (u64, u64);
 
 /// What stands in a container.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
     pub(super) extents: Vec<Extent>,
-    /// Where acknowledged extents must have been that do not verify: from, to.
-    pub(super) lost: Vec<(u64, u64)>,
+    /// Where acknowledged extents must have been that do not verify.
+    pub(super) lost: Vec<Gap>,
     /// End of the last extent that counts.
     pub(super) data_end: u64,
 }
 
 impl Scan<'_> {
-    /// Walks the heads, and compares what is doubtful.
+    /// Walks the heads.
     pub(super) fn run(&self) -> io::Result<Scanned> {
         let (heads, gaps) = self.heads()?;
         let committed = heads.iter().map(|extent| extent.head.committed).max().unwrap_or(0).max(self.committed);
-        let mut scanned = Scanned { data_end: CONTAINER_DATA_OFFSET, ..Scanned::default() };
-        scanned.lost = gaps.iter().copied().filter(|(from, _)| *from < committed).collect();
-        let cut = gaps.iter().map(|(from, _)| *from).find(|from| *from >= committed).unwrap_or(u64::MAX);
-        for extent in heads {
-            let end = extent.position + extent.head.bytes;
-            if extent.position >= cut || (end > committed && !self.verifies(&extent)?) {
-                break;
-            }
-            scanned.data_end = end;
-            scanned.extents.push(extent);
+        let lost = gaps.into_iter().filter(|(from, _)| *from < committed).collect();
+        let mut extents = heads;
+        for extent in &mut extents {
+            extent.doubtful = extent.position + extent.head.bytes > committed;
         }
-        // Where even the last extents do not verify, the space up to what was committed is no free space.
-        scanned.data_end = scanned.data_end.max(committed.min(self.container_bytes));
-        Ok(scanned)
+        let data_end = extents.last().map_or(CONTAINER_DATA_OFFSET, |last| last.position + last.head.bytes);
+        // Where even the last extents are gone, the space up to what was committed is no free space.
+        Ok(Scanned { extents, lost, data_end: data_end.max(committed.min(self.container_bytes)) })
     }
 
     /// All heads that verify, and where one should have been and is not: from there to the next one.
-    fn heads(&self) -> io::Result<(Vec<Extent>, Vec<(u64, u64)>)> {
+    fn heads(&self) -> io::Result<(Vec<Extent>, Vec<Gap>)> {
         let mut window = Window::new(self.device, self.file, self.container_bytes);
-        let (mut extents, mut gaps): (Vec<Extent>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
+        let (mut extents, mut gaps) = (Vec::new(), Vec::new());
         let mut position = CONTAINER_DATA_OFFSET;
         let mut gap = None;
         while let Some(bytes) = window.get(position, ExtentHead::BYTES)? {
@@ -81,7 +81,7 @@ impl Scan<'_> {
             match head {
                 Some(head) => {
                     gaps.extend(gap.take().map(|from| (from, position)));
-                    extents.push(Extent { position, head });
+                    extents.push(Extent { position, head, doubtful: false });
                     position += head.bytes;
                 }
                 None => {
@@ -95,23 +95,16 @@ impl Scan<'_> {
         Ok((extents, gaps))
     }
 
-    /// Whether every image of an extent and every payload in it has its checksum.
-    fn verifies(&self, extent: &Extent) -> io::Result<bool> {
-        let mut window = Window::new(self.device, self.file, self.container_bytes);
-        let mut position = extent.position + ExtentHead::BYTES as u64;
-        let end = extent.position + extent.head.bytes;
-        let mut payloads = Vec::new();
-        for _ in 0..extent.head.images {
-            payloads.clear();
-            let Some(image) = self.image(&mut window, position, end)? else { return Ok(false) };
-            let bytes = image.head.bytes;
-            payloads.extend(image.table().map(|(entry, offset)| (entry.length, entry.crc, offset)));
-            for (length, crc, offset) in &payloads {
-                if !self.payload_verifies(&mut window, position + offset, u64::from(*length), *crc)? {
-                    return Ok(false);
-                }
+    /// Whether every payload of the image at a position has its checksum.
+    fn payloads_verify(&self, window: &mut Window<'_>, position: u64, meta_bytes: u32) -> io::Result<bool> {
+        let Some(meta) = window.get(position, meta_bytes as usize)? else { return Ok(false) };
+        let Some(image) = self.layout.decode_verified(meta) else { return Ok(false) };
+        let payloads: Vec<(u32, u32, u64)> =
+            image.table().map(|(entry, offset)| (entry.length, entry.crc, offset)).collect();
+        for (length, crc, offset) in payloads {
+            if !self.payload_verifies(window, position + offset, u64::from(length), crc)? {
+                return Ok(false);
             }
-            position += bytes;
         }
         Ok(true)
     }
@@ -151,9 +144,9 @@ impl Scan<'_> {
         let end = extent.position + extent.head.bytes;
         let (mut told, mut searching) = (0, false);
         while told < extent.head.images && position + ImageHead::BYTES as u64 <= end {
-            let Some((bytes, meta_bytes, void)) = self
-                .image(&mut window, position, end)?
-                .map(|image| (image.head.bytes, image.head.meta_bytes, image.head.void))
+            let found = self.image(&mut window, position, end)?;
+            let Some((bytes, meta_bytes, void)) =
+                found.map(|image| (image.head.bytes, image.head.meta_bytes, image.head.void))
             else {
                 if !searching {
                     lost(position);
@@ -166,7 +159,9 @@ impl Scan<'_> {
             };
             searching = false;
             told += 1;
-            if !void
+            if extent.doubtful && !self.payloads_verify(&mut window, position, meta_bytes)? {
+                lost(position);
+            } else if !void
                 && let Some(meta) = window.get(position, meta_bytes as usize)?
                 && let Some(image) = self.layout.decode_verified(meta)
                 && let Err(error) = each(position, &image, meta)

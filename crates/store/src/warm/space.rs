@@ -214,11 +214,6 @@ impl Warm {
         format!("container {number} of device {device} ({name})")
     }
 
-    /// How images are laid out in this store.
-    pub(crate) fn layout(&self) -> ImageLayout {
-        self.layout
-    }
-
     /// How the level is cut and driven.
     pub(crate) fn shape(&self) -> &WarmShape {
         &self.shape
@@ -226,11 +221,11 @@ impl Warm {
 
     /// Longest payload that an image with this one fragment can have, in bytes.
     pub(crate) fn payload_bytes_max(&self) -> u64 {
-        let meta = self.layout.meta_bytes(1);
+        let meta = self.layout.meta_bytes(1, 0);
         let block = forebay_core::CONTAINER_BLOCK_BYTES;
         let directory = (DirectoryBuilder::new().len() + DirectoryBuilder::entry_bytes(meta)).next_multiple_of(block);
-        let room = self.shape.container_bytes - CONTAINER_DATA_OFFSET - directory - ExtentHead::BYTES as u64 - meta;
-        room / 16 * 16
+        let room = self.shape.container_bytes - CONTAINER_DATA_OFFSET - directory - ExtentHead::BYTES as u64;
+        room / forebay_core::IMAGE_ALIGN * forebay_core::IMAGE_ALIGN - meta
     }
 
     /// Occupied share of the containers, 0 to 1; one that is being filled counts with its used share.

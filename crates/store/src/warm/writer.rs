@@ -182,8 +182,8 @@ impl Writer {
         if let Some(entry) = image.entries.iter().find(|entry| u32::try_from(entry.payload.len()).is_err()) {
             return Err(Error::invalid(format!("a fragment of {} bytes: 4 GiB is too much", entry.payload.len())));
         }
-        let bytes = layout.image_bytes(image.entries.iter().map(|entry| entry.payload.len()));
-        let entry_bytes = DirectoryBuilder::entry_bytes(layout.meta_bytes(image.entries.len()));
+        let bytes = layout.image_bytes(image.entries.iter().map(|entry| entry.payload.len()), image.record_bytes());
+        let entry_bytes = DirectoryBuilder::entry_bytes(layout.meta_bytes(image.entries.len(), image.record_bytes()));
         let end = CONTAINER_DATA_OFFSET + ExtentHead::BYTES as u64 + bytes;
         let directory = DirectoryBuilder::new().len() + entry_bytes;
         let too_large = !Filling::fits(self.pipeline.warm.shape.container_bytes, 0, end, directory);
@@ -293,7 +293,7 @@ impl Writer {
             self.pipeline.place().ok_or_else(|| Error::internal("a writer without a container to fill"))?;
         self.meta.clear();
         let entries = image.entries.iter().map(|entry| entry.meta());
-        let head = layout.encode(image.marks, image.primary, entries, seed, position, &mut self.meta);
+        let head = layout.encode(image.marks, image.primary, entries, image.record, seed, position, &mut self.meta);
         self.pipeline.hold(position..position + layout.void_bytes() as u64);
         self.pipeline.put(&self.meta, Bytes::Data)?;
         let mut rotten = Vec::new();

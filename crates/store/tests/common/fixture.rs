@@ -2,7 +2,9 @@
 
 use super::{TempDir, assert_balanced, small_config};
 use forebay_store::core::{Attributes, Bounds, Key, Keyspace, LiveState, ManualClock, Primary, Result, Tally};
-use forebay_store::{Config, EventInfo, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store};
+use forebay_store::{
+    Config, EventInfo, GetAny, Lease, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store, WarmDevice,
+};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,8 +24,21 @@ impl Deref for Fixture {
     type Target = Store;
 
     fn deref(&self) -> &Store {
-        self.store.as_ref().expect("the store is open")
+        let store = self.store.as_ref().expect("the store is open");
+        if on_both_levels() {
+            forebay_store::measure::demote(store);
+        }
+        store
     }
+}
+
+/// Whether the tests run with a warm level to which everything goes before each call (`FOREBAY_TEST_LEVELS=1`).
+pub(crate) fn on_both_levels() -> bool {
+    std::env::var_os("FOREBAY_TEST_LEVELS").is_some()
+}
+
+fn warm_in(dir: &TempDir) -> WarmDevice {
+    WarmDevice::directory(dir.path().join("warm"), 3 << 20)
 }
 
 impl Fixture {
@@ -33,10 +48,26 @@ impl Fixture {
 
     /// With the small configuration changed by `change`.
     pub(crate) fn with(keyspace: &Keyspace, change: impl FnOnce(&mut Config)) -> Fixture {
+        Fixture::made(keyspace, change, on_both_levels())
+    }
+
+    /// The same without a warm level, however the tests run: for what is said of the fill of the hot one.
+    pub(crate) fn on_hot_alone(keyspace: &Keyspace, change: impl FnOnce(&mut Config)) -> Fixture {
+        Fixture::made(keyspace, change, false)
+    }
+
+    fn made(keyspace: &Keyspace, change: impl FnOnce(&mut Config), both: bool) -> Fixture {
         let clock = Arc::new(ManualClock::default());
         let mut config = Config { clock: clock.clone(), ..small_config() };
         change(&mut config);
         let dir = TempDir::new();
+        if both {
+            config.demote_high = 0.001;
+            config.demote_low = 0.0;
+            config.container_bytes = 128 << 10;
+            config.device_log_bytes = 256 << 10;
+            config.warm = vec![warm_in(&dir)];
+        }
         let store = Store::create(&dir.store(), keyspace, config.clone()).unwrap();
         Fixture { store: Some(store), clock, config, dir }
     }
@@ -65,6 +96,14 @@ impl Fixture {
         std::fs::create_dir(left.store()).unwrap();
         for name in ["keyspace.toml", "hot.fb"] {
             std::fs::copy(self.dir.store().join(name), left.store().join(name)).unwrap();
+        }
+        if on_both_levels() {
+            std::fs::create_dir(left.path().join("warm")).unwrap();
+            for file in std::fs::read_dir(self.dir.path().join("warm")).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), left.path().join("warm").join(file.file_name())).unwrap();
+            }
+            self.config.warm = vec![warm_in(&left)];
         }
         self.store = None;
         self.dir = left;

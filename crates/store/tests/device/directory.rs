@@ -1,6 +1,7 @@
 //! The device that is a directory.
 
 use crate::conformance::{pattern, read_all, suite, write_all};
+use forebay_store::sim::{FaultyDevice, ShiftingDevice};
 use forebay_store::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, IoMethod};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,13 @@ fn conforms_through_threads_buffered() {
 fn conforms_in_memory_whatever_is_granted_there() {
     let dir = Dir::new(Path::new("/dev/shm"), "memory");
     suite(&(Arc::new(open(&dir, IoMethod::Auto, true)) as Arc<dyn Device>));
+}
+
+#[test]
+fn conforms_shifted_and_with_faults_around_it() {
+    let dir = Dir::here("shifted");
+    let device = FaultyDevice::new(Arc::new(open(&dir, IoMethod::Auto, true)));
+    suite(&(ShiftingDevice::new(device, 11) as Arc<dyn Device>));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod completeness;
 mod debug;
 mod delivery;
 mod edit;
+mod inhibit;
 mod lifecycle;
 mod masks;
 mod producers;

@@ -138,7 +138,7 @@ fn close(store: Store) -> Result<()> {
 }
 
 /// CPU time of this process so far, all threads.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

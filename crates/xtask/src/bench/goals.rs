@@ -26,14 +26,15 @@ pub(super) struct Goal {
     pub(super) in_smoke: bool,
 }
 
-struct Judge<'a> {
-    results: &'a Results,
-    goals: Vec<Goal>,
+/// Goals as they are judged, one after the other.
+pub(super) struct Judge<'a> {
+    pub(super) results: &'a Results,
+    pub(super) goals: Vec<Goal>,
 }
 
 /// Judges all goals.
 pub(super) fn judge(results: &Results) -> Vec<Goal> {
-    let mut judge = Judge { results, goals: Vec::new() };
+    let mut judge = Judge::new(results);
     judge.puts();
     judge.reads();
     judge.selection();
@@ -45,12 +46,20 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
     judge.goals
 }
 
+impl<'a> Judge<'a> {
+    /// Nothing judged yet.
+    pub(super) fn new(results: &'a Results) -> Judge<'a> {
+        Judge { results, goals: Vec::new() }
+    }
+}
+
 impl Judge<'_> {
-    fn median(&self, id: &str, bytes: usize) -> Option<f64> {
+    pub(super) fn median(&self, id: &str, bytes: usize) -> Option<f64> {
         self.results.median(id, bytes)
     }
 
-    fn add(
+    /// Judges one goal: a least or (`at_most`) a greatest figure.
+    pub(super) fn add(
         &mut self,
         goal: String,
         unit: Unit,
@@ -61,19 +70,12 @@ impl Judge<'_> {
     ) {
         let ratio =
             measured.zip(wanted).map(|(measured, wanted)| if at_most { wanted / measured } else { measured / wanted });
-        let unit = match unit {
-            Unit::PerSecond => "/s",
-            Unit::BytesPerSecond => "B/s",
-            Unit::Bytes => "B",
-            Unit::Micros => "µs",
-            Unit::Count => "fragments",
-            Unit::Share => "",
-        };
+        let unit = unit.word();
         let met = ratio.is_some_and(|ratio| ratio >= 1.0);
         self.goals.push(Goal { goal, measured, unit, wanted, ratio, met, in_smoke });
     }
 
-    fn at_least(&mut self, goal: impl Into<String>, unit: Unit, measured: Option<f64>, wanted: Option<f64>) {
+    pub(super) fn at_least(&mut self, goal: impl Into<String>, unit: Unit, measured: Option<f64>, wanted: Option<f64>) {
         self.add(goal.into(), unit, measured, wanted, false, false);
     }
 

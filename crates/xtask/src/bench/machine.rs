@@ -3,7 +3,9 @@
 use crate::Result;
 use crate::child;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::process::Command;
 
 /// The machine, the code and the command of one run.
@@ -14,7 +16,8 @@ pub(super) struct Machine {
     pub(super) memory_gib: u64,
     pub(super) kernel: String,
     pub(super) stream_instructions: &'static str,
-    pub(super) redis: String,
+    /// What it is measured beside, by name: the other program's version, the medium.
+    pub(super) beside: BTreeMap<&'static str, String>,
     pub(super) commit: String,
     pub(super) command: String,
     pub(super) load_before: String,
@@ -22,7 +25,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Looks around.
-    pub(super) fn look() -> Result<Machine> {
+    pub(super) fn look(beside: BTreeMap<&'static str, String>) -> Result<Machine> {
         let field = |file: &str, name: &str| -> Result<String> {
             let text = std::fs::read_to_string(file)?;
             let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -40,12 +43,25 @@ impl Machine {
             memory_gib: memory_kib.div_ceil(1 << 20),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             stream_instructions: super::copy_limit::stream_instructions(),
-            redis: child::output(Command::new("redis-server").arg("--version")).unwrap_or_else(|_| "none".to_owned()),
+            beside,
             commit: commit + if changed { " with changes" } else { "" },
             command: format!("cargo xtask {}", arguments.join(" ")),
             load_before: std::fs::read_to_string("/proc/loadavg")?.trim().to_owned(),
         })
     }
+}
+
+/// The file system that a directory lies on: device, kind and mount point.
+pub(super) fn medium(dir: &Path) -> Result<String> {
+    let dir = dir.canonicalize()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    let split = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        Some((words.next()?, words.next()?, words.next()?))
+    });
+    let around = split.filter(|(_, mount, _)| dir.starts_with(mount)).max_by_key(|(_, mount, _)| mount.len());
+    let (device, mount, kind) = around.ok_or("the directory lies on no file system")?;
+    Ok(format!("{device}, {kind}, mounted on {mount}"))
 }
 
 impl fmt::Display for Machine {
@@ -54,7 +70,10 @@ impl fmt::Display for Machine {
         writeln!(out, "- commit: {}", self.commit)?;
         writeln!(out, "- machine: {}, {} processors, {} GiB", self.processor, self.processors, self.memory_gib)?;
         writeln!(out, "- kernel: {}; load before: {}", self.kernel, self.load_before)?;
-        writeln!(out, "- non-temporal stores: {}", self.stream_instructions)?;
-        write!(out, "- Redis: {}", self.redis)
+        write!(out, "- non-temporal stores: {}", self.stream_instructions)?;
+        for (name, text) in &self.beside {
+            write!(out, "\n- {name}: {text}")?;
+        }
+        Ok(())
     }
 }

@@ -1,47 +1,64 @@
-//! The report: a Markdown page, the same in JSON, and a plot.
+//! The report: a Markdown page, the same in JSON, and plots.
 
 use super::goals::Goal;
 use super::machine::Machine;
-use super::options::Plan;
-use super::plot;
-use super::results::{Results, Row, SERIES, Unit};
+use super::results::{Results, Row, Unit};
 use crate::Result;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 
+/// A plot of a report: the end of its file name, what it shows, the picture.
+pub(super) struct Plot {
+    /// Such as `-threads`; empty for a report's only plot.
+    pub(super) suffix: &'static str,
+    pub(super) caption: &'static str,
+    pub(super) svg: String,
+}
+
 /// Everything that one run found.
 pub(super) struct Report<'a> {
+    /// Stem of the files' names.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// How it was measured, a paragraph.
+    pub(super) what: &'static str,
     pub(super) machine: &'a Machine,
-    pub(super) plan: &'a Plan,
+    pub(super) plan: String,
+    /// Sizes of the tables' columns, in bytes.
+    pub(super) sizes: &'a [usize],
+    pub(super) smoke: bool,
     pub(super) results: &'a Results,
     pub(super) goals: &'a [Goal],
     pub(super) failures: &'a [String],
+    /// Tables over the sizes: their titles and what they hold.
+    pub(super) tables: [(&'static str, Unit); 2],
+    pub(super) plots: Vec<Plot>,
 }
 
-const WHAT: &str = "Keys are 16 bytes: run u32, event u64, source u32. Unless a row says otherwise, events are densely \
-numbered and have 16 fragments, complete by count; values carry a CRC-32C made in the put; making the key is part of \
-each call. *Cached* puts take their bytes from 8 blocks that stay in the cache, *cold* ones walk through more memory \
-than any cache holds. Stores are created, prefaulted and emptied outside of the measurement, are filled to at most \
-70 %, and write into recycled segments. Copies go into the same kind of mapping, block by block; non-temporal ones are \
-fenced per block. Redis runs without persistence on a Unix socket, one client of `redis-benchmark`, random keys of \
-a keyspace as big as 512 MiB of values allow (at most 500 000) where no row says otherwise; goals compare with these. Figures \
-are medians of interleaved repetitions.";
-
 impl Report<'_> {
-    /// Writes the three files.
-    pub(super) fn write(&self, out: &Path) -> Result<()> {
+    /// Writes the page, the JSON and the plots; answers the files' names.
+    pub(super) fn write(&self, out: &Path) -> Result<Vec<String>> {
         std::fs::create_dir_all(out)?;
-        std::fs::write(out.join("embedded.md"), self.markdown())?;
-        std::fs::write(out.join("embedded.json"), serde_json::to_string_pretty(&self.json())? + "\n")?;
-        std::fs::write(out.join("embedded.svg"), plot::svg(self.results, &self.plan.sizes))?;
-        Ok(())
+        let mut files = vec![
+            (format!("{}.md", self.name), self.markdown()),
+            (format!("{}.json", self.name), serde_json::to_string_pretty(&self.json())? + "\n"),
+        ];
+        files.extend(self.plots.iter().map(|plot| (self.file(plot), plot.svg.clone())));
+        for (name, text) in &files {
+            std::fs::write(out.join(name), text)?;
+        }
+        Ok(files.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn file(&self, plot: &Plot) -> String {
+        format!("{}{}.svg", self.name, plot.suffix)
     }
 
     /// The report as people read it.
     pub(super) fn markdown(&self) -> String {
         let mut page =
-            format!("# Benchmark: the embedded store\n\n{}\n- plan: {}\n\n{WHAT}\n", self.machine, self.plan);
+            format!("# Benchmark: {}\n\n{}\n- plan: {}\n\n{}\n", self.title, self.machine, self.plan, self.what);
         for failure in self.failures {
             let _ = writeln!(page, "\n**A part failed**: {failure}");
         }
@@ -63,23 +80,23 @@ impl Report<'_> {
                 text(goal.wanted)
             );
         }
-        self.tables(&mut page);
-        page += "\n![Rates by fragment size](embedded.svg)\n";
+        self.add_tables(&mut page);
+        for plot in &self.plots {
+            let _ = writeln!(page, "\n![{}]({})", plot.caption, self.file(plot));
+        }
         page
     }
 
     /// Series that were measured at every size share one table; the others stand below.
-    fn tables(&self, page: &mut String) {
+    fn add_tables(&self, page: &mut String) {
         let rows: Vec<Row<'_>> = self.results.rows().collect();
         let of = |id: &str| rows.iter().filter(move |row| row.series.id == id).collect::<Vec<_>>();
-        for (title, unit) in
-            [("Operations per second", Unit::PerSecond), ("Limits, bytes per second", Unit::BytesPerSecond)]
-        {
-            let heads: Vec<String> = self.plan.sizes.iter().map(|&bytes| size(bytes)).collect();
+        for (title, unit) in self.tables {
+            let heads: Vec<String> = self.sizes.iter().map(|&bytes| size(bytes)).collect();
             let _ = writeln!(page, "\n## {title}\n\n| | {} |\n|---|{}", heads.join(" | "), "--:|".repeat(heads.len()));
-            for series in SERIES.iter().filter(|series| series.unit == unit) {
+            for series in self.results.series().iter().filter(|series| series.unit == unit) {
                 let measured = of(series.id);
-                if measured.len() != self.plan.sizes.len() {
+                if measured.len() != self.sizes.len() {
                     continue;
                 }
                 let cells = measured.iter().map(|row| short(row.median)).collect::<Vec<_>>().join(" | ");
@@ -87,10 +104,10 @@ impl Report<'_> {
             }
         }
         *page += "\n## Further figures\n\n| | Fragment | Median | Least | Most |\n|---|--:|--:|--:|--:|\n";
-        for series in SERIES {
+        for series in self.results.series() {
             let measured = of(series.id);
             let in_table = matches!(series.unit, Unit::PerSecond | Unit::BytesPerSecond);
-            if in_table && measured.len() == self.plan.sizes.len() {
+            if in_table && measured.len() == self.sizes.len() {
                 continue;
             }
             for row in measured {
@@ -111,8 +128,8 @@ impl Report<'_> {
         };
         json!({
             "machine": self.machine,
-            "smoke": self.plan.smoke,
-            "plan": self.plan.to_string(),
+            "smoke": self.smoke,
+            "plan": self.plan,
             "failures": self.failures,
             "goals": self.goals,
             "rows": self.results.rows().map(row).collect::<Vec<_>>(),

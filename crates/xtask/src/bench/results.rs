@@ -17,6 +17,26 @@ pub(super) enum Unit {
     Count,
     /// A share of one.
     Share,
+    /// Seconds of one core per 10⁹ bytes.
+    CoreSeconds,
+    /// Seconds.
+    Seconds,
+}
+
+impl Unit {
+    /// How a figure of this unit ends.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Unit::PerSecond => "/s",
+            Unit::BytesPerSecond => "B/s",
+            Unit::Bytes => "B",
+            Unit::Micros => "µs",
+            Unit::Count => "fragments",
+            Unit::Share => "",
+            Unit::CoreSeconds => "core·s/GB",
+            Unit::Seconds => "s",
+        }
+    }
 }
 
 /// One kind of measurement.
@@ -26,14 +46,16 @@ pub(super) struct Series {
     pub(super) unit: Unit,
 }
 
+/// A list of series, in the order of the report: id, unit, title.
 macro_rules! series {
     ($($id:literal $unit:ident $title:literal;)*) => {
-        /// Every series, in the order of the report.
-        pub(super) const SERIES: &[Series] = &[$(Series { id: $id, title: $title, unit: Unit::$unit }),*];
+        &[$($crate::bench::results::Series { id: $id, title: $title, unit: $crate::bench::results::Unit::$unit }),*]
     };
 }
+pub(super) use series;
 
-series! {
+/// Every series of the embedded store.
+pub(super) const EMBEDDED: &[Series] = series! {
     "put.cached.1" PerSecond "put, 1 thread, cached source";
     "put.cold.1" PerSecond "put, 1 thread, cold source";
     "put.cached.2" PerSecond "put, 2 threads (each half of every event's sources), cached source";
@@ -96,12 +118,18 @@ series! {
     "refill.segment" Count "payload of one segment, in fragments";
     "held.none" PerSecond "selection at full rate, nothing held, events";
     "held.some" PerSecond "selection at full rate, 1 % of events held under lease, events";
-}
+};
 
 /// All samples of one run.
-#[derive(Default)]
 pub(super) struct Results {
+    series: &'static [Series],
     samples: BTreeMap<(usize, usize), Vec<f64>>,
+}
+
+impl Default for Results {
+    fn default() -> Results {
+        Results::of(EMBEDDED)
+    }
 }
 
 /// One series at one size.
@@ -112,36 +140,46 @@ pub(super) struct Row<'a> {
     pub(super) median: f64,
 }
 
-fn position(id: &str) -> Option<usize> {
-    SERIES.iter().position(|series| series.id == id)
-}
-
 impl Results {
+    /// Nothing measured yet, of these series.
+    pub(super) fn of(series: &'static [Series]) -> Results {
+        Results { series, samples: BTreeMap::new() }
+    }
+
+    /// The series that can be measured, in the order of the report.
+    pub(super) fn series(&self) -> &'static [Series] {
+        self.series
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        self.series.iter().position(|series| series.id == id)
+    }
+
     /// Adds one sample. `bytes` is the fragment size that it belongs to.
     ///
     /// # Panics
     /// For a series that the list above lacks: a mistake in this program.
     pub(super) fn record(&mut self, id: &str, bytes: usize, value: f64) {
-        let at = position(id);
+        let at = self.position(id);
         assert!(at.is_some(), "no series `{id}`");
         self.samples.entry((at.unwrap_or_default(), bytes)).or_default().push(value);
     }
 
     /// Median of a series at a size, where it was measured.
     pub(super) fn median(&self, id: &str, bytes: usize) -> Option<f64> {
-        let samples = self.samples.get(&(position(id)?, bytes))?;
+        let samples = self.samples.get(&(self.position(id)?, bytes))?;
         Some(median(samples))
     }
 
     /// Samples of a series at a size, in the order in which they came.
     pub(super) fn samples(&self, id: &str, bytes: usize) -> &[f64] {
-        position(id).and_then(|at| self.samples.get(&(at, bytes))).map_or(&[], Vec::as_slice)
+        self.position(id).and_then(|at| self.samples.get(&(at, bytes))).map_or(&[], Vec::as_slice)
     }
 
     /// Everything that was measured, in the order of the report.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.samples.iter().map(|(&(at, bytes), samples)| Row {
-            series: &SERIES[at],
+            series: &self.series[at],
             bytes,
             samples,
             median: median(samples),
@@ -172,9 +210,11 @@ mod tests {
 
     #[test]
     fn series_have_different_names() {
-        let mut ids: Vec<_> = SERIES.iter().map(|series| series.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), SERIES.len());
+        for series in [EMBEDDED, crate::bench::warm::SERIES] {
+            let mut ids: Vec<_> = series.iter().map(|series| series.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), series.len());
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! closing: directory written and synced ─▶ header says full ─▶ synced ─▶ full       (while the next one is written)
 //! ```
 //!
+//! `progress.rs` has what happens on completion.
+//!
 //! *Invariants*: a sync is begun only after every write that it is to cover has completed; of one container only one
 //! sync is under way; tickets become durable in the order in which they were given; the header says *full* only after
 //! data and directory are durable. The writes under way, the buffers and the containers being closed are bounded.
@@ -12,14 +14,14 @@
 //! *On failure*: a write or a sync that fails poisons its container and ends the writer: `durable` says what stands, all
 //! else is the caller's to write again. A failed sync is never repeated.
 
-use super::buffer::Buffer;
-use super::device::{BLOCK_BYTES, Done, FileId, Queue};
-use super::plan::STALLS_MAX;
-use super::space::{Filling, Warm};
+mod progress;
+
 use crate::hot::copy_checksum_append;
-use forebay_core::{CONTAINER_BLOCK_BYTES, ContainerSeed, ContainerState, DirectoryPlace, Error, Result};
+use crate::warm::buffer::Buffer;
+use crate::warm::device::{BLOCK_BYTES, FileId, Queue};
+use crate::warm::space::{Filling, Warm};
+use forebay_core::{CONTAINER_BLOCK_BYTES, ContainerSeed, DirectoryPlace, Error, Result};
 use std::collections::VecDeque;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -349,7 +351,7 @@ impl Pipeline {
     fn buffer(&mut self) -> Result<Buffer> {
         if self.buffers.is_empty() && self.made < self.warm.shape.depth + BUFFERS_BESIDE {
             self.made += 1;
-            return Ok(Buffer::new(self.warm.shape.io_bytes));
+            return Ok(self.warm.pool.take_exact(self.warm.shape.io_bytes));
         }
         self.wait_for(None, |pipeline| !pipeline.buffers.is_empty())?;
         self.buffers.pop().ok_or_else(|| Error::internal("no buffer"))
@@ -440,327 +442,6 @@ impl Pipeline {
     fn work(&mut self, serial: u64) -> Option<&mut Work> {
         self.active.iter_mut().chain(self.closing.iter_mut()).find(|work| work.serial == serial)
     }
-
-    /// Asks that all appended so far become durable; answers the ticket.
-    pub(super) fn commit(&mut self) -> Result<u64> {
-        self.check()?;
-        self.end_part()?;
-        self.asked += 1;
-        let mut commit = Commit { ticket: self.asked, work: 0, sequence: 0, position: 0, done: true };
-        if std::mem::take(&mut self.dirty)
-            && let Some(work) = self.active.as_ref()
-        {
-            commit.work = work.serial;
-            (commit.sequence, commit.position, commit.done) = (work.next_sequence, work.filling.position, false);
-        }
-        let serial = commit.work;
-        self.commits.push_back(commit);
-        self.settle_commits();
-        self.advance(serial);
-        Ok(self.asked)
-    }
-
-    /// Closes the container that is being filled: its directory follows the data, its header says so later.
-    pub(super) fn close_active(&mut self) -> Result<()> {
-        self.check()?;
-        if self.active.as_ref().is_some_and(|work| work.filling.fresh) {
-            if let Some(work) = self.active.take() {
-                self.warm.park(work.filling);
-            }
-            return Ok(());
-        }
-        let Some(work) = self.active.as_mut() else { return Ok(()) };
-        let data_end = work.filling.position;
-        let (bytes, crc) = std::mem::take(&mut work.filling.directory).seal(work.seed, data_end);
-        let place = DirectoryPlace { offset: data_end, bytes: bytes.len() as u64, crc };
-        self.put(&bytes, Bytes::Directory)?;
-        self.align(CONTAINER_BLOCK_BYTES, Bytes::Directory)?;
-        self.end_part()?;
-        let Some(mut work) = self.active.take() else { return Ok(()) };
-        work.stage = Stage::Closing(place);
-        self.warm.stop_filling(&work.filling);
-        self.dirty = false;
-        let (ticket, serial, sequence) = (self.asked, work.serial, work.next_sequence);
-        self.commits.push_back(Commit { ticket, work: serial, sequence, position: work.cursor, done: false });
-        self.closing.push(work);
-        self.advance(serial);
-        self.wait_for(None, |pipeline| pipeline.closing.len() <= CLOSING_MAX)?;
-        Ok(())
-    }
-
-    /// Begins what has become possible for a container: the sync of its next commits, its last header.
-    fn advance(&mut self, serial: u64) {
-        let Some(work) = self.work(serial) else { return };
-        if work.failed || work.syncing {
-            return;
-        }
-        let complete = work.under_way.first().copied().unwrap_or(work.next_sequence);
-        let mine = |commit: &&Commit| commit.work == serial && !commit.done;
-        let due = self.commits.iter().rev().filter(mine).find(|commit| commit.sequence <= complete);
-        if let Some(commit) = due {
-            let what = What::Sync { sequence: commit.sequence, position: commit.position };
-            return self.start_sync(serial, what);
-        }
-        let waits = self.commits.iter().any(|commit| mine(&commit));
-        let Some(work) = self.work(serial) else { return };
-        let Stage::Closing(place) = work.stage else { return };
-        if waits {
-            return;
-        }
-        work.stage = Stage::Header;
-        let filling = &work.filling;
-        let (extents, images, fragments) = (filling.extents, filling.images, filling.fragments);
-        let payload_bytes = filling.payload_bytes;
-        self.write_header(serial, Role::Close, |header| {
-            header.state = ContainerState::Full;
-            header.data_end = place.offset;
-            header.directory = Some(place);
-            (header.extents, header.images, header.fragments) = (extents, images, fragments);
-            header.payload_bytes = payload_bytes;
-        });
-    }
-
-    fn settle_commits(&mut self) {
-        while let Some(commit) = self.commits.pop_front_if(|commit| commit.done) {
-            self.durable = self.durable.max(commit.ticket);
-        }
-    }
-
-    /// Takes in what has completed, without waiting.
-    pub(super) fn reap(&mut self) {
-        for lane in 0..self.lanes.len() {
-            while self.lanes[lane].queue.in_flight() > 0 {
-                let Some(done) = self.lanes[lane].queue.complete(Duration::ZERO) else { break };
-                self.completed(lane, done);
-            }
-        }
-        self.find_stalls();
-    }
-
-    /// Waits until `ready`, at most to the deadline; `false` there. Without a deadline the stall limit ends it.
-    pub(super) fn wait_for(&mut self, deadline: Option<Instant>, ready: impl Fn(&Pipeline) -> bool) -> Result<bool> {
-        loop {
-            self.reap();
-            if ready(self) {
-                return Ok(true);
-            }
-            self.check()?;
-            if !self.wait_once(deadline) {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Waits for one completion; `false` at the deadline, or where nothing is under way.
-    fn wait_once(&mut self, deadline: Option<Instant>) -> bool {
-        let busy = |lane: &&mut Lane| lane.queue.in_flight() > 0;
-        let count = self.lanes.iter_mut().filter(busy).count();
-        let mut turn = if count > 1 { TURN } else { self.warm.shape.stall / 4 };
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            turn = turn.min(left);
-        }
-        if count == 0 {
-            return false;
-        }
-        for lane in 0..self.lanes.len() {
-            if self.lanes[lane].queue.in_flight() > 0
-                && let Some(done) = self.lanes[lane].queue.complete(turn)
-            {
-                self.completed(lane, done);
-            }
-        }
-        true
-    }
-
-    /// Waits until nothing is under way any more, failed or not; `false` at the deadline.
-    pub(super) fn wait_idle(&mut self, deadline: Instant) -> bool {
-        loop {
-            self.reap();
-            if self.lanes.iter().all(|lane| lane.queue.in_flight() == 0) {
-                return true;
-            }
-            if !self.wait_once(Some(deadline)) {
-                return false;
-            }
-        }
-    }
-
-    fn find_stalls(&mut self) {
-        for lane in 0..self.lanes.len() {
-            let silent = match &self.lanes[lane] {
-                idle if idle.queue.in_flight() == 0 => continue,
-                busy => busy.heard.elapsed(),
-            };
-            let stall = self.warm.shape.stall;
-            if silent < stall {
-                continue;
-            }
-            self.warm.devices[self.lanes[lane].device as usize].stalled.store(true, Ordering::Relaxed);
-            if silent >= stall * STALLS_MAX {
-                let serials: Vec<u64> = self.works().filter(|work| work.lane == lane).map(|work| work.serial).collect();
-                for serial in serials {
-                    self.fail(serial, "the device does not answer", io::ErrorKind::TimedOut.into());
-                }
-            }
-        }
-    }
-
-    fn works(&self) -> impl Iterator<Item = &Work> {
-        self.active.iter().chain(self.closing.iter())
-    }
-
-    fn completed(&mut self, lane: usize, done: Done) {
-        let slot = &self.warm.devices[self.lanes[lane].device as usize];
-        slot.stalled.store(false, Ordering::Relaxed);
-        self.lanes[lane].heard = Instant::now();
-        let Some(op) = self.ops.get_mut(done.tag as usize).and_then(Option::take) else { return };
-        match op.what {
-            What::Write(write) => self.wrote(lane, op.work, write, done),
-            What::Sync { sequence, position } => self.synced(op.work, sequence, position, done.result),
-            What::CloseSync => self.closed(op.work, done.result),
-        }
-    }
-
-    fn wrote(&mut self, lane: usize, serial: u64, mut write: Write, done: Done) {
-        self.lanes[lane].writes -= usize::from(write.role == Role::Data);
-        let written = match done.result {
-            Ok(written) => written.min(write.length),
-            Err(error) => {
-                self.give(write.role, done.buffer);
-                return self.fail(serial, "a write failed", error);
-            }
-        };
-        if written < write.length {
-            let Some(mut buffer) = done.buffer else {
-                return self.fail(serial, "a short write lost its bytes", io::ErrorKind::WriteZero.into());
-            };
-            // Only whole blocks count; the rest is written again from where they end.
-            let whole = written / BLOCK_BYTES * BLOCK_BYTES;
-            write.idle = if whole == 0 { write.idle + 1 } else { 0 };
-            if write.idle > RETRIES_MAX {
-                self.give(write.role, Some(buffer));
-                return self.fail(serial, "the device takes no more bytes", io::ErrorKind::WriteZero.into());
-            }
-            buffer.copy_within(whole..write.length, 0);
-            write.offset += whole as u64;
-            write.length -= whole;
-            self.count(lane, write.role, whole as u64, 0, 0);
-            return self.start_write(serial, write, buffer);
-        }
-        self.give(write.role, done.buffer);
-        self.count(lane, write.role, write.length as u64, write.padding, write.directory);
-        let Some(work) = self.work(serial) else { return };
-        work.under_way.retain(|sequence| *sequence != write.sequence);
-        if write.role == Role::Close {
-            return self.start_sync(serial, What::CloseSync);
-        }
-        self.advance(serial);
-    }
-
-    fn count(&self, lane: usize, role: Role, bytes: u64, padding: u64, directory: u64) {
-        let counters = &self.warm.devices[self.lanes[lane].device as usize].counters;
-        match role {
-            Role::Data => counters.wrote(bytes, padding, directory),
-            Role::Begin | Role::Close => counters.wrote_header(bytes),
-        }
-    }
-
-    fn give(&mut self, role: Role, buffer: Option<Buffer>) {
-        match buffer {
-            Some(buffer) if role == Role::Data => self.buffers.push(buffer),
-            None if role == Role::Data => self.made -= 1,
-            _ => {}
-        }
-    }
-
-    fn synced(&mut self, serial: u64, sequence: u64, position: u64, result: io::Result<usize>) {
-        if let Err(error) = result {
-            return self.fail(serial, "a sync failed", error);
-        }
-        let Some(work) = self.work(serial) else { return };
-        work.syncing = false;
-        work.filling.durable = work.filling.durable.max(position);
-        let device = work.filling.device;
-        if work.failed {
-            return;
-        }
-        self.warm.devices[device as usize].counters.committed();
-        for commit in &mut self.commits {
-            commit.done |= commit.work == serial && commit.sequence <= sequence;
-        }
-        self.settle_commits();
-        self.advance(serial);
-    }
-
-    fn closed(&mut self, serial: u64, result: io::Result<usize>) {
-        if let Err(error) = result {
-            return self.fail(serial, "the sync of its header failed", error);
-        }
-        let Some(at) = self.closing.iter().position(|work| work.serial == serial) else { return };
-        if self.closing[at].failed {
-            return;
-        }
-        let work = self.closing.swap_remove(at);
-        self.warm.containers[work.filling.container as usize].close();
-    }
-
-    /// Poisons the container; the writer ends with it, unless all of its data was durable already.
-    fn fail(&mut self, serial: u64, what: &str, error: io::Error) {
-        let Some(work) = self.work(serial).filter(|work| !work.failed) else { return };
-        work.failed = true;
-        let (number, durable, stage) = (work.filling.container, work.filling.durable, work.stage);
-        let silent = error.kind() == io::ErrorKind::TimedOut;
-        let warm = self.warm.clone();
-        let container = &warm.containers[number as usize];
-        warm.poison(container);
-        if stage == Stage::Open
-            && let Some(work) = self.work(serial)
-        {
-            warm.stop_filling(&work.filling);
-        }
-        if stage == Stage::Header {
-            // Only the header failed: the extents say themselves that they are complete.
-            self.closing.retain(|work| work.serial != serial);
-            return;
-        }
-        let name = warm.describe(number);
-        self.failed.get_or_insert_with(|| format!("{name}: {what} ({error})"));
-        if !silent {
-            warm.write_poisoned(container, durable);
-        }
-    }
-
-    /// Ends the writer: what can still go out does, the container goes back.
-    pub(super) fn shut_down(&mut self) {
-        let deadline = Instant::now() + self.warm.shape.stall * STALLS_MAX;
-        let whole = self.active.as_ref().is_none_or(|work| work.cursor == work.filling.position && !work.failed);
-        let sent = whole && self.send_rest();
-        let idle = self.wait_idle(deadline);
-        if let Some(work) = self.active.take().filter(|work| !work.failed) {
-            if sent && idle {
-                self.warm.park(work.filling);
-            } else {
-                // Its last extents may be missing: what was durable stays readable.
-                self.warm.stop_filling(&work.filling);
-                self.warm.poison(&self.warm.containers[work.filling.container as usize]);
-            }
-        }
-        for work in self.closing.drain(..).filter(|work| !work.failed) {
-            self.warm.poison(&self.warm.containers[work.filling.container as usize]);
-        }
-    }
-
-    /// Sends the current buffer, also where another container has failed.
-    fn send_rest(&mut self) -> bool {
-        let failed = self.failed.take();
-        let sent = self.end_part().is_ok() && self.failed.is_none();
-        self.failed = failed.or(self.failed.take());
-        sent
-    }
 }
 
 impl Work {
@@ -775,5 +456,7 @@ impl Work {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shut_down();
+        // The next writer finds them mapped.
+        self.buffers.drain(..).for_each(|buffer| self.warm.pool.give(buffer));
     }
 }

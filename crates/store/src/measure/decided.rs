@@ -1,4 +1,4 @@
-//! Measurements of parts that no public call reaches at the size in question. For the benchmark; no promise of stability.
+//! The memory of the decided at a size that no sequence of calls reaches in reasonable time.
 
 use crate::home::{Decided, DecidedForm, shard_of};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};

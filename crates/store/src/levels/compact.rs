@@ -1,0 +1,182 @@
+//! Getting containers back: those with nothing live are recycled, mostly dead ones emptied when space is short, and
+//! those whose device failed them rescued.
+//!
+//! *Invariants*: what is live is written elsewhere, durably, before the container is used again; what cannot be read any
+//! more is reported lost by name.
+
+use super::Level;
+use super::demote::Demoter;
+use super::plan::Which;
+use crate::engine::Engine;
+use crate::home::{Incident, IncidentKind, State};
+use crate::hot::Location;
+use crate::limits::LOSSES_LISTED_MAX;
+use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Events emptied out of a container in one round.
+const BATCH_EVENTS: usize = 1024;
+/// Fill of the device's decision log from which on it is folded.
+const LOG_FILL: f64 = 0.5;
+/// Pause after a container could not be read, or a fold did not help.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Reads of a fragment that no other one has, before it is given up.
+const READS_MAX: u32 = 3;
+
+impl Engine {
+    /// Empties one container that is worth it; `true` where something was moved.
+    pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
+        let mut again = level.compact_again.lock();
+        if again.is_some_and(|again| Instant::now() < again) {
+            return false;
+        }
+        *again = None;
+        let Some(victim) = level.warm.victim(self.config.warm_high) else { return false };
+        let events = match self.events_of_container(level, victim) {
+            Ok(events) => events,
+            Err(error) => {
+                level.note(error.to_string());
+                *again = Some(Instant::now() + PAUSE);
+                return false;
+            }
+        };
+        let mut batch = Vec::new();
+        for primary in events.into_iter().take(BATCH_EVENTS) {
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return false;
+            }
+            let Some(event) = shard.find(primary.as_bytes()) else { continue };
+            let record_there = shard.attribute_word(event).map(crate::home::Word::location);
+            let record_there = record_there.is_some_and(|at| at.is_warm() && at.container() == victim);
+            if record_there && !shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == victim)
+            {
+                // Its record alone: it goes back to the hot level, and down again with the rest.
+                let attributes = self.attributes_or_none(&shard, event);
+                if let Err(error) = self.write_event_record(&mut shard, event, &attributes) {
+                    level.note(error.to_string());
+                }
+                continue;
+            }
+            if let Some(mut moving) = self.plan_event(&mut shard, event, Which::Out(victim)) {
+                drop(shard);
+                moving.parts.retain(|part| match self.readable_there(level, part.from) {
+                    Ok(()) => true,
+                    Err((error, lost)) => {
+                        level.note(error.to_string());
+                        if lost {
+                            self.lose(&primary, part.from, &error);
+                        } else {
+                            *again = Some(Instant::now() + PAUSE);
+                        }
+                        self.unpin(part.from);
+                        false
+                    }
+                });
+                batch.push(moving);
+            }
+        }
+        let any = !batch.is_empty();
+        self.write_batch(level, demoter, batch, ExtentKind::Moved);
+        self.settle_durable(level, demoter, 0);
+        any
+    }
+
+    /// Whether a fragment can be read; otherwise why not, and whether that is for good: its bytes are wrong, or they cannot
+    /// be read on a device that answers.
+    fn readable_there(&self, level: &Level, at: Location) -> std::result::Result<(), (Error, bool)> {
+        let mut tries = 1;
+        loop {
+            let Err(error) = self.verify_there(at) else { return Ok(()) };
+            if tries == READS_MAX {
+                let lost = error.kind() == Kind::Corrupt || level.warm.answers(at.container());
+                return Err((error, lost));
+            }
+            tries += 1;
+        }
+    }
+
+    /// Events with a live fragment in the container.
+    fn events_of_container(&self, level: &Level, container: u32) -> Result<BTreeSet<Primary>> {
+        let mut events = BTreeSet::new();
+        level.warm.images_of(container, &mut |_, image| {
+            let primary = Primary::from_packed(image.primary);
+            let shard = self.cell_of(image.primary).lock();
+            let here = |event: u32| {
+                let record = shard.attribute_word(event).map(crate::home::Word::location);
+                let all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
+                all.into_iter().any(|at| at.is_warm() && at.container() == container)
+            };
+            if shard.find(image.primary).is_some_and(here) {
+                events.insert(primary);
+            }
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// A fragment that no medium has any more: its event goes on without it, the ledger says so, and so does its name.
+    fn lose(&self, primary: &Primary, from: Location, why: &Error) {
+        // Where its entry cannot be read either, its bytes stay in the event's account.
+        let length = self.entry_of(from).map_or(0, |entry| entry.length);
+        let _effects = self.quiesce.read();
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let Some(event) = shard.find(primary.as_bytes()) else { return };
+        let found = shard.fragments(event, |_| true).find(|found| found.1 == from).map(|(rest, _)| rest.to_vec());
+        let Some(rest) = found else { return };
+        let Ok((slot, word)) = shard.slot(event, &rest) else { return };
+        let key: Key = self.keyspace.schema.join(primary, &rest);
+        let record = Decision {
+            fragments: 1,
+            bytes: u64::from(length),
+            detail: LOST | u32::from(word.is_result()),
+            ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
+        };
+        if self.record_now(&shard, event, &record).is_err() {
+            return;
+        }
+        shard.remove_slot_for_good(event, slot);
+        let leaf = &mut shard.events[event];
+        leaf.present -= 1;
+        leaf.bytes = leaf.bytes.saturating_sub(u64::from(length));
+        let (run, state) = (leaf.run as usize, leaf.state);
+        let tally = Tally::fragment(u64::from(length));
+        let ledger = &mut shard.runs[run].ledger;
+        if let State::Live(state) = state {
+            *ledger.live(state) -= tally;
+        }
+        ledger.lost += tally;
+        let at_ns = self.now_ns();
+        shard.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
+        let mut losses = self.losses.lock();
+        if losses.len() < LOSSES_LISTED_MAX {
+            losses.push(format!("{}: {why}", self.keyspace.schema.text(key.as_bytes())));
+        }
+        drop(losses);
+        drop(shard);
+        self.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.end_record(from, 0);
+    }
+
+    /// Folds the decision logs of devices before they are full.
+    pub(crate) fn relieve_device_logs(&self, level: &Level) {
+        let short = || {
+            let short = |device| level.log.fill(device) > LOG_FILL || level.log.is_poisoned(device);
+            (0..level.devices).any(|device| short(device) || level.is_behind(device))
+        };
+        let mut again = level.fold_again.lock();
+        if !short() || again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
+        if let Some(_only_one) = self.snapshotting.try_lock() {
+            // Without space the logs go on as they are: nothing is lost.
+            let _ = self.fold_log();
+            // Folding holds all decisions up: a device that does not take it is asked again only after a while.
+            *again = short().then(|| Instant::now() + PAUSE);
+        }
+    }
+}
+
+/// Bit of a removed key's record that says that it was lost.
+pub(crate) const LOST: u32 = 2;

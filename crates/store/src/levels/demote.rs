@@ -1,0 +1,416 @@
+//! Down: events are written to containers, and once that is durable their slots say so and their hot space is free.
+//!
+//! ```text
+//! plan (pinned) ─▶ append ─▶ commit asked for ─▶ … next batch … ─▶ durable ─▶ swap under the event's lock ─▶ end, unpin
+//! ```
+//!
+//! *Invariants*: a slot is swapped only where it says what was planned; what changed meanwhile stays, and the written copy
+//! counts as dead. Nothing waits for a device under a lock.
+//!
+//! *On failure*: everything that is not durable stays where it was, and is planned again; the device's container is given
+//! up by its writer.
+
+use super::Level;
+use super::plan::{KIND, Moving};
+use crate::engine::{Engine, deadline_after};
+use crate::home::{Flag, State, Word};
+use crate::hot::Location;
+use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
+use forebay_core::{Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Result};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// Payload bytes of one batch, and of all that are not durable yet.
+const BATCH_BYTES: u64 = 16 << 20;
+const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Writers that a demoter keeps open for targets that it met last.
+const WRITERS_MAX: usize = 4;
+
+/// A moving event with the places of its images, each with the first of its parts.
+struct Written {
+    moving: Moving,
+    places: Vec<(usize, usize, Placed)>,
+}
+
+struct Open {
+    target: Target,
+    writer: Writer,
+    pending: VecDeque<(Ticket, u64, Vec<Written>)>,
+}
+
+/// Who writes to devices: its writers, and what they have not made durable yet.
+#[derive(Default)]
+pub(crate) struct Demoter {
+    open: Vec<Open>,
+    in_flight: u64,
+}
+
+impl Demoter {
+    /// Payload bytes that are not durable yet.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+}
+
+impl Engine {
+    /// Moves what has to go down; with `finish` until all of it is durable. Answers whether there was anything.
+    pub(crate) fn demote(&self, demoter: &mut Demoter, finish: bool) -> bool {
+        let Some(level) = &self.level else { return false };
+        self.settle_durable(level, demoter, IN_FLIGHT_BYTES_MAX);
+        if level.is_refused() {
+            return demoter.in_flight > 0;
+        }
+        let batch = self.next_to_demote(level, BATCH_BYTES);
+        let any = !batch.is_empty() || demoter.in_flight > 0;
+        self.write_batch(level, demoter, batch, ExtentKind::Demoted);
+        self.settle_durable(level, demoter, if finish || !any { 0 } else { IN_FLIGHT_BYTES_MAX });
+        any
+    }
+
+    /// Writes planned events, target by target.
+    pub(crate) fn write_batch(&self, level: &Level, demoter: &mut Demoter, batch: Vec<Moving>, kind: ExtentKind) {
+        let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
+        for mut moving in batch {
+            if let Err(error) = self.read_parts(&mut moving) {
+                level.note(format!(
+                    "{}: stays where it is: {error}",
+                    self.keyspace.schema.text(moving.primary.as_bytes())
+                ));
+                self.stay(moving, false);
+                continue;
+            }
+            let (run, stream) = (moving.run, moving.stream);
+            let target = Target { run, stream, kind: KIND, device: None, moving: kind == ExtentKind::Moved };
+            match by_target.iter_mut().find(|known| known.0 == target) {
+                Some(known) => known.1.push(moving),
+                None => by_target.push((target, vec![moving])),
+            }
+        }
+        for (target, moving) in by_target {
+            self.write_to(level, demoter, target, moving, kind);
+        }
+    }
+
+    fn write_to(&self, level: &Level, demoter: &mut Demoter, target: Target, batch: Vec<Moving>, kind: ExtentKind) {
+        let at = match self.open_writer(level, demoter, &target) {
+            Ok(at) => at,
+            Err(error) => {
+                if error.kind() != Kind::Full {
+                    level.note(error.to_string());
+                }
+                level.refuse();
+                batch.into_iter().for_each(|moving| self.stay(moving, true));
+                return;
+            }
+        };
+        let most = level.image_bytes_max;
+        let mut plans = Vec::new();
+        // Which event and which of its parts each image has.
+        let mut of: Vec<(usize, usize, usize)> = Vec::new();
+        for (number, moving) in batch.iter().enumerate() {
+            let mut begin = 0;
+            while begin < moving.parts.len() {
+                let (mut end, mut bytes) = (begin, 0);
+                while end < moving.parts.len() && (end == begin || bytes < most) {
+                    bytes += u64::from(moving.parts[end].entry.length) + level.entry_bytes_max;
+                    if end > begin && bytes > most {
+                        break;
+                    }
+                    end += 1;
+                }
+                plans.push(self.image_plan(moving, begin, end));
+                of.push((number, begin, end));
+                begin = end;
+            }
+        }
+        let bytes: u64 = batch.iter().map(|moving| moving.bytes).sum();
+        let open = &mut demoter.open[at];
+        let placed = open.writer.append(&plans, kind).and_then(|placed| Ok((placed, open.writer.commit()?)));
+        drop(plans);
+        match placed {
+            Ok((placed, ticket)) => {
+                let mut written: Vec<Written> =
+                    batch.into_iter().map(|moving| Written { moving, places: Vec::new() }).collect();
+                for ((number, begin, end), placed) in of.into_iter().zip(placed) {
+                    written[number].places.push((begin, end, placed));
+                }
+                open.pending.push_back((ticket, bytes, written));
+                demoter.in_flight += bytes;
+            }
+            Err(error) => {
+                level.note(error.to_string());
+                batch.into_iter().for_each(|moving| self.stay(moving, true));
+                self.give_up_writer(level, demoter, at);
+            }
+        }
+    }
+
+    fn image_plan<'a>(&'a self, moving: &'a Moving, begin: usize, end: usize) -> ImagePlan<'a> {
+        let schema = &self.keyspace.schema;
+        let entries = moving.parts[begin..end].iter().map(|part| {
+            let entry = &part.entry;
+            let payload = match &part.image {
+                Some(image) => image.payload_at(part.from.index()).unwrap_or_default(),
+                None => {
+                    let offset = self.hot.payload_offset(part.from.segment, entry.offset);
+                    self.hot.region.bytes(offset, entry.length as usize)
+                }
+            };
+            EntryPlan {
+                rest: &entry.key.as_bytes()[schema.primary_bytes()..],
+                payload,
+                crc: entry.payload_crc,
+                status: entry.status,
+                version: entry.version,
+                flags: entry.flags,
+            }
+        });
+        let record = moving.record.as_ref().filter(|_| begin == 0);
+        let record =
+            record.map(|record| ImageRecord { status: record.status, version: record.version, bytes: &record.bytes });
+        ImagePlan { primary: moving.primary.as_bytes(), marks: moving.marks, entries: entries.collect(), record }
+    }
+
+    fn open_writer(&self, level: &Level, demoter: &mut Demoter, target: &Target) -> Result<usize> {
+        if let Some(at) = demoter.open.iter().position(|open| open.target == *target) {
+            return Ok(at);
+        }
+        if demoter.open.len() >= WRITERS_MAX {
+            // The one that was opened first makes room, once all of it is durable.
+            self.settle_writer(level, demoter, 0, true);
+            if demoter.open.len() >= WRITERS_MAX {
+                demoter.open.remove(0);
+            }
+        }
+        let writer = level.warm.writer(target)?;
+        demoter.open.push(Open { target: *target, writer, pending: VecDeque::new() });
+        Ok(demoter.open.len() - 1)
+    }
+
+    /// Carries out what has become durable; waits until no more than `most` bytes are under way.
+    pub(crate) fn settle_durable(&self, level: &Level, demoter: &mut Demoter, most: u64) {
+        let mut at = 0;
+        while at < demoter.open.len() {
+            let before = demoter.open.len();
+            let wait = demoter.in_flight > most;
+            self.settle_writer(level, demoter, at, wait);
+            if demoter.open.len() == before {
+                at += 1;
+            }
+        }
+    }
+
+    fn settle_writer(&self, level: &Level, demoter: &mut Demoter, at: usize, wait: bool) {
+        let open = &mut demoter.open[at];
+        let Some(last) = open.pending.back().map(|pending| pending.0) else { return };
+        let durable = if wait {
+            open.writer.wait(last, deadline_after(level.patience)).map(|()| last)
+        } else {
+            open.writer.poll()
+        };
+        let (durable, failed) = match durable {
+            Ok(durable) => (durable, None),
+            Err(error) => (open.writer.durable(), Some(error)),
+        };
+        let mut settled = Vec::new();
+        while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
+            let Some((_, bytes, written)) = open.pending.pop_front() else { break };
+            demoter.in_flight -= bytes;
+            settled.extend(written);
+        }
+        settled.into_iter().for_each(|written| self.swap(level, written));
+        if let Some(error) = failed {
+            level.note(error.to_string());
+            self.give_up_writer(level, demoter, at);
+        }
+    }
+
+    fn give_up_writer(&self, level: &Level, demoter: &mut Demoter, at: usize) {
+        let mut open = demoter.open.remove(at);
+        // What became durable all the same is carried out, the rest is written again elsewhere.
+        let durable = open.writer.settle(deadline_after(level.patience));
+        while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
+            let Some((_, bytes, written)) = open.pending.pop_front() else { break };
+            demoter.in_flight -= bytes;
+            written.into_iter().for_each(|written| self.swap(level, written));
+        }
+        for (_, bytes, written) in open.pending {
+            demoter.in_flight -= bytes;
+            for Written { moving, places } in written {
+                for (begin, end, placed) in places {
+                    if let Placed::At(place) = placed {
+                        level.warm.ended(place, (end - begin) as u32);
+                    }
+                }
+                self.stay(moving, true);
+            }
+        }
+    }
+
+    /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
+    fn stay(&self, moving: Moving, again: bool) {
+        let mut shard = self.cell_of(moving.primary.as_bytes()).lock();
+        if let Some(event) = shard.find(moving.primary.as_bytes()) {
+            shard.events[event].clear(Flag::Moving);
+            let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
+            if again && decided {
+                shard.to_demote.push_back(moving.primary);
+            }
+        }
+        drop(shard);
+        moving.parts.iter().for_each(|part| self.unpin(part.from));
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
+    }
+
+    /// What was written is durable: the event's slots say so, unless they changed meanwhile.
+    fn swap(&self, level: &Level, written: Written) {
+        let Written { moving, places } = written;
+        let cell = self.cell_of(moving.primary.as_bytes());
+        let mut ended: Vec<(Location, u32)> = Vec::new();
+        let mut shard = cell.lock();
+        let event = shard.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
+        let event = event.filter(|&event| shard.events[event].is(Flag::Moving));
+        let mut down = 0;
+        for (begin, end, placed) in &places {
+            let place = match placed {
+                Placed::At(place) => *place,
+                Placed::Rotten(which) => {
+                    for &part in which {
+                        let key = moving.parts[begin + part].entry.key;
+                        level.note(format!(
+                            "{}: its bytes do not match their checksum; it stays where it is",
+                            self.keyspace.schema.text(key.as_bytes())
+                        ));
+                    }
+                    continue;
+                }
+                Placed::TooLarge => {
+                    let name = self.keyspace.schema.text(moving.primary.as_bytes());
+                    level.note(format!("{name}: a fragment of it is too large for a container; it stays where it is"));
+                    continue;
+                }
+            };
+            let mut lost = 0;
+            for (index, part) in moving.parts[*begin..*end].iter().enumerate() {
+                let rest = self.keyspace.schema.rest_of(&part.entry.key);
+                let stands = event.and_then(|event| shard.slot(event, rest).ok().map(|found| (event, found)));
+                let stands = stands
+                    .filter(|(_, (_, word))| word.is_present() && !word.is_busy() && word.location() == part.from);
+                match stands {
+                    Some((event, (slot, word))) => {
+                        shard.set_word(event, slot, word.moved_to(at(place, index as u32)));
+                        ended.push((part.from, part.entry.length));
+                        down += u64::from(part.entry.length);
+                    }
+                    None => lost += 1,
+                }
+            }
+            if lost > 0 {
+                level.warm.ended(place, lost);
+            }
+        }
+        if let Some(event) = event {
+            self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
+            cell.publish_ready(&shard);
+        }
+        drop(shard);
+        level.demoted_bytes.fetch_add(down, Ordering::Relaxed);
+        level.demoted_events.fetch_add(u64::from(event.is_some()), Ordering::Relaxed);
+        for (location, length) in ended {
+            self.end_record(location, length);
+        }
+        self.hot.region.fence();
+        moving.parts.iter().for_each(|part| self.unpin(part.from));
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
+    }
+
+    /// What follows from the move for the event: its flags, its list, its marks, its copies.
+    fn stands_warm(
+        &self,
+        level: &Level,
+        shard: &mut crate::home::Shard,
+        event: u32,
+        moving: &Moving,
+        places: &[(usize, usize, Placed)],
+        ended: &mut Vec<(Location, u32)>,
+    ) {
+        shard.events[event].clear(Flag::Moving);
+        let landed = |placed: &Placed| if let Placed::At(place) = placed { Some(*place) } else { None };
+        if !places.iter().any(|(_, _, placed)| landed(placed).is_some()) {
+            return;
+        }
+        let first = places.first().and_then(|(_, _, placed)| landed(placed));
+        if let (Some(record), Some(place)) = (&moving.record, first)
+            && let Some(word) = shard.attribute_word(event)
+            && self.record_version(shard, event, word) == Some(record.version)
+        {
+            // The record keeps its container like a fragment.
+            ended.push((word.location(), record.bytes.len() as u32));
+            level.warm.adopt(place, 1);
+            shard.set_attribute_word(event, Word::at(at(place, 0)));
+            shard.warm_records.insert(event, record.clone());
+        }
+        self.becomes_warm(shard, event);
+        let all = shard.fragments(event, |_| true).all(|(_, location)| location.is_warm());
+        let all = all && shard.attribute_word(event).is_none_or(Word::is_warm) && shard.events[event].pending == 0;
+        let now = self.image_marks(shard, event);
+        if all {
+            // Kept apart while the hot level goes first.
+            let waits = shard.events[event].state == State::Live(LiveState::Ready)
+                && !shard.events[event].is(Flag::Held)
+                && !shard.events[event].is(Flag::Cold)
+                && self.keyspace.delivery.order == Order::HotFirst;
+            if waits {
+                shard.unlist_ready(event);
+            }
+            shard.events[event].set(Flag::AllWarm);
+            if waits {
+                shard.list_ready(event);
+            }
+            let copies = shard.copies.remove(&event).unwrap_or_default();
+            ended.extend(
+                copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
+            );
+        }
+        if now.state != ImageState::Undecided && now == moving.marks && all {
+            shard.events[event].set(Flag::SettledThere);
+        } else if now.state != moving.marks.state && now.state != ImageState::Undecided {
+            // Decided on its way: it goes on to where such events go.
+            self.queue_demotion(shard, event);
+        }
+        if now.state == ImageState::Undecided
+            && (!all || now != moving.marks || shard.events[event].is(Flag::MarksLogged))
+        {
+            self.log_marks(shard, event);
+        }
+    }
+
+    /// Some of the event stands on a device from now on: decisions about it go there, and the hot level keeps no room for
+    /// them.
+    pub(crate) fn becomes_warm(&self, shard: &mut crate::home::Shard, event: u32) {
+        if !shard.events[event].is(Flag::Warm) {
+            shard.events[event].set(Flag::Warm);
+            self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The location of a fragment of an image.
+pub(crate) fn at(place: ImagePlace, index: u32) -> Location {
+    Location::warm(place.container, (place.position / forebay_core::IMAGE_ALIGN) as u32, index)
+}
+
+/// Where an image of a location stands.
+pub(crate) fn place_of(location: Location) -> ImagePlace {
+    let position = u64::from(location.entry) * forebay_core::IMAGE_ALIGN;
+    ImagePlace { container: location.container(), position }
+}
+
+/// A fragment that no container can take is refused when it is put.
+pub(crate) fn too_large(length: u64, most: u64) -> Error {
+    Error::invalid(format!("a fragment of {length} bytes; a container of the warm level takes {most}"))
+}

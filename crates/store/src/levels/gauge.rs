@@ -1,0 +1,40 @@
+//! How full the warm level is, and of what: for inhibit.
+
+use crate::pressure::{WarmBytes, WarmFill, WarmGauge};
+use crate::warm::{Phase, Warm};
+use forebay_core::Stream;
+
+impl WarmGauge for Warm {
+    fn warm_fill(&self) -> WarmFill {
+        let stalled = self.devices().into_iter().find(|device| device.stalled).map(|device| device.name);
+        WarmFill { fill: self.fill(), free_containers: self.free_containers(), stalled }
+    }
+
+    fn warm_bytes(&self) -> WarmBytes {
+        let mut bytes = WarmBytes::default();
+        for container in self.containers() {
+            let header = &container.header;
+            bytes.all += header.container_bytes;
+            if matches!(container.phase, Phase::Empty | Phase::Recycling | Phase::Lost) {
+                continue;
+            }
+            let used = header.data_end.min(header.container_bytes);
+            let live = match header.fragments {
+                0 => 0,
+                // A header may be behind what was written since.
+                fragments => {
+                    let share = f64::from(container.live_fragments) / fragments as f64;
+                    (used as f64 * share.min(1.0)) as u64
+                }
+            };
+            bytes.dead += used - live;
+            *match header.stream {
+                Stream::Accepted(_) | Stream::Shared => &mut bytes.accepted,
+                Stream::Debug => &mut bytes.debug,
+                Stream::Recording(_) => &mut bytes.recorded,
+                Stream::Undecided => &mut bytes.undecided,
+            } += live;
+        }
+        bytes
+    }
+}

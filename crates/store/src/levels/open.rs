@@ -1,0 +1,163 @@
+//! Making and finding the warm level of a store.
+//!
+//! ```text
+//! DIR/devices.toml    directories of the warm level, for people and for opening
+//! ```
+//!
+//! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it.
+
+use super::Level;
+use crate::config::{Config, WarmDevice, WarmPlace};
+use crate::pressure::check_marks;
+use crate::recover::There;
+use crate::warm::{Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape};
+use forebay_core::{Error, Keyspace, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DEVICES_FILE: &str = "devices.toml";
+/// Containers that a location can name.
+const CONTAINERS_MAX: u64 = 1 << 14;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DevicesFile {
+    device: Vec<DeviceRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceRow {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// Makes the warm level of a new store; `None` where it has none.
+pub(crate) fn create(
+    dir: Option<&Path>,
+    store: [u8; 16],
+    keyspace: &Keyspace,
+    config: &Config,
+) -> Result<Option<Level>> {
+    if config.warm.is_empty() {
+        return Ok(None);
+    }
+    check_marks(config, true)?;
+    let bytes: Vec<u64> = config.warm.iter().map(|device| device.bytes).collect();
+    let containers: u64 = bytes.iter().map(|bytes| bytes / config.container_bytes).sum();
+    if containers > CONTAINERS_MAX {
+        return Err(Error::invalid(format!(
+            "{containers} containers of {} bytes: a store has at most {CONTAINERS_MAX}; larger ones (container_bytes) help",
+            config.container_bytes
+        )));
+    }
+    let devices = devices(&config.warm, true)?;
+    let schema = &keyspace.schema;
+    let widths = (schema.primary_bytes(), schema.rest_bytes());
+    let warm = Warm::create(devices.clone(), bytes, store, widths, shape(config))?;
+    let log = DeviceLog::create(&devices, store, schema.key_bytes(), config.device_log_bytes)?;
+    if let Some(dir) = dir {
+        write_devices(dir, &config.warm)?;
+    }
+    Ok(Some(Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace)))
+}
+
+/// Finds the warm level of a store again; `None` where it has none.
+pub(crate) fn open(
+    dir: Option<&Path>,
+    store: Option<[u8; 16]>,
+    keyspace: &Keyspace,
+    config: &Config,
+) -> Result<Option<(Level, There, [u8; 16])>> {
+    let known = dir.map(read_devices).transpose()?.flatten();
+    let wanted = if config.warm.is_empty() { known.unwrap_or_default() } else { config.warm.clone() };
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    check_marks(config, true)?;
+    let devices = devices(&wanted, false)?;
+    let schema = &keyspace.schema;
+    let widths = (schema.primary_bytes(), schema.rest_bytes());
+    let store = match store {
+        Some(store) => store,
+        None => Warm::store_of(&devices)?,
+    };
+    let (warm, found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
+    let (log, decisions, lost) =
+        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
+    let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
+    let mut losses = found.losses.clone();
+    losses.extend(lost);
+    Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
+}
+
+/// Whether a store has a warm level that could be served without its hot one.
+pub(crate) fn has_devices(dir: &Path) -> bool {
+    read_devices(dir).is_ok_and(|devices| devices.is_some())
+}
+
+fn shape(config: &Config) -> WarmShape {
+    WarmShape {
+        container_bytes: config.container_bytes,
+        log_bytes: config.device_log_bytes,
+        stall: config.device_stall,
+        ..WarmShape::default()
+    }
+}
+
+fn devices(wanted: &[WarmDevice], make: bool) -> Result<Vec<Arc<dyn Device>>> {
+    let open = |device: &WarmDevice| -> Result<Arc<dyn Device>> {
+        match &device.place {
+            WarmPlace::Device(device) => Ok(device.clone()),
+            WarmPlace::Directory(path) => {
+                if make {
+                    let invalid = |error| {
+                        Error::invalid(format!("{}: cannot make the directory", path.display())).with_source(error)
+                    };
+                    std::fs::create_dir_all(path).map_err(invalid)?;
+                }
+                let device = DirectoryDevice::open(path, IoMethod::Auto, true);
+                let device = device.map_err(|error| {
+                    Error::unavailable(format!("{}: the device cannot be used: {error}", path.display()))
+                        .with_source(error)
+                })?;
+                Ok(Arc::new(device))
+            }
+        }
+    };
+    wanted.iter().map(open).collect()
+}
+
+fn write_devices(dir: &Path, devices: &[WarmDevice]) -> Result<()> {
+    let row = |device: &WarmDevice| match &device.place {
+        WarmPlace::Directory(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            Some(DeviceRow { path, bytes: device.bytes })
+        }
+        WarmPlace::Device(_) => None,
+    };
+    let rows: Vec<DeviceRow> = devices.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let text = toml::to_string(&DevicesFile { device: rows })
+        .map_err(|error| Error::internal("devices cannot be written as TOML").with_source(error))?;
+    let path = dir.join(DEVICES_FILE);
+    std::fs::write(&path, text)
+        .map_err(|error| Error::invalid(format!("{}: cannot be written", path.display())).with_source(error))
+}
+
+fn read_devices(dir: &Path) -> Result<Option<Vec<WarmDevice>>> {
+    let path = dir.join(DEVICES_FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Error::invalid(format!("{}: cannot be read", path.display())).with_source(error));
+        }
+    };
+    let file: DevicesFile = toml::from_str(&text)
+        .map_err(|error| Error::invalid(format!("{}: cannot be understood", path.display())).with_source(error))?;
+    Ok(Some(file.device.into_iter().map(|row| WarmDevice::directory(row.path, row.bytes)).collect()))
+}

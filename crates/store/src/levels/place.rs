@@ -1,0 +1,207 @@
+//! Where a record stands, whatever its level: kept from being reused, read, ended.
+
+use crate::engine::Engine;
+use crate::home::{Flag, Shard};
+use crate::hot::{Location, checksum};
+use crate::warm::ReadImage;
+use crate::{Fragment, Store};
+use forebay_core::{Decision, DecisionKind, Entry, Error, Result, StateWord};
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+
+impl Engine {
+    /// Keeps what stands there from being reused. Under the lock that shows it live.
+    #[inline]
+    pub(crate) fn pin(&self, location: Location) {
+        if location.is_warm() {
+            self.warm(|level| level.warm.pin(location.container()));
+        } else {
+            self.hot.segment(location.segment).pin();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn unpin(&self, location: Location) {
+        if location.is_warm() {
+            // An empty container is recycled by the next round.
+            self.warm(|level| _ = level.warm.unpin(location.container()));
+        } else {
+            self.hot.unpin(location.segment);
+        }
+    }
+
+    /// Ends a record: on the hot level its word says so (flushed, not fenced), on the warm one its container has one live
+    /// fragment fewer: there the decision is all that says so.
+    #[inline]
+    pub(crate) fn end_record(&self, location: Location, length: u32) {
+        if location.is_warm() {
+            self.warm(|level| _ = level.warm.ended(super::place_of(location), 1));
+        } else {
+            self.hot.end_record(location, length);
+        }
+    }
+
+    /// The entry of a pinned record; reads the device where it stands on the warm level, so never under a lock.
+    pub(crate) fn entry_of(&self, location: Location) -> Result<Entry> {
+        if location.is_warm() {
+            return self.level_entry(location);
+        }
+        self.hot.read_entry(location).ok_or_else(|| not_verified(location))
+    }
+
+    fn image_part(&self, location: Location) -> Result<Arc<ReadImage>> {
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        level.warm.read_fragment(super::place_of(location), location.index())
+    }
+
+    /// Length of a fragment on the warm level, read without the shard's lock, which is let go.
+    pub(crate) fn length_there(&self, shard: MutexGuard<'_, Shard>, location: Location) -> Result<u32> {
+        self.pin(location);
+        drop(shard);
+        let entry = self.entry_of(location);
+        self.unpin(location);
+        Ok(entry?.length)
+    }
+
+    /// Length of a fragment; one on the warm level is pinned, and asked for once the lock is let go.
+    pub(crate) fn length_or_later<T>(&self, location: Location, of: T, later: &mut Vec<(T, Location)>) -> u64 {
+        if !location.is_warm() {
+            return u64::from(self.hot.length_of(location));
+        }
+        self.pin(location);
+        later.push((of, location));
+        0
+    }
+
+    /// Lengths of what [`Engine::length_or_later`] put off; 0 for what cannot be read.
+    pub(crate) fn lengths_there<T>(&self, later: &mut Vec<(T, Location)>) -> Vec<(T, u64)> {
+        let mut last: Option<(Location, Arc<ReadImage>)> = None;
+        let read = later.drain(..).map(|(of, location)| {
+            let same = |known: &(Location, Arc<ReadImage>)| {
+                (known.0.container(), known.0.entry) == (location.container(), location.entry)
+            };
+            if !last.as_ref().is_some_and(same) {
+                last = self.image_of(location, 0).ok().map(|image| (location, image));
+            }
+            let entry = last.as_ref().and_then(|(_, image)| image.entry(location.index()).ok());
+            self.unpin(location);
+            (of, entry.map_or(0, |entry| u64::from(entry.length)))
+        });
+        read.collect()
+    }
+
+    /// The entry of a fragment on the warm level; reads the device.
+    pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        level.warm.read_fragment(super::place_of(location), location.index())?.entry(location.index())
+    }
+
+    /// Whether the bytes of a fragment on the warm level match their checksum.
+    pub(crate) fn verify_there(&self, location: Location) -> Result<()> {
+        let image = self.image_of(location, u64::MAX)?;
+        let entry = image.entry(location.index())?;
+        let name = || self.keyspace.schema.text(entry.key.as_bytes());
+        if checksum(image.payload_at(location.index())?) == entry.payload_crc {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("{}: its bytes on the warm level do not match their checksum", name())))
+    }
+
+    /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
+    pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
+        level.warm.read(super::place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
+    }
+
+    fn warm(&self, act: impl FnOnce(&super::Level)) {
+        if let Some(level) = &self.level {
+            act(level);
+        }
+    }
+
+    /// Writes the marks of an event that the warm level has into the log: nothing is changed in place there. Without space
+    /// they are not written: after a crash the event then goes out once more than it should.
+    #[cold]
+    pub(crate) fn log_marks(&self, shard: &mut Shard, event: u32) {
+        let marks = shard.events[event].marks();
+        let detail = mark_detail(&marks);
+        let primary = shard.primary(event);
+        let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
+        let record = Decision { detail, stage: marks.stage, ..about };
+        if self.log.append(&self.hot, &record).is_ok() {
+            shard.events[event].set(Flag::MarksLogged);
+            shard.marked.insert(event);
+        }
+    }
+}
+
+/// How a record of marks says them.
+pub(crate) fn mark_detail(marks: &StateWord) -> u32 {
+    u32::from(marks.deliveries) | u32::from(marks.ready) << 8 | u32::from(marks.masked) << 9
+}
+
+pub(crate) fn not_verified(location: Location) -> Error {
+    Error::corrupt(format!("segment {} entry {} does not verify", location.segment, location.entry))
+}
+
+/// Said in place of an event's bytes where one fragment of it is wanted.
+pub(crate) const ONE_FRAGMENT: u64 = 0;
+
+/// Pinned records in the order in which they are wanted, turned into guards: images are read once each.
+pub(crate) struct Reading<'a> {
+    store: &'a Store,
+    /// Payload bytes of the event that they are of: how much is read at once.
+    event_bytes: u64,
+    last: Option<(u32, u32, Arc<ReadImage>)>,
+}
+
+impl<'a> Reading<'a> {
+    pub(crate) fn new(store: &'a Store, event_bytes: u64) -> Reading<'a> {
+        Reading { store, event_bytes, last: None }
+    }
+
+    /// Turns a pinned location into a guard. The pin goes over to the guard, or is let go.
+    #[inline]
+    pub(crate) fn guard(&mut self, location: Location) -> Result<Fragment> {
+        let engine = self.store.engine();
+        if location.is_warm() {
+            let read = self.read(location);
+            engine.unpin(location);
+            return read;
+        }
+        match engine.hot.read_entry(location) {
+            Some(entry) => Ok(Fragment::pinned(&self.store.holder, location.segment, entry)),
+            None => {
+                engine.hot.unpin(location.segment);
+                Err(not_verified(location))
+            }
+        }
+    }
+
+    fn read(&mut self, location: Location) -> Result<Fragment> {
+        let known = self.last.as_ref().filter(|last| (last.0, last.1) == (location.container(), location.entry));
+        let image = match known {
+            Some(last) => last.2.clone(),
+            None => {
+                let image = match self.event_bytes {
+                    ONE_FRAGMENT => self.store.engine().image_part(location)?,
+                    bytes => self.store.engine().image_of(location, bytes)?,
+                };
+                self.last = Some((location.container(), location.entry, image.clone()));
+                image
+            }
+        };
+        let entry = image.entry(location.index())?;
+        let payload = image.payload_at(location.index())?;
+        if checksum(payload) != entry.payload_crc {
+            return Err(Error::corrupt(format!(
+                "{}: its bytes on the warm level do not match their checksum ({} bytes, container {})",
+                self.store.engine().keyspace.schema.text(entry.key.as_bytes()),
+                entry.length,
+                location.container()
+            )));
+        }
+        Ok(Fragment::warm(image, location.index(), entry))
+    }
+}

@@ -1,0 +1,249 @@
+//! What goes down: which events, in which order, with which of their fragments.
+//!
+//! ```text
+//! accepted and debug events, promptly ─▶ fragments of warm groups, after their delay ─▶ ready events, youngest first,
+//! while the hot level is above its mark
+//! ```
+//!
+//! *Invariants*: what is planned is pinned; an event is on its way once at a time ([`Flag::Moving`]).
+
+use super::Level;
+use crate::engine::Engine;
+use crate::home::{Flag, Shard, State, WarmRecord};
+use crate::hot::Location;
+use crate::limits::SHARDS;
+use crate::warm::ReadImage;
+use forebay_core::{ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Primary, Result, Stream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One fragment on its way.
+pub(crate) struct Part {
+    pub(crate) from: Location,
+    pub(crate) entry: Entry,
+    /// What it was read from, if it stands on the warm level already.
+    pub(crate) image: Option<Arc<ReadImage>>,
+}
+
+/// An event, or some fragments of it, on its way.
+pub(crate) struct Moving {
+    pub(crate) primary: Primary,
+    pub(crate) run: u64,
+    pub(crate) stream: Stream,
+    pub(crate) marks: ImageMarks,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) record: Option<WarmRecord>,
+    pub(crate) bytes: u64,
+}
+
+/// Which fragments of an event go.
+#[derive(Clone, Copy)]
+pub(crate) enum Which<'a> {
+    /// Those on the hot level, and all others with them.
+    Whole,
+    /// Those of these sources that stand on the hot level.
+    Keys(&'a [Key]),
+    /// Those that stand in a container.
+    Out(u32),
+}
+
+impl Engine {
+    /// An accepted or debug event is to go down promptly. Under its lock.
+    #[inline]
+    pub(crate) fn queue_demotion(&self, shard: &mut Shard, event: u32) {
+        if self.level.is_some() {
+            let primary = shard.primary(event);
+            shard.to_demote.push_back(primary);
+        }
+    }
+
+    /// What the image of an event says of it.
+    pub(crate) fn image_marks(&self, shard: &Shard, event: u32) -> ImageMarks {
+        let leaf = &shard.events[event];
+        let (state, detail) = match leaf.state {
+            State::Live(LiveState::Accepted) => (ImageState::Accepted, leaf.lease),
+            State::Live(LiveState::Debug) => {
+                (ImageState::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
+            }
+            _ => (ImageState::Undecided, 0),
+        };
+        let marks = leaf.marks();
+        debug_assert_eq!(marks.mark, Mark::Live);
+        let (stage, deliveries) = (marks.stage, marks.deliveries);
+        ImageMarks { state, stage, deliveries, ready: marks.ready, masked: marks.masked, detail }
+    }
+
+    /// After recovery: an event that is not where decided events go, whole, is on its way again.
+    pub(crate) fn queue_again(&self, shard: &mut Shard, event: u32) {
+        let leaf = &shard.events[event];
+        if !leaf.is(Flag::SettledThere) || !leaf.is(Flag::AllWarm) {
+            self.queue_demotion(shard, event);
+        }
+    }
+
+    fn stream_of(&self, marks: &ImageMarks) -> Stream {
+        match marks.state {
+            ImageState::Undecided => Stream::Undecided,
+            ImageState::Debug => Stream::Debug,
+            ImageState::Accepted => {
+                let first = self.streams_of(marks.detail).into_iter().map(|(stream, _)| stream).min();
+                Stream::Accepted(first.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Pins fragments of an event for their way; `None` where it cannot go now. Under its lock.
+    pub(crate) fn plan_event(&self, shard: &mut Shard, event: u32, which: Which<'_>) -> Option<Moving> {
+        let leaf = &shard.events[event];
+        let State::Live(state) = leaf.state else { return None };
+        let whole = matches!(which, Which::Whole);
+        if leaf.is(Flag::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
+            return None;
+        }
+        if state != LiveState::Open {
+            // Ready stays ready: its image says so.
+            shard.events[event].set(Flag::ReadyMarked);
+        }
+        let primary = shard.primary(event);
+        let marks = self.image_marks(shard, event);
+        let table = shard.table(event);
+        let mut parts = Vec::new();
+        for slot in 0..shard.events[event].slots as usize {
+            let word = shard.form.word_of(table, slot);
+            if !word.is_present() || word.is_busy() {
+                continue;
+            }
+            let from = word.location();
+            let wanted = match which {
+                Which::Whole => true,
+                Which::Out(container) => from.is_warm() && from.container() == container,
+                Which::Keys(keys) => {
+                    let rest = shard.form.rest_of(table, slot);
+                    !from.is_warm() && keys.iter().any(|key| self.keyspace.schema.rest_of(key) == rest)
+                }
+            };
+            if wanted {
+                self.pin(from);
+                parts.push(Part { from, entry: NO_ENTRY, image: None });
+            }
+        }
+        let record = if whole || matches!(which, Which::Out(_)) { self.record_bytes_of(shard, event) } else { None };
+        let nothing_hot = whole && shard.events[event].is(Flag::AllWarm) && shard.events[event].is(Flag::SettledThere);
+        if parts.is_empty() || nothing_hot {
+            parts.iter().for_each(|part| self.unpin(part.from));
+            return None;
+        }
+        shard.events[event].set(Flag::Moving);
+        let run = shard.runs[shard.events[event].run as usize].run;
+        Some(Moving { primary, run, stream: self.stream_of(&marks), marks, parts, record, bytes: 0 })
+    }
+
+    /// Reads entries, and images of what stands on the warm level already. On an error the event stays where it is.
+    pub(crate) fn read_parts(&self, moving: &mut Moving) -> Result<()> {
+        let mut last: Option<(Location, Arc<ReadImage>)> = None;
+        for part in &mut moving.parts {
+            if part.from.is_warm() {
+                let same = |known: &&(Location, Arc<ReadImage>)| {
+                    (known.0.container(), known.0.entry) == (part.from.container(), part.from.entry)
+                };
+                let image = match last.as_ref().filter(same) {
+                    Some(known) => known.1.clone(),
+                    None => self.image_of(part.from, u64::MAX)?,
+                };
+                last = Some((part.from, image.clone()));
+                part.entry = image.entry(part.from.index())?;
+                part.image = Some(image);
+            } else {
+                part.entry = self.entry_of(part.from)?;
+            }
+            moving.bytes += u64::from(part.entry.length);
+        }
+        Ok(())
+    }
+
+    /// The next events to go down, about so many bytes of them. `None` where nothing has to.
+    pub(crate) fn next_to_demote(&self, level: &Level, bytes: u64) -> Vec<Moving> {
+        let mut batch = Vec::new();
+        let mut planned = 0;
+        let mut take = |moving: Option<Moving>, shard_bytes: u64| {
+            if let Some(moving) = moving {
+                planned += shard_bytes;
+                batch.push(moving);
+            }
+            planned < bytes && batch.len() < BATCH_EVENTS_MAX
+        };
+        let first = level.turn.fetch_add(1, Ordering::Relaxed) as usize;
+        'decided: for at in 0..SHARDS {
+            let cell = &self.cells[(first + at) % SHARDS];
+            let mut shard = cell.lock();
+            for _ in 0..shard.to_demote.len() {
+                if shard.closed {
+                    break;
+                }
+                let Some(primary) = shard.to_demote.pop_front() else { break };
+                let Some(event) = shard.find(primary.as_bytes()) else { continue };
+                let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
+                if !decided {
+                    continue;
+                }
+                if shard.events[event].is(Flag::Moving) || shard.events[event].pending > 0 {
+                    shard.to_demote.push_back(primary);
+                    continue;
+                }
+                let weight = shard.events[event].bytes;
+                let moving = self.plan_event(&mut shard, event, Which::Whole);
+                if !take(moving, weight) {
+                    break 'decided;
+                }
+            }
+        }
+        let flushed = self.next_to_flush(level);
+        for keys in flushed {
+            let primary = self.keyspace.schema.primary_of(&keys[0]);
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            let Some(event) = shard.find(primary.as_bytes()) else { continue };
+            if shard.events[event].is(Flag::Moving) {
+                level.flush_later(keys);
+                continue;
+            }
+            let moving = self.plan_event(&mut shard, event, Which::Keys(&keys));
+            take(moving, 0);
+        }
+        if level.must_relieve(self) {
+            let wanted = level.bytes_to_relieve(self);
+            let mut relieved = 0;
+            'ready: for at in 0..SHARDS {
+                let cell = &self.cells[(first + at) % SHARDS];
+                let mut shard = cell.lock();
+                if shard.closed {
+                    break;
+                }
+                // An equal share of each shard, so that those furthest from delivery in all of them go.
+                let share = wanted / SHARDS as u64 + 1;
+                let mut of_shard = 0;
+                for event in shard.furthest_from_delivery(BATCH_EVENTS_MAX / SHARDS) {
+                    if of_shard >= share || relieved >= wanted {
+                        break;
+                    }
+                    let weight = shard.events[event].bytes;
+                    let moving = self.plan_event(&mut shard, event, Which::Whole);
+                    let went = moving.is_some();
+                    (of_shard, relieved) = (of_shard + u64::from(went) * weight, relieved + u64::from(went) * weight);
+                    if !take(moving, weight) {
+                        break 'ready;
+                    }
+                }
+            }
+        }
+        batch
+    }
+}
+
+/// Events of one batch at most.
+const BATCH_EVENTS_MAX: usize = 8192;
+
+/// Stands for an entry that is not read yet.
+const NO_ENTRY: Entry = Entry::EMPTY;
+
+/// Every container of events holds events.
+pub(crate) const KIND: ContainerKind = ContainerKind::Events;

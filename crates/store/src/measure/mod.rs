@@ -1,0 +1,13 @@
+//! Measurements of parts that no public call reaches alone or at the size in question. For the benchmark; no promise of
+//! stability.
+
+mod decided;
+mod warm;
+
+pub use decided::decided_bytes;
+pub use warm::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, Writing, checksum, copy_bare};
+
+/// One round of what the warm level does by itself, and nothing else, until all of it is durable.
+pub fn demote(store: &crate::Store) {
+    store.engine().maintain_level(true);
+}

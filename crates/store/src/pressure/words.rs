@@ -1,0 +1,171 @@
+//! Inhibit in words: what fills a level, who can change that, and what ends it.
+
+use super::latch::{Latches, Reading};
+use super::{Largest, WarmFill};
+use crate::engine::Engine;
+use crate::{Inhibit, InhibitClass};
+use forebay_core::{LIVE_STATES, LiveState, Tally};
+
+/// What fills the hot level most.
+enum Filler {
+    Live(Largest),
+    /// Dead bytes under guards.
+    Guards {
+        share: f64,
+        owner: String,
+    },
+}
+
+impl Engine {
+    /// The class that is charged, in words.
+    pub(super) fn describe(&self, class: InhibitClass, latches: Latches, reading: &Reading, pinned: u32) -> Inhibit {
+        let (scope, cause, owner, mut ends) = match (class, &reading.warm) {
+            (InhibitClass::DebugStream, _) => self.debug_words(),
+            (InhibitClass::DeviceStalled, Some(warm)) => self.device_words(warm, latches, reading),
+            (InhibitClass::WarmFull, Some(warm)) => self.warm_words(warm, latches, reading),
+            (InhibitClass::Reserves, _) => {
+                let text = format!(
+                    "{}, new events must leave {} of {} segments free",
+                    self.hot_marks(reading),
+                    reading.reserve,
+                    reading.segments
+                );
+                self.hot_words(text, reading, pinned, latches)
+            }
+            _ => self.hot_words(self.hot_marks(reading), reading, pinned, latches),
+        };
+        for other in latches.others(class) {
+            ends.push_str(&format!("; the {other} holds the trigger as well"));
+        }
+        Inhibit { class, scope, cause, owner, ends }
+    }
+
+    fn hot_marks(&self, reading: &Reading) -> String {
+        fill_and_marks("hot", reading.hot, self.config.hot_high, self.config.hot_low)
+    }
+
+    fn debug_words(&self) -> (String, String, String, String) {
+        let debug = self.live()[LiveState::Debug as usize];
+        let quota = self.debug_quota();
+        let cause = format!("debug stream: {} events with {} bytes, quota {quota}", debug.events, debug.bytes);
+        let ends = "somebody replays, releases or removes debug events";
+        ("debug stream".to_owned(), cause, "debug stream".to_owned(), ends.to_owned())
+    }
+
+    fn device_words(&self, warm: &WarmFill, latches: Latches, reading: &Reading) -> (String, String, String, String) {
+        let device = format!("device {}", warm.stalled.as_deref().unwrap_or("unknown"));
+        let level = if latches.warm {
+            fill_and_marks("warm", warm.fill, self.config.warm_high, self.config.warm_low)
+        } else {
+            self.hot_marks(reading)
+        };
+        let ends = "it answers again, and what waits for it is written";
+        (device.clone(), format!("the device answers nothing: {level}"), device, ends.to_owned())
+    }
+
+    fn warm_words(&self, warm: &WarmFill, latches: Latches, reading: &Reading) -> (String, String, String, String) {
+        let Largest { share, what } = self.warm_bytes().largest();
+        let mut cause = format!(
+            "{}, {} containers free: {:.0} % {what}",
+            fill_and_marks("warm", warm.fill, self.config.warm_high, self.config.warm_low),
+            warm.free_containers,
+            share * 100.0
+        );
+        let (owner, does) = mover_of(what);
+        let mut ends = format!("{does}, until warm fill is {:.0} %", self.config.warm_low * 100.0);
+        if !latches.warm {
+            cause.push_str(&format!("; {}", self.hot_marks(reading)));
+            ends = format!("{does}, until a container is free and the hot level is emptied into it");
+        }
+        ("warm level".to_owned(), cause, owner.to_owned(), ends)
+    }
+
+    fn hot_words(
+        &self,
+        level: String,
+        reading: &Reading,
+        pinned: u32,
+        latches: Latches,
+    ) -> (String, String, String, String) {
+        let until = if latches.hot {
+            format!("until hot fill is {:.0} %", self.config.hot_low * 100.0)
+        } else {
+            "until new events have space again".to_owned()
+        };
+        let (cause, owner, ends) = match self.filler(pinned) {
+            Filler::Guards { share, owner } => {
+                let ends = format!("`{owner}` drops its guards, {until}");
+                (format!("{level}: {:.0} % dead bytes under guards", share * 100.0), owner, ends)
+            }
+            Filler::Live(Largest { share, what }) => {
+                let (owner, does) = worker_of(what, reading.warm.is_some());
+                (format!("{level}: {:.0} % {what}", share * 100.0), owner.to_owned(), format!("{does}, {until}"))
+            }
+        };
+        ("hot level".to_owned(), cause, owner, ends)
+    }
+
+    /// Live data on the hot level by state: all of it, without what stands on the warm level. An estimate with one, for
+    /// words: an event that went down undecided is accepted there.
+    fn hot_live(&self) -> [Tally; 5] {
+        let mut live = self.live();
+        let warm = self.warm_bytes();
+        let mut take = |state: LiveState, bytes: u64| {
+            let tally = &mut live[state as usize];
+            let taken = bytes.min(tally.bytes);
+            // Fragments go in proportion: they are weighed with their entries.
+            tally.fragments -= (tally.fragments as f64 * taken as f64 / tally.bytes.max(1) as f64) as u64;
+            tally.bytes -= taken;
+            bytes - taken
+        };
+        take(LiveState::Debug, warm.debug);
+        // What is undecided there may have become any of these since.
+        let left = take(LiveState::Ready, warm.undecided);
+        let left = take(LiveState::Leased, left);
+        take(LiveState::Accepted, warm.accepted + left);
+        live
+    }
+
+    fn filler(&self, pinned: u32) -> Filler {
+        let live = self.hot_live();
+        let region = self.hot.geometry.region_bytes() as f64;
+        let weight = |tally: &Tally| tally.bytes + tally.fragments * self.hot.layout.entry_bytes() as u64;
+        let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state as usize]));
+        let largest = largest.unwrap_or(LIVE_STATES[0]);
+        let bytes = weight(&live[largest as usize]);
+        let pinned_bytes = u64::from(pinned) * self.hot.geometry.segment_bytes;
+        if pinned_bytes > bytes {
+            let most = self.holder_stats().into_iter().next();
+            let owner = most.map_or_else(|| "guards".to_owned(), |holder| holder.holder);
+            return Filler::Guards { share: pinned_bytes as f64 / region, owner };
+        }
+        Filler::Live(Largest { share: bytes as f64 / region, what: largest.name() })
+    }
+}
+
+fn fill_and_marks(level: &str, fill: f64, high: f64, low: f64) -> String {
+    format!("{level} fill {:.0} % (marks {:.0} and {:.0} %)", fill * 100.0, high * 100.0, low * 100.0)
+}
+
+/// Who empties the hot level of events in this state, and how.
+fn worker_of(state: &str, warm: bool) -> (&'static str, &'static str) {
+    match (state, warm) {
+        ("open", _) => ("readout", "events complete or run out of time, and are decided"),
+        ("ready", false) => ("selection", "workers take and decide ready events"),
+        ("ready", true) => ("selection", "workers take and decide ready events, or they are demoted"),
+        ("leased", _) => ("selection", "workers decide what they hold, or their leases run out"),
+        ("debug", _) => ("debug stream", "somebody releases or removes debug events"),
+        (_, false) => ("archive", "accepted events are taken over and released"),
+        (_, true) => ("warm level", "accepted events are demoted"),
+    }
+}
+
+/// Who empties the warm level of this, and how.
+fn mover_of(what: &str) -> (&'static str, &'static str) {
+    match what {
+        "open" | "ready" | "leased" | "debug" => worker_of(what, false),
+        "accepted" => ("archive", "accepted events are taken over and released"),
+        "dead" => ("warm level", "containers without live events are recycled, and others compacted"),
+        _ => ("operator", "somebody moves or removes what was recorded"),
+    }
+}

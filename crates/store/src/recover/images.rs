@@ -1,0 +1,205 @@
+//! What stands on the warm level: every image of every container goes to its event, from directories and, in containers
+//! that were being filled, from the images themselves. Payloads are not read.
+//!
+//! *Invariants*: decisions dominate images as they do records; of several copies of one version the hot one is used, else
+//! the one that was written last; the others count as copies or as dead.
+
+use super::records::Records;
+use crate::RunState;
+use crate::home::{Flag, State, WarmRecord, Word};
+use crate::levels::at;
+use crate::warm::{Found, ImagePlace, Warm};
+use forebay_core::{EntryFlags, Image, ImageState, Key, Result, Tally};
+
+impl Records<'_> {
+    /// Adopts the images of all containers. `figures_kept`: the figures of sources have those fragments already.
+    pub(super) fn images(&mut self, warm: &Warm, found: &mut Found, figures_kept: bool) -> Result<()> {
+        warm.images(found, &mut |place, image| self.image(warm, place, image, figures_kept))
+    }
+
+    fn image(&mut self, warm: &Warm, place: ImagePlace, image: &Image<'_>, figures_kept: bool) -> Result<()> {
+        let engine = self.engine;
+        let schema = &engine.keyspace.schema;
+        let primary = image.primary;
+        let number = schema.run_of(primary);
+        let index = engine.shard_of(primary);
+        let shard = &mut *self.shards[index];
+        let Some(run) = shard.run_index(number) else {
+            return self.lost(format!(
+                "container {} position {}: run {number} was never opened",
+                place.container, place.position
+            ));
+        };
+        let of_run = &shard.runs[run as usize];
+        let kept = image.head.marks.state != ImageState::Undecided
+            || self.decided.accepted.contains_key(primary)
+            || self.decided.debug.contains_key(primary);
+        let over = of_run.state == RunState::Closed && !kept;
+        if over || of_run.decided.contains(engine.decided_form, primary) {
+            return Ok(());
+        }
+        let known = shard.find(primary);
+        let (mut live, mut copies) = (0, 0);
+        let mut event = known;
+        for (number, (entry, _)) in image.table().enumerate() {
+            let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
+            let superseded = || {
+                let version = self.decided.superseded.get(&[primary, entry.rest].concat());
+                version.is_some_and(|&version| version >= entry.version)
+            };
+            if !self.decided.removed.is_empty() && removed() || !self.decided.superseded.is_empty() && superseded() {
+                continue;
+            }
+            let event = *event.get_or_insert_with(|| {
+                let event = shard.create(primary, run, engine.now_ns());
+                shard.events[event].set(Flag::Warm);
+                shard.events[event].set(Flag::AllWarm);
+                event
+            });
+            if !entry.flags.is_fragment() {
+                continue;
+            }
+            let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
+            let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
+            let here = Word::at(at(place, number as u32)).of_fragment(late, entry.length);
+            let here = if result { here.of_result() } else { here };
+            match shard.slot(event, entry.rest) {
+                Err(_) if !shard.has_room(event) => {}
+                Err(slot) => {
+                    shard.insert_slot(event, slot, entry.rest, here);
+                    shard.runs[run as usize].ledger.offered += Tally::fragment(u64::from(entry.length));
+                    if result {
+                        shard.add_result(event, (primary, entry.rest), entry.length);
+                    } else {
+                        shard.arrived(event, (primary, entry.rest), entry.length);
+                    }
+                    if figures_kept {
+                        shard.runs[run as usize].sources.take_back(entry.rest, entry.length);
+                    }
+                    live += 1;
+                }
+                Ok((slot, word)) if word.is_warm() => {
+                    // Written again since: by a move, or by a demotion after it was persisted.
+                    let before = word.location();
+                    if let Ok(standing) = engine.level_entry(before) {
+                        // A container that was begun later may have the copy that was written earlier: the image that
+                        // says what was decided must stay.
+                        let weaker = shard.events[event].is(Flag::SettledThere)
+                            && image.head.marks.state != ImageState::Accepted;
+                        if standing.version > entry.version || weaker && standing.version == entry.version {
+                            continue;
+                        }
+                        shard.change_length(event, standing.length, entry.length);
+                    }
+                    shard.set_word(event, slot, here);
+                    warm.ended(crate::levels::place_of(before), 1);
+                    live += 1;
+                }
+                Ok((slot, word)) => {
+                    let standing = engine.hot.read_entry(word.location());
+                    if standing.is_some_and(|standing| standing.version == entry.version) {
+                        shard.set_word(event, slot, word.persisted());
+                        copies += 1;
+                    }
+                }
+            }
+        }
+        let Some(event) = event else { return Ok(()) };
+        if copies > 0 {
+            shard.copies.entry(event).or_default().push((at(place, 0), copies));
+        }
+        let weaker = shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
+        let record = image.record.as_ref().filter(|record| {
+            let older = |standing: &WarmRecord| {
+                standing.version < record.version || !weaker && standing.version == record.version
+            };
+            shard.attribute_word(event).is_none_or(Word::is_warm) && shard.warm_records.get(&event).is_none_or(older)
+        });
+        if live + copies == 0 && record.is_none() {
+            return Ok(());
+        }
+        warm.adopt(place, live + copies + u32::from(record.is_some()));
+        if known.is_some() {
+            engine.becomes_warm(shard, event);
+        }
+        let marks = &image.head.marks;
+        let leaf = &mut shard.events[event];
+        (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((marks.stage, marks.deliveries));
+        if marks.ready || marks.deliveries > 0 || marks.stage > 0 {
+            leaf.set(Flag::ReadyMarked);
+        }
+        if marks.masked {
+            leaf.set(Flag::Complete);
+            leaf.set(Flag::LacksMasked);
+        }
+        if marks.state == ImageState::Accepted {
+            leaf.set(Flag::SettledThere);
+            leaf.lease = marks.detail;
+        }
+        let unmarked = !self.decided.marks.contains_key(primary);
+        if marks.state == ImageState::Debug && unmarked {
+            shard.reasons.insert(event, marks.detail as u8);
+            shard.events[event].set(Flag::SettledThere);
+        }
+        if let Some(record) = record {
+            if let Some(before) = shard.attribute_word(event) {
+                warm.ended(crate::levels::place_of(before.location()), 1);
+            }
+            let bytes = record.bytes.into();
+            shard.warm_records.insert(event, WarmRecord { status: record.status, version: record.version, bytes });
+            shard.set_attribute_word(event, Word::at(at(place, 0)));
+        }
+        Ok(())
+    }
+
+    /// Marks that were logged are later than those of images; versions that ended stay so. Before lists are made.
+    pub(super) fn settle_images(&mut self) {
+        let engine = self.engine;
+        let schema = &engine.keyspace.schema;
+        for (primary, &(stage, detail)) in &self.decided.marks {
+            let shard = &mut *self.shards[engine.shard_of(primary)];
+            // Also of one that nothing on the warm level belongs to any more: its records on the hot one do not have them.
+            let Some(event) = shard.find(primary) else { continue };
+            if shard.events[event].is(Flag::Warm) {
+                shard.events[event].set(Flag::MarksLogged);
+                shard.marked.insert(event);
+            }
+            let leaf = &mut shard.events[event];
+            (leaf.stage, leaf.deliveries) = (stage, detail as u8);
+            if detail & 1 << 8 != 0 {
+                leaf.set(Flag::ReadyMarked);
+            }
+            if detail & 1 << 9 != 0 {
+                leaf.set(Flag::Complete);
+                leaf.set(Flag::LacksMasked);
+            }
+        }
+        for (key, &version) in &self.decided.superseded {
+            let key = Key::from_packed(key);
+            let primary = schema.primary_of(&key);
+            let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
+            if let Some(event) = shard.find(primary.as_bytes()).filter(|&event| shard.events[event].is(Flag::Warm)) {
+                shard.superseded.insert(key, (event, version));
+            }
+        }
+    }
+
+    /// Where an event's image says that it stands, once it is counted: decisions that came later have their turn after.
+    pub(super) fn adopt_image_state(&mut self, at: usize, event: u32) {
+        let shard = &mut *self.shards[at];
+        let leaf = &shard.events[event];
+        if !leaf.is(Flag::Warm) || !matches!(leaf.state, State::Live(_)) {
+            return;
+        }
+        if let Some(&reason) = shard.reasons.get(&event) {
+            shard.move_to(event, forebay_core::LiveState::Debug);
+            shard.reasons.insert(event, reason);
+            self.engine.queue_again(shard, event);
+        } else if leaf.is(Flag::SettledThere) {
+            let detail = leaf.lease;
+            shard.move_to(event, forebay_core::LiveState::Accepted);
+            shard.events[event].lease = detail;
+            self.engine.queue_again(shard, event);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The log on a device that fails in every way that a device can.
+
+mod bed;
+mod faults;
+mod rot;
+
+use super::format::FILE_NAMES;
+use super::*;
+use crate::sim::{Fault, Operation};
+use crate::warm::{BLOCK_BYTES, DirectoryDevice, IoMethod};
+use bed::Bed;
+use forebay_core::{BlobChunk, DecisionKind, Kind, Slot, Token};
+
+const STORE: [u8; 16] = [5; 16];
+const LOG_BYTES: u64 = 64 << 10;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+fn decision(number: u64) -> Decision {
+    let token = Token { epoch: 1, boot: 1, counter: number };
+    Decision { token, fragments: number as u32, ..Decision::about(DecisionKind::Reject, &number.to_be_bytes()) }
+}
+
+fn create(bed: &Bed) -> DeviceLog {
+    DeviceLog::create(&[bed.device()], STORE, 16, LOG_BYTES).unwrap()
+}
+
+fn open(bed: &Bed) -> Result<OpenedLogs> {
+    DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, false)
+}
+
+/// Appends a decision and waits for it.
+fn decide(log: &DeviceLog, number: u64) -> Result<()> {
+    log.wait(log.append_decision(0, &decision(number), soon())?, soon())
+}
+
+/// Appends decisions and waits for none.
+fn append(log: &DeviceLog, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let _ = log.append_decision(0, &decision(number), soon()).unwrap();
+    }
+}
+
+/// A snapshot that says which decisions it stands for: the numbers below `count`.
+fn snapshot(count: u64) -> Vec<u8> {
+    (0..count).flat_map(u64::to_le_bytes).collect()
+}
+
+/// The numbers of the decisions that a log tells of, its snapshot's included; other blobs are left out.
+fn told(slots: &LogSlots) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    slots
+        .each(&mut |slot| {
+            match slot {
+                Slot::Decision(told) => {
+                    assert_eq!(told, decision(told.token.counter));
+                    numbers.push(told.token.counter);
+                }
+                Slot::Blob(BlobChunk { blob: Blob::Snapshot, first: true, last: true, data }) => {
+                    assert!(numbers.is_empty(), "a snapshot comes first");
+                    numbers.extend(data.chunks(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap())));
+                }
+                Slot::Blob(chunk) => assert!(chunk.first && chunk.last && chunk.data.iter().all(|byte| *byte == 7)),
+            }
+            Ok(())
+        })
+        .unwrap();
+    numbers
+}
+
+fn numbers(count: u64) -> Vec<u64> {
+    (0..count).collect()
+}
+
+#[test]
+fn what_was_appended_comes_back_in_order() {
+    let (first, second) = (Bed::new(), Bed::new());
+    let devices = [first.device(), second.device()];
+    let log = DeviceLog::create(&devices, STORE, 16, 1 << 20).unwrap();
+    let blob = vec![7; 10_000];
+    for number in 0..500 {
+        let ticket = log.append_decision((number % 2) as u32, &decision(number), soon()).unwrap();
+        if number % 100 == 0 {
+            log.wait(ticket, soon()).unwrap();
+            let _ = log.append_blob(1, Blob::Run, &blob, soon()).unwrap();
+        }
+    }
+    let _ = log.append_blob(0, Blob::Stream, &[], soon()).unwrap();
+    log.close(soon()).unwrap();
+    let (again, slots, losses) = DeviceLog::open(&devices, STORE, 16, 1 << 20, false).unwrap();
+    assert_eq!(losses, Vec::<String>::new());
+    for (device, slots) in slots.iter().enumerate() {
+        let expected: Vec<u64> = (0..500).filter(|number| number % 2 == device as u64).collect();
+        assert_eq!(told(slots), expected);
+    }
+    let mut blobs = Vec::new();
+    slots[1]
+        .each(&mut |slot| {
+            blobs.extend(matches!(slot, Slot::Blob(_)).then_some(slot));
+            Ok(())
+        })
+        .unwrap();
+    let whole = BlobChunk { blob: Blob::Run, first: true, last: true, data: blob };
+    assert_eq!(blobs, vec![Slot::Blob(whole); 5]);
+    // Its end could be torn, so it takes nothing before it has been folded.
+    let refused = again.append_decision(0, &decision(1), soon()).unwrap_err();
+    assert_eq!((refused.kind(), refused.message().contains("not folded")), (Kind::Unavailable, true));
+    again.replace(0, &snapshot(3), soon()).unwrap();
+    decide(&again, 3).unwrap();
+    let (_, slots, _) = DeviceLog::open(&devices, STORE, 16, 1 << 20, false).unwrap();
+    assert_eq!(told(&slots[0]), numbers(4));
+    assert_eq!(told(&slots[1]).len(), 250);
+}
+
+#[test]
+fn a_directory_of_the_file_system_holds_it() {
+    let path = std::env::temp_dir().join(format!("forebay-device-log-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    let device = || -> Arc<dyn Device> { Arc::new(DirectoryDevice::open(&path, IoMethod::Auto, true).unwrap()) };
+    {
+        let log = DeviceLog::create(&[device()], STORE, 16, 1 << 20).unwrap();
+        append(&log, 0..1000);
+        log.flush(0, soon()).unwrap();
+        log.replace(0, &snapshot(1000), soon()).unwrap();
+        decide(&log, 1000).unwrap();
+        log.close(soon()).unwrap();
+    }
+    for count in [1001, 1002] {
+        let (log, slots, losses) = DeviceLog::open(&[device()], STORE, 16, 1 << 20, false).unwrap();
+        assert_eq!((told(&slots[0]), losses.len()), (numbers(count), 0));
+        log.replace(0, &snapshot(count), soon()).unwrap();
+        decide(&log, count).unwrap();
+    }
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn threads_share_commits() {
+    let bed = Bed::slow(Duration::from_millis(2));
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, 1 << 20).unwrap();
+    let before = bed.count(Operation::Sync);
+    const THREADS: u64 = 8;
+    const EACH: u64 = 40;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let log = &log;
+            scope.spawn(move || (0..EACH).for_each(|n| decide(log, thread * EACH + n).unwrap()));
+        }
+    });
+    let syncs = bed.count(Operation::Sync) - before;
+    assert!(syncs < THREADS * EACH / 2, "{syncs} syncs for {} decisions", THREADS * EACH);
+    assert_eq!(log.info(0).unwrap().commits, syncs);
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 1 << 20, false).unwrap();
+    let mut found = told(&slots[0]);
+    for thread in 0..THREADS {
+        let of_thread = found.iter().filter(|n| **n / EACH == thread).copied().collect::<Vec<_>>();
+        assert!(of_thread.is_sorted(), "a thread's decisions keep their order");
+    }
+    found.sort_unstable();
+    assert_eq!(found, numbers(THREADS * EACH));
+}
+
+#[test]
+fn a_full_log_refuses_until_it_is_folded_and_keeps_a_reserve() {
+    let bed = Bed::new();
+    let log = create(&bed);
+    let blocks = u64::from(log.info(0).unwrap().blocks);
+    assert_eq!((blocks, log.fill(0)), (14, 0.0));
+    for number in 0..blocks - 1 {
+        decide(&log, number).unwrap();
+    }
+    // The last block is for decisions that end events.
+    let removal = Decision::about(DecisionKind::RemoveKey, &[1; 16]);
+    assert_eq!(log.append_decision(0, &removal, soon()).unwrap_err().kind(), Kind::Full);
+    assert_eq!(log.append_blob(0, Blob::Run, &[7], soon()).unwrap_err().kind(), Kind::Full);
+    decide(&log, blocks - 1).unwrap();
+    assert_eq!(log.fill(0), 1.0);
+    assert_eq!(decide(&log, blocks).unwrap_err().kind(), Kind::Full);
+    let too_much = vec![0; LOG_BYTES as usize];
+    assert_eq!(log.replace(0, &too_much, soon()).unwrap_err().kind(), Kind::Full);
+    for fold in 0..5 {
+        log.replace(0, &snapshot(blocks + fold), soon()).unwrap();
+        assert!(log.fill(0) < 0.1);
+        decide(&log, blocks + fold).unwrap();
+    }
+    let (_, slots, _) = open(&bed).unwrap();
+    assert_eq!(told(&slots[0]), numbers(blocks + 5));
+}
+
+#[test]
+fn appending_past_the_tails_bound_commits_by_itself() {
+    let bed = Bed::new();
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, 8 << 20).unwrap();
+    let count = 3 * (super::tail::TAIL_BYTES as u64 / 64);
+    let mut last = None;
+    for number in 0..count {
+        last = Some(log.append_decision(0, &decision(number), soon()).unwrap());
+    }
+    assert!(log.info(0).unwrap().commits >= 2);
+    // Longer than the tail: it stands alone.
+    let long = vec![7; 2 << 20];
+    let _ = log.append_blob(0, Blob::Run, &long, soon()).unwrap();
+    log.wait(last.unwrap(), soon()).unwrap();
+    log.flush(0, soon()).unwrap();
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 8 << 20, false).unwrap();
+    assert_eq!(told(&slots[0]), numbers(count));
+}
+
+#[test]
+fn a_fold_waits_for_nobody_and_loses_nobody() {
+    let bed = Bed::new();
+    let log = create(&bed);
+    decide(&log, 0).unwrap();
+    let pending = log.append_decision(0, &decision(1), soon()).unwrap();
+    let refused = log.replace(0, &snapshot(1), soon()).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable);
+    assert!(refused.message().contains("1 entries are not durable"), "{refused}");
+    log.wait(pending, soon()).unwrap();
+    log.replace(0, &snapshot(2), soon()).unwrap();
+    // A ticket from before the fold stays durable.
+    log.wait(pending, soon()).unwrap();
+    let (_, slots, _) = open(&bed).unwrap();
+    assert_eq!(told(&slots[0]), numbers(2));
+}
+
+#[test]
+fn another_stores_log_and_a_swapped_directory_are_refused() {
+    let (first, second) = (Bed::new(), Bed::new());
+    drop(DeviceLog::create(&[first.device(), second.device()], STORE, 16, LOG_BYTES).unwrap());
+    let of = |devices: &[Arc<dyn Device>], store, key_bytes| {
+        DeviceLog::open(devices, store, key_bytes, LOG_BYTES, true).err().unwrap()
+    };
+    let both = [first.device(), second.device()];
+    let foreign = of(&both, [6; 16], 16);
+    assert_eq!(foreign.kind(), Kind::Invalid);
+    assert!(foreign.message().contains("0505") && foreign.message().contains("0606"), "{foreign}");
+    let swapped = of(&[second.device(), first.device()], STORE, 16);
+    assert_eq!(swapped.kind(), Kind::Invalid);
+    assert!(swapped.message().contains("file 0 of device 1"), "{swapped}");
+    assert_eq!(of(&both, STORE, 20).kind(), Kind::Invalid);
+    let again = DeviceLog::create(&both, STORE, 16, LOG_BYTES).err().unwrap();
+    assert_eq!(again.kind(), Kind::Invalid);
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let bed = Bed::new();
+    for (key_bytes, log_bytes) in [(16, 4096), (16, LOG_BYTES + 1), (16, 8 << 30), (0, LOG_BYTES), (33, LOG_BYTES)] {
+        let refused = DeviceLog::create(&[bed.device()], STORE, key_bytes, log_bytes).err().unwrap();
+        assert_eq!(refused.kind(), Kind::Invalid, "{key_bytes} {log_bytes}");
+    }
+    assert_eq!(DeviceLog::create(&[], STORE, 16, LOG_BYTES).err().unwrap().kind(), Kind::Invalid);
+    let log = create(&bed);
+    let long = Decision::about(DecisionKind::Reject, &[1; 17]);
+    assert_eq!(log.append_decision(0, &long, soon()).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(log.append_decision(1, &decision(0), soon()).unwrap_err().kind(), Kind::Internal);
+}
