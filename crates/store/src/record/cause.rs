@@ -35,13 +35,17 @@ pub enum GapReason {
     RingGone = 12,
     /// Their bytes did not verify before they were written.
     Corrupt = 13,
+    /// They lie before the first that the ring ever had of this source: whether the link sent any is not known.
+    RingBefore = 14,
+    /// Nothing had come to the ring when they were overdue: whether it came later is not known.
+    RingNotYet = 15,
     /// Not known: a rebuilt manifest, and the frame after the gap does not say.
-    Unknown = 14,
+    Unknown = 16,
 }
 
 impl GapReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [GapReason; 14] = [
+    pub const ALL: [GapReason; 16] = [
         GapReason::NotProduced,
         GapReason::NotTaken,
         GapReason::DeviceSlow,
@@ -55,6 +59,8 @@ impl GapReason {
         GapReason::RingLost,
         GapReason::RingGone,
         GapReason::Corrupt,
+        GapReason::RingBefore,
+        GapReason::RingNotYet,
         GapReason::Unknown,
     ];
 
@@ -74,6 +80,8 @@ impl GapReason {
             GapReason::RingLost => "lost by the ring",
             GapReason::RingGone => "gone from the ring",
             GapReason::Corrupt => "bytes did not verify",
+            GapReason::RingBefore => "before the ring begins",
+            GapReason::RingNotYet => "not in the ring in time",
             GapReason::Unknown => "unknown",
         }
     }
@@ -92,7 +100,7 @@ impl GapReason {
 
     /// Whether frames existed that were not recorded: they count as missed.
     pub fn is_missed(self) -> bool {
-        self != GapReason::NotProduced
+        !matches!(self, GapReason::NotProduced | GapReason::RingBefore | GapReason::RingNotYet)
     }
 
     /// Its number, as the frame after the gap has it on the medium.

@@ -149,9 +149,17 @@ impl RecordLink {
     /// # Errors
     /// As [`RecordLink::push`].
     pub fn silent(&mut self, begin: u64, end: u64) -> Result<()> {
+        self.absent(begin, end, GapReason::NotProduced)
+    }
+
+    /// Enters ticks without frames that are known of, for a reason that misses nothing.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`].
+    pub(crate) fn absent(&mut self, begin: u64, end: u64, reason: GapReason) -> Result<()> {
         let end = self.advance(begin, Some(end))?;
         let frames = self.frames_in(begin, end);
-        self.enter(begin, end, frames, GapReason::NotProduced);
+        self.enter(begin, end, frames, reason);
         Ok(())
     }
 

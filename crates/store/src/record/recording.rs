@@ -14,6 +14,7 @@
 use super::books::Books;
 use super::cause::GapReason;
 use super::config::{LinkPlan, RecordConfig};
+use super::create;
 use super::files::{self, Description};
 use super::lane::{self, Sink};
 use super::limits::{FRAME_OVERHEAD_BYTES, LINKS_MAX};
@@ -24,6 +25,7 @@ use super::shared::Shared;
 use crate::warm::{Device, Warm};
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Medium {
     pub(super) devices: Vec<Arc<dyn Device>>,
     pub(super) warm: Arc<Warm>,
+    /// Names that were there before, by device.
+    pub(super) before: Vec<HashSet<String>>,
 }
 
 /// How often `finish` looks whether the devices are done.
@@ -262,6 +266,18 @@ impl Recording {
         files::write_manifest(&self.directories, &manifest)?;
         *finished = Some(manifest.clone());
         Ok(manifest)
+    }
+
+    /// Takes a recording back to which nothing went: its containers and files are removed, so that the directories can be
+    /// used again.
+    pub(crate) fn discard(self) {
+        self.end(Instant::now() + self.shared.config.finish_deadline);
+        if let Some(medium) = &self.medium {
+            for (device, before) in medium.devices.iter().zip(&medium.before) {
+                create::remove_new(device.as_ref(), before);
+            }
+        }
+        files::remove(&self.directories);
     }
 
     /// Ends the threads; what is not settled at the deadline is missed.

@@ -6,19 +6,23 @@
 //! end ─▶ links dropped ─▶ Recording::finish: durable, manifest
 //! ```
 //!
+//! A window that the quota of pins does not hold is pinned from its newest tick backwards: the oldest go to the devices as
+//! long as the ring still has them.
+//!
 //! *Invariants*: every tick of `[begin, end)` of every source is recorded or a gap of the manifest
 //! (tests/ring/record.rs); the pin moves in one step, so that nothing between the recording and the ring's head is evicted
 //! while the devices keep up.
 //!
 //! *On failure*: where the devices do not keep up, the ring takes its space back: those ticks are gaps, *gone from the
-//! ring*. Where the ring closes, the recording ends there, with its manifest.
+//! ring*. Where they still hold it up when its grace is over, the rest is missed, *device stalled*. Where the ring
+//! closes, the recording ends there, with its manifest. Where the process dies, what was durable plays back.
 
 use super::config::RingSources;
 use super::pin::RingPin;
 use super::window::{Coverage, RingFragment, SourceWindow};
 use super::{Ring, status};
 use crate::record::{GapManifest, GapReason, LinkPlan, RecordLink, Recording, RecordingProgress};
-use forebay_core::{Error, GapCause, Result, RingStamp, SourceId};
+use forebay_core::{Error, GapCause, Kind, Result, RingStamp, SourceId};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -32,12 +36,12 @@ const PIECE: Duration = Duration::from_millis(50);
 const PIN: Duration = Duration::from_secs(60);
 /// Part of the ring's history, as a divisor, that is pinned ahead of its newest tick.
 const AHEAD_SHARE: u32 = 8;
+/// Parts of the ticks to be pinned by which the oldest are given up where the quota does not hold all.
+const PIN_STEPS: u64 = 16;
 /// How long a push waits for the device.
 const PUSH_WAIT: Duration = Duration::from_secs(10);
 /// How often a wait for the ring looks whether it shall end.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time beyond that of its ticks after which a recording ends in any case.
-const GRACE: Duration = Duration::from_secs(60);
 
 /// How a ring is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +55,10 @@ pub struct RingRecord {
     pub ticks_per_fragment: Option<u32>,
     /// What the devices together take, in bytes per second; `None` measures it before the first fragment.
     pub device_bytes_per_second: Option<u64>,
-    /// How long after its time a tick may still come before its source counts as silent there.
+    /// How long after its time a tick may still come before it is a gap, *not in the ring in time*.
     pub patience: Duration,
+    /// Time beyond that of its ticks after which a recording ends in any case; what is left is missed, *device stalled*.
+    pub grace: Duration,
 }
 
 impl Default for RingRecord {
@@ -63,6 +69,7 @@ impl Default for RingRecord {
             ticks_per_fragment: None,
             device_bytes_per_second: None,
             patience: Duration::from_secs(1),
+            grace: Duration::from_secs(60),
         }
     }
 }
@@ -80,6 +87,7 @@ struct Shared {
     /// Everything before it is demoted.
     tick: AtomicU64,
     end: u64,
+    device_bytes_per_second: Option<u64>,
     trouble: Mutex<Option<String>>,
 }
 
@@ -90,6 +98,8 @@ pub struct RingRecordProgress {
     pub tick: u64,
     /// Where it ends.
     pub end: u64,
+    /// What the devices together were found to take, in bytes per second; `None` where nothing was free to measure on.
+    pub device_bytes_per_second: Option<u64>,
     /// What keeps it from going as it should: its pin cannot grow, or the ring has closed.
     pub trouble: Option<String>,
     /// The recording.
@@ -99,13 +109,24 @@ pub struct RingRecordProgress {
 impl Ring {
     /// Records `[begin, end)`, past and future, to containers: pins what is there, demotes it and what comes, piece by
     /// piece on a thread of its own, and ends with the manifest. The recording is this ring's alone, so that its space is
-    /// reserved.
+    /// reserved; where it is refused, its containers are removed again. Measuring takes 0.3 s for each device, with the
+    /// ticks pinned meanwhile.
     ///
     /// # Errors
     /// `Full` where the devices take less than the ring's declared rate, where their space does not hold the ticks asked
-    /// for, or where the pin passes its quota, each with its figures; `Invalid` as for [`Ring::window`], without a source
+    /// for, or where other pins have the whole quota, each with its figures; `Invalid` as for [`Ring::window`], without a source
     /// by now, or for a recording that cannot take its fragments; `Closed`.
     pub fn record(&self, recording: Recording, begin: u64, end: u64, how: &RingRecord) -> Result<RingRecording> {
+        match self.prepare(&recording, begin, end, how) {
+            Ok(prepared) => self.begin_recording(recording, prepared),
+            Err(error) => {
+                recording.discard();
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(&self, recording: &Recording, begin: u64, end: u64, how: &RingRecord) -> Result<Prepared> {
         let engine = self.engine();
         engine.check_window(begin, end)?;
         let sources = engine.names(&how.sources)?;
@@ -113,9 +134,11 @@ impl Ring {
         if sources.is_empty() {
             return Err(Error::invalid("no source to record: the ring has seen none yet"));
         }
-        self.check_rates(&recording, &sources, end - begin, how)?;
-        let mut pin = self.pin(begin, begin.saturating_add(1).min(end), &RingSources::Only(sources.clone()), PIN)?;
-        pin.move_to(begin, self.pin_end(&sources, end), PIN)?;
+        self.check_room(recording, &sources, end - begin)?;
+        // Before anything that takes time: what is there goes on to age.
+        let named = RingSources::Only(sources.clone());
+        let pin = self.pin_most(begin, self.pin_end(&sources, end).max(begin.saturating_add(1)), &named)?;
+        let device_bytes_per_second = self.check_rate(recording, &sources, how)?;
         let plans = sources.iter().map(|source| self.link_plan(source, how)).collect();
         let mut links = recording.links(plans)?;
         if let Some(link) = links.iter_mut().find(|link| link.payload_bytes_max() < engine.length_max) {
@@ -126,22 +149,40 @@ impl Ring {
             )));
         }
         links.iter_mut().for_each(|link| link.wait_for_device(PUSH_WAIT));
+        Ok(Prepared {
+            sources: named,
+            links,
+            pin,
+            begin,
+            end,
+            deadline: self.deadline(end - begin, how),
+            patience: how.patience,
+            device_bytes_per_second,
+        })
+    }
+
+    fn begin_recording(&self, recording: Recording, prepared: Prepared) -> Result<RingRecording> {
+        let Prepared { sources, links, pin, begin, end, deadline, patience, device_bytes_per_second } = prepared;
         let shared = Arc::new(Shared {
             recording,
             stop: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             tick: AtomicU64::new(begin),
             end,
+            device_bytes_per_second,
             trouble: Mutex::default(),
         });
+        let (ring, of_thread) = (self.clone(), shared.clone());
         let demotion = Demotion {
-            ring: self.clone(),
-            shared: shared.clone(),
-            sources: RingSources::Only(sources),
+            ring,
+            shared: of_thread,
+            sources,
             links,
             pin,
+            pinned: Instant::now(),
             at: begin,
-            patience: how.patience,
+            deadline,
+            patience,
         };
         let thread = std::thread::Builder::new()
             .name("ring-record".to_owned())
@@ -150,10 +191,10 @@ impl Ring {
         Ok(RingRecording { shared, thread: Some(thread) })
     }
 
-    fn check_rates(&self, recording: &Recording, sources: &[SourceId], ticks: u64, how: &RingRecord) -> Result<()> {
+    fn check_room(&self, recording: &Recording, sources: &[SourceId], ticks: u64) -> Result<()> {
         let keyspace = self.keyspace();
-        let declared = keyspace.source_bytes_per_second.saturating_mul(sources.len() as u64);
-        let bytes = u128::from(ticks) * u128::from(declared) / u128::from(keyspace.ticks_per_second.max(1));
+        let bytes =
+            u128::from(ticks) * u128::from(self.declared(sources)) / u128::from(keyspace.ticks_per_second.max(1));
         let room = recording.room_bytes(self.engine().length_max);
         if u128::from(room) < bytes {
             return Err(Error::full(format!(
@@ -163,18 +204,41 @@ impl Ring {
                 keyspace.source_bytes_per_second
             )));
         }
-        let measured = match how.device_bytes_per_second {
-            Some(known) => known,
-            None => recording.measure(MEASURE)?,
+        Ok(())
+    }
+
+    /// What the devices take, where that is known or can be measured.
+    fn check_rate(&self, recording: &Recording, sources: &[SourceId], how: &RingRecord) -> Result<Option<u64>> {
+        let rate = match how.device_bytes_per_second {
+            Some(known) => Some(known),
+            None => match recording.measure(MEASURE) {
+                Ok(rate) => Some(rate),
+                // The containers have all there is: nothing is left to measure on.
+                Err(error) if error.kind() == Kind::Full => None,
+                Err(error) => return Err(error),
+            },
         };
-        if measured < declared {
+        let declared = self.declared(sources);
+        if let Some(rate) = rate.filter(|&rate| rate < declared) {
             return Err(Error::full(format!(
-                "{} sources at {} bytes per second are {declared} together: the devices take {measured}",
+                "{} sources at {} bytes per second are {declared} together: the devices take {rate}",
                 sources.len(),
-                keyspace.source_bytes_per_second
+                self.keyspace().source_bytes_per_second
             )));
         }
-        Ok(())
+        Ok(rate)
+    }
+
+    /// Bytes per second of these sources together.
+    fn declared(&self, sources: &[SourceId]) -> u64 {
+        self.keyspace().source_bytes_per_second.saturating_mul(sources.len() as u64)
+    }
+
+    /// When a recording of so many ticks is over in any case.
+    fn deadline(&self, ticks: u64, how: &RingRecord) -> Instant {
+        let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.keyspace().ticks_per_second.max(1));
+        let length = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+        Instant::now() + length.saturating_add(how.patience).saturating_add(how.grace).min(YEAR)
     }
 
     fn link_plan(&self, source: &SourceId, how: &RingRecord) -> LinkPlan {
@@ -190,6 +254,18 @@ impl Ring {
             ticks_per_second: keyspace.ticks_per_second,
             device: None,
         }
+    }
+
+    /// Pins what the quota holds.
+    fn pin_most(&self, begin: u64, end: u64, sources: &RingSources) -> Result<RingPin> {
+        let mut refused = None;
+        for begin in pin_begins(begin, end) {
+            match self.pin(begin, end, sources, PIN) {
+                Err(error) if error.kind() == Kind::Full => refused = refused.or(Some(error)),
+                other => return other,
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::internal("a pin has no begin")))
     }
 
     /// Up to where a pin reaches now: what there is, and a part of the history ahead of it.
@@ -213,6 +289,7 @@ impl RingRecording {
         RingRecordProgress {
             tick: self.shared.tick.load(Ordering::Acquire),
             end: self.shared.end,
+            device_bytes_per_second: self.shared.device_bytes_per_second,
             trouble: self.shared.trouble.lock().clone(),
             recording: self.shared.recording.progress(),
         }
@@ -223,8 +300,8 @@ impl RingRecording {
         self.shared.stop.store(true, Ordering::Release);
     }
 
-    /// Waits for its end and answers the manifest. The wait ends a minute after the last tick should have come, at the
-    /// latest, and what the devices take to settle.
+    /// Waits for its end and answers the manifest. The wait ends when the grace after the last tick is over, at the latest,
+    /// and what the devices take to settle.
     ///
     /// # Errors
     /// As [`Recording::finish`]; `Internal` where its thread died.
@@ -255,6 +332,18 @@ impl fmt::Debug for RingRecording {
     }
 }
 
+/// A recording that can begin.
+struct Prepared {
+    sources: RingSources,
+    links: Vec<RecordLink>,
+    pin: RingPin,
+    begin: u64,
+    end: u64,
+    deadline: Instant,
+    patience: Duration,
+    device_bytes_per_second: Option<u64>,
+}
+
 /// The thread's own.
 struct Demotion {
     ring: Ring,
@@ -262,20 +351,19 @@ struct Demotion {
     sources: RingSources,
     links: Vec<RecordLink>,
     pin: RingPin,
+    /// When the pin was moved last.
+    pinned: Instant,
     at: u64,
+    deadline: Instant,
     patience: Duration,
 }
 
 impl Demotion {
     fn run(mut self) -> Result<GapManifest> {
-        let keyspace = self.ring.keyspace();
-        let piece = keyspace.ticks(PIECE).max(1);
-        let length = u128::from(self.shared.end - self.at) * 1_000_000_000 / u128::from(keyspace.ticks_per_second);
-        let length = Duration::from_nanos(u64::try_from(length).unwrap_or(u64::MAX));
-        let deadline = Instant::now() + length.saturating_add(self.patience).saturating_add(GRACE).min(YEAR);
+        let piece = self.ring.keyspace().ticks(PIECE).max(1);
         while self.at < self.shared.end {
             let end = self.at.saturating_add(piece).min(self.shared.end);
-            match self.demote(end, deadline) {
+            match self.demote(end) {
                 Ok(true) => self.at = end,
                 Ok(false) => break,
                 Err(error) => {
@@ -293,94 +381,140 @@ impl Demotion {
         self.shared.recording.finish()
     }
 
-    fn stops(&self, deadline: Instant) -> bool {
-        self.shared.stop.load(Ordering::Acquire) || Instant::now() >= deadline
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
     }
 
     /// Demotes `[at, end)` of all sources, once it has come, or should have; `false` where it was stopped before that.
-    fn demote(&mut self, end: u64, deadline: Instant) -> Result<bool> {
+    fn demote(&mut self, end: u64) -> Result<bool> {
         let window = loop {
-            if self.stops(deadline) {
+            if self.shared.stops() {
                 return Ok(false);
             }
-            let window = self.ring.window(self.at, end, &self.sources, LOOK)?;
-            let stretches = window.sources.iter().flat_map(|source| &source.coverage);
-            if stretches.into_iter().all(|stretch| stretch.state != Coverage::NotYet) || self.is_overdue(end) {
+            let wait = if self.is_over() { Duration::ZERO } else { LOOK };
+            let window = self.ring.window(self.at, end, &self.sources, wait)?;
+            let mut stretches = window.sources.iter().flat_map(|source| &source.coverage);
+            if stretches.all(|stretch| stretch.state != Coverage::NotYet) || self.is_overdue(end) {
                 break window;
+            }
+            drop(window);
+            if self.pinned.elapsed() > PIN / 4 {
+                self.move_pin();
             }
         };
         let mut links = std::mem::take(&mut self.links);
+        let piece = Piece { begin: self.at, end, shared: &self.shared, deadline: self.deadline };
         let sources = window.sources.iter().zip(&mut links);
-        let stops = || self.stops(deadline);
-        let demoted = sources.map(|(source, link)| demote_source(source, link, (self.at, end), &stops));
-        let demoted = demoted.collect::<Result<Vec<bool>>>();
+        let demoted = sources.map(|(source, link)| piece.demote(source, link)).collect::<Result<Vec<bool>>>();
         self.links = links;
         Ok(demoted?.into_iter().all(|whole| whole))
     }
 
-    /// Whether these ticks should have come by now, and the patience is over. As long as nobody knows the ring's time,
-    /// nothing is.
+    /// Whether these ticks should have come by now, and the patience is over. As long as nobody knows the ring's time, only
+    /// the recording's own end is known.
     fn is_overdue(&self, end: u64) -> bool {
         let engine = self.ring.engine();
         let now = engine.relations.expected(engine.now_ns());
-        now.is_some_and(|now| now.saturating_sub(engine.keyspace.ticks(self.patience)) >= end)
+        let late = now.is_some_and(|now| now.saturating_sub(engine.keyspace.ticks(self.patience)) >= end);
+        late || self.is_over()
     }
 
-    /// Lets go of what is recorded, and keeps what comes.
+    /// Lets go of what is recorded, and keeps what comes: all of it that the quota allows.
     fn move_pin(&mut self) {
-        if self.at >= self.shared.end {
-            return;
-        }
         let names = match &self.sources {
             RingSources::Only(names) => names.as_slice(),
             RingSources::All => &[],
         };
+        if self.at >= self.shared.end {
+            return;
+        }
         let end = self.ring.pin_end(names, self.shared.end).max(self.at.saturating_add(1));
-        // Where it cannot grow, what it has stays pinned, and what is evicted becomes a gap with its reason.
-        *self.shared.trouble.lock() = self.pin.move_to(self.at, end, PIN).err().map(|error| error.to_string());
+        let mut trouble = None;
+        for begin in pin_begins(self.at, end) {
+            let moved = match self.pin.move_to(begin, end, PIN) {
+                // A device stood still for longer than the pin lasts.
+                Err(error) if error.kind() == Kind::Fenced => {
+                    self.ring.pin(begin, end, &self.sources, PIN).map(|pin| self.pin = pin)
+                }
+                moved => moved,
+            };
+            let Err(error) = moved else { break };
+            trouble.get_or_insert(error.to_string());
+            if error.kind() != Kind::Full {
+                break;
+            }
+        }
+        self.pinned = Instant::now();
+        *self.shared.trouble.lock() = trouble;
+    }
+}
+
+/// Where a pin may begin, best first: what the quota does not hold is given up from the oldest tick on.
+fn pin_begins(begin: u64, end: u64) -> impl Iterator<Item = u64> {
+    let step = (end - begin) / PIN_STEPS;
+    (0..if step > 0 { PIN_STEPS } else { 1 }).map(move |at| begin + at * step)
+}
+
+impl Shared {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 }
 
 /// A bound for sums of time.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// One source's `[begin, end)`: stretch by stretch, in order; `false` where it was stopped on the way.
-fn demote_source(
-    window: &SourceWindow,
-    link: &mut RecordLink,
-    (begin, end): (u64, u64),
-    stops: &dyn Fn() -> bool,
-) -> Result<bool> {
-    // What only reaches into the first piece belongs to it, what reaches into a later one was pushed with the one before.
-    let first = link.next_tick().is_none();
-    let mut fragments = window.fragments().filter(|fragment| first || fragment.timestamp >= begin).peekable();
-    for stretch in &window.coverage {
-        // What the fragment before reaches into is covered.
-        let from = link.next_tick().map_or(stretch.begin, |next| next.clamp(stretch.begin, stretch.end));
-        let frames = link.frames_in(from, stretch.end);
-        match stretch.state {
-            Coverage::Complete => {
-                while let Some(fragment) = fragments.next_if(|fragment| fragment.timestamp < stretch.end.min(end)) {
-                    if stops() {
-                        return Ok(false);
-                    }
-                    push(link, &fragment)?;
-                }
-            }
-            _ if from == stretch.end => {}
-            Coverage::Gap(GapCause::NeverArrived) | Coverage::NotYet => link.silent(from, stretch.end)?,
-            Coverage::Gap(cause) => link.missed(from, stretch.end, frames, GapReason::of_ring(cause))?,
-            Coverage::Gone => link.missed(from, stretch.end, frames, GapReason::RingGone)?,
-        }
-    }
-    Ok(true)
+/// Ticks that go to the recording together.
+struct Piece<'a> {
+    begin: u64,
+    end: u64,
+    shared: &'a Shared,
+    deadline: Instant,
 }
 
-fn push(link: &mut RecordLink, fragment: &RingFragment<'_>) -> Result<()> {
-    if fragment.verify().is_err() {
-        let end = fragment.timestamp + u64::from(fragment.span);
-        return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
+impl Piece<'_> {
+    /// One source's part: stretch by stretch, in order; `false` where it was stopped on the way.
+    fn demote(&self, window: &SourceWindow, link: &mut RecordLink) -> Result<bool> {
+        // What only reaches into the first piece belongs to it, what reaches into a later one was pushed with the one
+        // before.
+        let first = link.next_tick().is_none();
+        let mut fragments = window.fragments().filter(|fragment| first || fragment.timestamp >= self.begin).peekable();
+        for stretch in &window.coverage {
+            // What the fragment before reaches into is covered.
+            let from = link.next_tick().map_or(stretch.begin, |next| next.clamp(stretch.begin, stretch.end));
+            let frames = link.frames_in(from, stretch.end);
+            match stretch.state {
+                Coverage::Complete => {
+                    let end = stretch.end.min(self.end);
+                    while let Some(fragment) = fragments.next_if(|fragment| fragment.timestamp < end) {
+                        if self.shared.stops() {
+                            return Ok(false);
+                        }
+                        self.push(link, &fragment)?;
+                    }
+                }
+                _ if from == stretch.end => {}
+                Coverage::Gap(GapCause::NeverArrived) => link.silent(from, stretch.end)?,
+                Coverage::NotYet => link.absent(from, stretch.end, GapReason::RingNotYet)?,
+                Coverage::Gap(cause) => link.missed(from, stretch.end, frames, GapReason::of_ring(cause))?,
+                Coverage::Gone if window.first.is_some_and(|first| stretch.end <= first) => {
+                    link.absent(from, stretch.end, GapReason::RingBefore)?;
+                }
+                Coverage::Gone => link.missed(from, stretch.end, frames, GapReason::RingGone)?,
+            }
+        }
+        Ok(true)
     }
-    // A frame that the device does not take is a gap by then.
-    link.push(fragment.timestamp, fragment.span, fragment.bytes).map(drop)
+
+    fn push(&self, link: &mut RecordLink, fragment: &RingFragment<'_>) -> Result<()> {
+        let end = fragment.timestamp + u64::from(fragment.span);
+        if Instant::now() >= self.deadline {
+            return link.missed(fragment.timestamp, end, 1, GapReason::DeviceStalled);
+        }
+        if fragment.verify().is_err() {
+            return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
+        }
+        // A frame that the device does not take is a gap by then.
+        link.push(fragment.timestamp, fragment.span, fragment.bytes).map(drop)
+    }
 }
