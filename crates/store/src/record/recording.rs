@@ -270,7 +270,7 @@ impl Recording {
 
     /// Takes a recording back to which nothing went: its containers and files are removed, so that the directories can be
     /// used again.
-    pub(crate) fn discard(self) {
+    pub fn discard(self) {
         self.end(Instant::now() + self.shared.config.finish_deadline);
         if let Some(medium) = &self.medium {
             for (device, before) in medium.devices.iter().zip(&medium.before) {

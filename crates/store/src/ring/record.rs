@@ -295,6 +295,11 @@ impl RingRecording {
         }
     }
 
+    /// Whether it has come to its end: [`RingRecording::wait`] answers at once.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends it at the tick that it has reached; [`RingRecording::wait`] answers the manifest.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
