@@ -204,8 +204,12 @@ fn a_trigger_before_the_ring_has_filled_says_what_was_before_it() {
 #[test]
 fn links_that_the_devices_cannot_follow_are_refused_before_the_first_frame() {
     let temp = TempDir::new();
-    let choices = retroactive(temp.dirs(1, Some(16 << 20)), temp.0.join("ring"), None);
-    let choices = RecordChoices { rate_scale: 200.0, ..choices };
+    let small = retroactive(temp.dirs(1, Some(16 << 20)), temp.0.join("ring"), None);
+    let mut choices = RecordChoices { rate_scale: 200.0, ..small.clone() };
+    if let Some(window) = &mut choices.retroactive {
+        (window.last, window.next) = (Duration::from_millis(1), Duration::ZERO);
+    }
+    choices.dirs[0].bytes = Some(256 << 20);
     let error = run(&choices, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(error.message().contains("2 links send 87890625000 bytes per second: the devices take"), "{error}");
     let left: Vec<String> = std::fs::read_dir(&choices.dirs[0].path)
@@ -213,8 +217,7 @@ fn links_that_the_devices_cannot_follow_are_refused_before_the_first_frame() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     assert_eq!(left, ["device.lock"]);
-    // Room is a question of its own, asked when the trigger falls.
-    let choices = RecordChoices { rate_scale: 0.2, ..choices };
+    let choices = RecordChoices { rate_scale: 0.2, ..small };
     let error = run(&choices, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-    assert!(error.message().contains("the recording has room for"), "{error}");
+    assert!(error.message().contains("are 35156250 bytes: the directories have room for"), "{error}");
 }

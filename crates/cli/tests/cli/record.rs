@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Records two links as fast as they go into `rec`, for a moment. Few bytes, so that it fits wherever tests run.
 fn recorded() -> Temp {
     let temp = Temp::new();
-    let output = temp.run(&["record", "--warm", "rec:256M", "--fast", "--seconds", "0.1"]);
+    let output = temp.run(&["record", "--warm", "rec:256M", "--fast", "--seconds", "0.05"]);
     assert_code(&output, 0);
     let text = stdout(&output);
     assert!(text.contains("+ missed 0 frames of 2 links, 0 gaps"), "{text}");

@@ -1,7 +1,7 @@
 //! A recording that begins before its trigger: links fill a ring, and its last seconds and the next go to containers.
 //!
 //! ```text
-//! containers made, devices measured ─▶ links ─readout threads─▶ ring ─▶ trigger: Ring::record ─▶ containers, manifest
+//! containers made, room and rate compared ─▶ links ─readout threads─▶ ring ─▶ trigger: Ring::record ─▶ containers, manifest
 //! ```
 //!
 //! *Invariants*: what the ring had in the window is recorded or missed, and what it had not is a gap with its reason
@@ -112,6 +112,14 @@ pub(super) fn run(
 
 /// What the devices take, and a ring that holds what the trigger will ask back for.
 fn prepare(plan: &Plan, window: &Retroactive, recording: &Recording) -> Result<(Option<u64>, Directory, Ring)> {
+    let needed = (links_bytes_per_second(plan) as f64 * plan.choices.seconds) as u64;
+    let room = recording.room_bytes(plan.push_bytes);
+    if room < needed {
+        return Err(Error::full(format!(
+            "{:.3} s of {} links are {needed} bytes: the directories have room for {room}",
+            plan.choices.seconds, plan.choices.links
+        )));
+    }
     let measured = rate(plan, recording)?;
     let (keyspace, config) = (keyspace(plan, window)?, ring_config(plan, window));
     let directory = Directory::prepare(window.ring.as_deref(), config.hot_bytes)?;
