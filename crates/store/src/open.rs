@@ -63,10 +63,11 @@ impl Store {
     /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
-        if std::fs::metadata(dir.join(REGION_FILE)).is_err() && levels::has_devices(dir) {
+        let path = dir.join(REGION_FILE);
+        if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
             return start_without_hot(dir, &keyspace, &text, config);
         }
-        let region = Region::open(&dir.join(REGION_FILE), config.flush)?;
+        let region = Region::open(&path, config.flush)?;
         start_old(region, &keyspace, &text, config, Some(dir))
     }
 
@@ -193,12 +194,13 @@ fn start_new(
 ) -> Result<Store> {
     let mut superblock = region_file::first_life(store, text, geometry);
     let level = levels::create(dir, store, keyspace, &config)?;
+    let devices = level.as_ref().map(|level| level.warm.present()).unwrap_or_default();
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
-    engine.fold_log()?;
+    engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     Store::start(engine)
@@ -257,8 +259,8 @@ fn start_on_warm(
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(Some(level));
     engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
-    recover::recover_from_warm(&engine, there)?;
-    engine.fold_log()?;
+    let replaced = recover::recover_from_warm(&engine, there)?;
+    recover::finish(&engine, replaced)?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     Store::start(engine)

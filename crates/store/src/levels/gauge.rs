@@ -21,7 +21,6 @@ impl WarmGauge for Warm {
             let used = header.data_end.min(header.container_bytes);
             let live = match header.fragments {
                 0 => 0,
-                // A header may be behind what was written since.
                 fragments => {
                     let share = f64::from(container.live_fragments) / fragments as f64;
                     (used as f64 * share.min(1.0)) as u64

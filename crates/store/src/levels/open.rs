@@ -10,7 +10,7 @@ use super::Level;
 use crate::config::{Config, WarmDevice, WarmPlace};
 use crate::pressure::check_marks;
 use crate::recover::There;
-use crate::warm::{Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape};
+use crate::warm::{Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};
 use forebay_core::{Error, Keyspace, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -56,11 +56,28 @@ pub(crate) fn create(
     let schema = &keyspace.schema;
     let widths = (schema.primary_bytes(), schema.rest_bytes());
     let warm = Warm::create(devices.clone(), bytes, store, widths, shape(config))?;
-    let log = DeviceLog::create(&devices, store, schema.key_bytes(), config.device_log_bytes)?;
-    if let Some(dir) = dir {
-        write_devices(dir, &config.warm)?;
-    }
+    let log = DeviceLog::create(&devices, store, schema.key_bytes(), config.device_log_bytes).and_then(|log| {
+        if let Some(dir) = dir {
+            write_devices(dir, &config.warm)?;
+        }
+        Ok(log)
+    });
+    let log = log.inspect_err(|_| unmake(dir, &devices))?;
     Ok(Some(Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace)))
+}
+
+/// Removes the warm level of a store whose creation failed: the next attempt finds the devices empty.
+pub(crate) fn unmake(dir: Option<&Path>, devices: &[Arc<dyn Device>]) {
+    // The error that brought us here is the one to answer.
+    for device in devices {
+        for name in device.list().unwrap_or_default().iter().filter(|name| is_warm_file(name)) {
+            let _ = device.remove(name);
+        }
+        let _ = device.sync_names();
+    }
+    if let Some(dir) = dir {
+        let _ = std::fs::remove_file(dir.join(DEVICES_FILE));
+    }
 }
 
 /// Finds the warm level of a store again; `None` where it has none.
@@ -83,11 +100,11 @@ pub(crate) fn open(
         Some(store) => store,
         None => Warm::store_of(&devices)?,
     };
-    let (warm, found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
+    let (warm, mut found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
-    let mut losses = found.losses.clone();
+    let mut losses = std::mem::take(&mut found.losses);
     losses.extend(lost);
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
 }

@@ -174,15 +174,24 @@ impl Engine {
             }
         };
         let writer = &mut writers[at].1;
-        let written = writer.append(&plans, ExtentKind::Persisted).and_then(|placed| {
+        let mut placed = Vec::new();
+        let durable = writer.append(&plans, ExtentKind::Persisted).and_then(|all| {
+            placed = all;
             let ticket = writer.commit()?;
-            writer.wait(ticket, deadline_after(level.patience))?;
-            Ok(placed)
+            writer.wait(ticket, deadline_after(level.patience))
         });
-        if written.is_err() {
-            writers.remove(at);
+        if durable.is_ok() {
+            return Ok(placed);
         }
-        written
+        writers.remove(at);
+        drop(writers);
+        // Nobody will look for it there.
+        for (placed, plan) in placed.iter().zip(&plans) {
+            if let Placed::At(place) = placed {
+                level.warm.ended(*place, plan.entries.len() as u32);
+            }
+        }
+        durable.map(|()| placed)
     }
 
     fn persisted_image<'a>(&'a self, event: &'a [Waiting]) -> ImagePlan<'a> {

@@ -441,6 +441,9 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         }
         DecisionKind::Replay => {
             decided.debug.remove(primary);
+            // An image may say that it failed.
+            let masked = decided.marks.get(primary).map_or(0, |marks| marks.1 & 1 << 9);
+            decided.marks.insert(primary.to_vec(), (decision.stage, 1 << 8 | masked));
             return Ok(());
         }
         DecisionKind::NeverSeen => Tally::default(),

@@ -54,13 +54,20 @@ pub(crate) struct Container {
     /// A write or a sync failed in this life: not used again before the next one.
     pub(super) poisoned_here: AtomicBool,
     pub(super) header: Mutex<ContainerHeader>,
+    /// Where the last image of this filling ends and how many fragments it has, as this life wrote them: for people.
+    appended: [AtomicU64; 2],
     /// Held while its state is changed on the medium.
     pub(super) transition: Mutex<()>,
 }
 
 impl Container {
     pub(super) fn new(header: ContainerHeader, file: Option<FileId>) -> Container {
-        let phase = if file.is_none() { Phase::Lost } else { Phase::of(header.state) };
+        let phase = match Phase::of(header.state) {
+            _ if file.is_none() => Phase::Lost,
+            // Whoever drained it is gone.
+            Phase::Draining => Phase::Full,
+            phase => phase,
+        };
         Container {
             number: header.container,
             device: header.device,
@@ -68,6 +75,7 @@ impl Container {
             word: AtomicU64::new((phase as u64) << PHASE_SHIFT),
             poisoned_here: AtomicBool::new(false),
             header: Mutex::new(header),
+            appended: Default::default(),
             transition: Mutex::new(()),
         }
     }
@@ -87,6 +95,28 @@ impl Container {
 
     pub(super) fn pins(&self) -> u32 {
         ((self.word.load(Ordering::Acquire) & PINS) / PIN) as u32
+    }
+
+    /// An image of so many fragments was written, up to `end`.
+    pub(super) fn append(&self, end: u64, fragments: u32) {
+        self.appended[0].store(end, Ordering::Relaxed);
+        self.appended[1].fetch_add(u64::from(fragments), Ordering::Relaxed);
+        self.add_live(fragments);
+    }
+
+    /// A filling begins.
+    pub(super) fn begin(&self) {
+        self.appended.iter().for_each(|figure| figure.store(0, Ordering::Relaxed));
+    }
+
+    /// The header, with what was written since.
+    pub(super) fn header_now(&self) -> ContainerHeader {
+        let mut header = *self.header.lock();
+        if matches!(self.phase(), Phase::Filling | Phase::Poisoned) {
+            header.data_end = header.data_end.max(self.appended[0].load(Ordering::Relaxed));
+            header.fragments = header.fragments.max(self.appended[1].load(Ordering::Relaxed));
+        }
+        header
     }
 
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {

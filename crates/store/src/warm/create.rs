@@ -5,6 +5,7 @@
 use super::buffer::Buffer;
 use super::container::Container;
 use super::device::{BLOCK_BYTES, Device};
+use super::log;
 use super::plan::WarmShape;
 use super::recycle::write_all;
 use super::space::{DeviceSlot, Warm};
@@ -120,9 +121,13 @@ fn refused(device: &dyn Device, error: io::Error) -> Error {
     .with_source(error)
 }
 
+/// Whether a file of this name on a device belongs to a warm level.
+pub(crate) fn is_warm_file(name: &str) -> bool {
+    name == DEVICE_FILE || name.starts_with("container-") && name.ends_with(".fb") || log::FILE_NAMES.contains(&name)
+}
+
 fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec<Container>) -> io::Result<()> {
-    let ours = |name: &String| name == DEVICE_FILE || (name.starts_with("container-") && name.ends_with(".fb"));
-    if device.list()?.iter().any(ours) {
+    if device.list()?.iter().any(|name| is_warm_file(name)) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     for number in superblock.first..superblock.first + superblock.containers {

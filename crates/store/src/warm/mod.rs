@@ -33,6 +33,7 @@ mod writer;
 
 pub use buffer::Buffer;
 pub(crate) use container::Phase;
+pub(crate) use create::is_warm_file;
 pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};

@@ -171,7 +171,6 @@ impl Warm {
                 Phase::Empty => free[container.device as usize].push_back(container.number),
                 Phase::Lost => continue,
                 Phase::Poisoned => _ = slot.poisoned.fetch_add(1, Ordering::Relaxed),
-                Phase::Draining => _ = slot.draining.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
             used += if container.phase() == Phase::Empty { 0 } else { shape.container_bytes };
@@ -242,12 +241,17 @@ impl Warm {
     /// All containers.
     pub(crate) fn containers(&self) -> Vec<ContainerInfo> {
         let info = |container: &Container| ContainerInfo {
-            header: *container.header.lock(),
+            header: container.header_now(),
             phase: container.phase(),
             live_fragments: container.live(),
             pins: container.pins(),
         };
         self.containers.iter().map(info).collect()
+    }
+
+    /// The devices that are there.
+    pub(crate) fn present(&self) -> Vec<Arc<dyn Device>> {
+        self.devices.iter().filter_map(|slot| slot.device.clone()).collect()
     }
 
     /// All devices, in order of their numbers.
@@ -371,6 +375,7 @@ impl Warm {
                 ..ContainerHeader::empty(header.device, number, header.container_bytes)
             };
         }
+        container.begin();
         container.set_phase(&[Phase::Empty], Phase::Filling);
         self.used.fetch_add(CONTAINER_DATA_OFFSET, Ordering::Relaxed);
         Filling {

@@ -320,7 +320,7 @@ impl Writer {
         filling.fragments += u64::from(head.fragments);
         filling.payload_bytes += head.payload_bytes;
         let place = ImagePlace { container: filling.container, position };
-        self.pipeline.warm.containers[place.container as usize].add_live(head.fragments);
+        self.pipeline.warm.containers[place.container as usize].append(position + head.bytes, head.fragments);
         Ok(Placed::At(place))
     }
 }

@@ -119,7 +119,8 @@ impl Told {
         }
         store.tick();
         let accepted: Vec<u64> = self.decided.iter().filter(|(_, how)| **how == Some(true)).map(|(e, _)| *e).collect();
-        for event in accepted.into_iter().filter(|event| event % 4 == 0) {
+        let there: Vec<u64> = accepted.into_iter().filter(|event| !self.released.contains_key(event)).collect();
+        for event in there.into_iter().filter(|event| event % 4 == 0) {
             match store.release(&primary(store, event)) {
                 Ok(done) => _ = self.released.insert(event, done),
                 Err(error) => {
@@ -286,7 +287,9 @@ fn lies_about_writes_are_found_when_the_bytes_are_read() {
                     match store.get(&key(RUN, event, source)) {
                         Ok(Some(fragment)) => assert_eq!(fragment.to_vec(), bytes(event, source), "{what}, reopened"),
                         Ok(None) => {
-                            assert!(!store.losses().is_empty(), "{what}: {event}/{source} is gone without a word")
+                            // The last extent may never have been acknowledged, as far as an opening can know.
+                            let said = !store.losses().is_empty() || !store.warm_stats().unwrap().notes.is_empty();
+                            assert!(said, "{what}: {event}/{source} is gone without a word")
                         }
                         Err(error) => assert!(matches!(error.kind(), Kind::Corrupt | Kind::Unavailable), "{error}"),
                     }
@@ -447,6 +450,7 @@ fn a_stalled_device_is_named_and_the_hot_level_goes_on() {
     let event = store.schema().values(lease.primary.as_bytes())[1];
     lease.reject().unwrap();
     told.decided.insert(event, Some(false));
+    drop(lease);
     balanced(&store, "stalled");
     device.stall(Duration::ZERO);
     told.stored.insert((110, 0));

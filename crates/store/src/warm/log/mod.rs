@@ -26,6 +26,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use format::FILE_NAMES;
 pub(crate) use scan::LogSlots;
 pub(crate) use tail::LogTicket;
 
