@@ -51,8 +51,11 @@ pub(super) struct LaneStart {
     pub(super) containers: u32,
     pub(super) bytes: u64,
     /// Called on the thread.
-    pub(super) run: Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>,
+    pub(super) run: Drive,
 }
+
+/// What the thread of a recording runs, with whom it lends its sink.
+type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
 pub struct Recording {
