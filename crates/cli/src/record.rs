@@ -6,7 +6,7 @@ use crate::output::{Answer, Output};
 use crate::{levels, signal, units};
 use forebay_core::{Error, Result};
 use forebay_daq::frames::FrameKind;
-use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary};
+use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary, RetroSummary, Retroactive};
 use forebay_store::{LinkManifest, ManifestGap};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -25,11 +25,17 @@ before, forebay play rebuilds it from the containers.
 Without --input an emulator makes the frames: WIBEth (7200 B, 219.7 MB/s per link) or WIB1 (superchunks of 12, 928 MB/s). \
 With it, recorded frames are replayed on every link, timestamps rewritten.
 
+With --last the recording begins before its trigger, as for a supernova burst: links fill a ring, the trigger falls, and what \
+the ring holds of the last seconds and what comes in the next go to the devices, while the ring keeps the rest for them. It \
+is refused where the devices take less than the links send, or have not the room. The links are this command's; a program \
+that has a ring calls Ring::record.
+
 Example: two links for ten seconds; a readout unit over two disks, 1 TiB each; as fast as the device goes; real frames:
   forebay record --warm /data/rec1
   forebay record --warm /disk1/rec:1T --warm /disk2/rec:1T --links 48 --seconds 100
   forebay record --warm /data/rec2:16G --fast --seconds 10
   forebay record --warm /data/rec3 --links 1 --input frames.bin
+  forebay record --warm /data/burst --last 10s --next 90s
   forebay play /data/rec1 --verify
 
 Exit code 0 means that every frame is durable; 1 that some were missed (the manifest says which); 130 that Ctrl-C ended \
@@ -75,6 +81,21 @@ pub(crate) struct Record {
     /// How long a frame waits for the device before it is missed.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     patience: Option<Duration>,
+    /// Begin so long before the trigger: links go to a ring until then.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, conflicts_with_all = ["fast", "seconds"])]
+    last: Option<Duration>,
+    /// End so long after the trigger.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, requires = "last")]
+    next: Option<Duration>,
+    /// When the trigger falls, from the first frame on; as soon as the ring holds what --last asks for when not given.
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, requires = "last")]
+    after: Option<Duration>,
+    /// Directory of the ring, kept afterwards; shared memory when not given.
+    #[arg(long, value_name = "DIR", requires = "last")]
+    ring: Option<PathBuf>,
+    /// Link time per time: 1 is the links' own rate.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    rate_scale: f64,
     /// Links stay with their device, also where it is full or fails.
     #[arg(long)]
     no_spill: bool,
@@ -100,6 +121,13 @@ impl Record {
             buffer_bytes_per_link: self.buffer,
             push_deadline: self.patience,
             spill: !self.no_spill,
+            rate_scale: self.rate_scale,
+            retroactive: self.last.map(|last| Retroactive {
+                last,
+                next: self.next.unwrap_or_default(),
+                after: self.after,
+                ring: self.ring.clone(),
+            }),
         };
         let stop = signal::stop_flag()?;
         let shows = !out.json || std::io::stderr().is_terminal();
@@ -118,6 +146,9 @@ impl Record {
     fn show(&self, summary: &RecordSummary, out: &mut Output) -> Result<()> {
         out.json(summary)?;
         let totals = &summary.manifest.totals;
+        if let Some(retro) = &summary.retroactive {
+            out.line(retro_line(retro))?;
+        }
         out.line(format!(
             "{} in {:.2} s, durable after {:.2} s: {:.1} MB/s ({})",
             units::bytes(totals.recorded_bytes),
@@ -161,6 +192,20 @@ fn show_link(link: &LinkManifest, out: &mut Output) -> Result<()> {
         out.line(format!("    and {} more", link.gaps.len() - GAPS_SHOWN))?;
     }
     Ok(())
+}
+
+/// A trigger for people.
+fn retro_line(retro: &RetroSummary) -> String {
+    let RetroSummary { trigger_tick, begin, end, not_taken, refused, .. } = retro;
+    let rate = |bytes: u64| format!("{:.1} MB/s", bytes as f64 / 1e6);
+    let devices = retro.device_bytes_per_second.map_or("not measured".to_owned(), rate);
+    let links = rate(retro.link_bytes_per_second);
+    let mut line =
+        format!("trigger at tick {trigger_tick}: {begin} to {end}; links send {links}, devices take {devices}");
+    if not_taken + refused > 0 {
+        line.push_str(&format!("; {not_taken} frames not taken from the links in time, {refused} refused by the ring"));
+    }
+    line
 }
 
 /// One gap for people.

@@ -94,6 +94,8 @@ pub const TRIGGERS_PER_SECOND_MAX: f64 = 100_000.0;
 pub const READOUT_STEP: Duration = Duration::from_micros(500);
 /// How far behind the detector a readout thread catches up; frames that are due for longer are lost at the link.
 pub const READOUT_CATCH_UP: Duration = Duration::from_millis(100);
+/// The same for links that are recorded: what a receiver with a quarter of a second of buffers bears.
+pub const RECORD_CATCH_UP: Duration = Duration::from_millis(250);
 /// Furthest that a timestamp may lie from its arrival: a busy machine may stop a thread for seconds.
 pub const SKEW_MAX: Duration = Duration::from_secs(20);
 /// Hot level of a MiniDAQ's trigger records, in bytes, where they do not need more.

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use forebay_daq::frames::FrameKind;
-use forebay_daq::record::{PlayChoices, PlayWindow, RecordChoices, RecordDir, RecordSummary, play, run};
+use forebay_daq::record::{PlayChoices, PlayWindow, RecordChoices, RecordDir, RecordSummary, Retroactive, play, run};
 use forebay_store::GapReason;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -156,4 +156,68 @@ fn stopping_ends_with_a_manifest_and_windows_play_back() {
     }
     let wrong = PlayChoices { links: Some(vec![7]), ..whole };
     assert!(play(&wrong, &AtomicBool::new(false), None, &mut |_| {}).is_err());
+}
+
+/// A window of 400 ms around a trigger, at a twentieth of the links' rate.
+fn retroactive(dirs: Vec<RecordDir>, ring: PathBuf, after: Option<Duration>) -> RecordChoices {
+    let half = Duration::from_millis(200);
+    let window = Retroactive { last: half, next: half, after, ring: Some(ring) };
+    RecordChoices { dirs, rate_scale: 0.05, retroactive: Some(window), ..RecordChoices::default() }
+}
+
+#[test]
+fn the_last_and_the_next_are_accounted_for_to_the_frame() {
+    let temp = TempDir::new();
+    let choices = retroactive(temp.dirs(1, None), temp.0.join("ring"), None);
+    let summary = record(&choices);
+    let retro = summary.retroactive.as_ref().unwrap();
+    // 0.4 s of 62.5 MHz / 20, the half of them before the trigger.
+    assert_eq!((retro.trigger_tick - retro.begin, retro.end - retro.trigger_tick), (625_000, 625_000));
+    assert_eq!((summary.manifest.totals.missed, retro.refused), (0, 0), "{:?}", summary.manifest.links);
+    for link in &summary.manifest.links {
+        let era = link.eras[0];
+        assert!(link.eras.len() == 1 && era.begin <= retro.begin && era.end >= retro.end, "{era:?} in {retro:?}");
+        // Where the machine stood still the links lost frames before the ring, and that is a gap.
+        let absent: u64 = link.gaps.iter().map(|gap| gap.frames).sum();
+        assert_eq!(link.recorded + absent, (era.end - era.begin) / 2048);
+        assert!(retro.not_taken > 0 || absent == 0, "{:?}", link.gaps);
+    }
+    let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
+    assert!(played.is_sound() && played.frames == summary.manifest.totals.recorded, "{played:?}");
+}
+
+#[test]
+fn a_trigger_before_the_ring_has_filled_says_what_was_before_it() {
+    let temp = TempDir::new();
+    let choices = retroactive(temp.dirs(2, None), temp.0.join("ring"), Some(Duration::from_millis(80)));
+    let summary = record(&choices);
+    let retro = summary.retroactive.as_ref().unwrap();
+    for link in &summary.manifest.links {
+        let first = &link.gaps[0];
+        assert_eq!((first.begin, first.reason), (retro.begin, GapReason::RingBefore));
+        assert!(link.recorded > 0 && first.frames > 50, "{link:?}");
+    }
+    assert!(summary.is_complete(), "what never came to the ring is not missed: {:?}", summary.manifest.totals);
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+}
+
+#[test]
+fn links_that_the_devices_cannot_follow_are_refused_before_the_first_frame() {
+    let temp = TempDir::new();
+    let small = retroactive(temp.dirs(1, Some(16 << 20)), temp.0.join("ring"), None);
+    let mut choices = RecordChoices { rate_scale: 200.0, ..small.clone() };
+    if let Some(window) = &mut choices.retroactive {
+        (window.last, window.next) = (Duration::from_millis(1), Duration::ZERO);
+    }
+    choices.dirs[0].bytes = Some(256 << 20);
+    let error = run(&choices, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.message().contains("2 links send 87890625000 bytes per second: the devices take"), "{error}");
+    let left: Vec<String> = std::fs::read_dir(&choices.dirs[0].path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(left, ["device.lock"]);
+    let choices = RecordChoices { rate_scale: 0.2, ..small };
+    let error = run(&choices, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.message().contains("are 35156250 bytes: the directories have room for"), "{error}");
 }

@@ -51,7 +51,8 @@ pub use record::{
 };
 pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
-    RingReservation, RingSourceStatus, RingSources, RingStats, SourceWindow, Stretch, Window,
+    RingRecord, RingRecordProgress, RingRecording, RingReservation, RingSourceStatus, RingSources, RingStats,
+    SourceWindow, Stretch, Window,
 };
 pub use states::SourceStates;
 pub use stats::{

@@ -259,8 +259,8 @@ fn start_on_warm(
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(Some(level));
     engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
-    recover::recover_from_warm(&engine, there)?;
-    engine.fold_log()?;
+    let replaced = recover::recover_from_warm(&engine, there)?;
+    recover::finish(&engine, replaced)?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     Store::start(engine)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Records two links as fast as they go into `rec`, for a moment. Few bytes, so that it fits wherever tests run.
 fn recorded() -> Temp {
     let temp = Temp::new();
-    let output = temp.run(&["record", "--warm", "rec:256M", "--fast", "--seconds", "0.1"]);
+    let output = temp.run(&["record", "--warm", "rec:256M", "--fast", "--seconds", "0.05"]);
     assert_code(&output, 0);
     let text = stdout(&output);
     assert!(text.contains("+ missed 0 frames of 2 links, 0 gaps"), "{text}");
@@ -25,7 +25,7 @@ fn what_is_recorded_plays_back_verified() {
     let one = &temp.json(&["play", "rec", "--links", "1", "--output", "link1.bin"], 0)[0];
     let bytes = std::fs::read(temp.root.join("link1.bin")).unwrap();
     assert_eq!(one["bytes"].as_u64(), Some(bytes.len() as u64));
-    assert!(one["frames"].as_u64() > Some(10) && bytes.len() % 7200 == 0);
+    assert!(one["frames"].as_u64() > Some(10) && bytes.len().is_multiple_of(7200));
     // The first ten frames by their ticks.
     let first = forebay_daq::frames::wibeth::timestamp(&bytes);
     let (from, to) = (first.to_string(), (first + 10 * 2048).to_string());
@@ -126,4 +126,52 @@ fn rotten_bytes_are_exit_code_1() {
     let played = temp.run(&["play", "rec", "--verify"]);
     assert_code(&played, 1);
     assert!(stdout(&played).contains("NOT verified: 1 wrong frame, 0 differences"), "{}", stdout(&played));
+}
+
+#[test]
+fn a_trigger_records_what_was_and_what_comes() {
+    let temp = Temp::new();
+    let call = ["record", "--warm", "rec", "--last", "200ms", "--next", "200ms", "--rate-scale", "0.05"];
+    let output = temp.run(&call);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    assert!(text.contains("trigger at tick 1060") && text.contains("links send 22.0 MB/s"), "{text}");
+    assert!(text.contains("+ missed 0 frames of 2 links"), "{text}");
+    let played = temp.run(&["play", "rec", "--verify"]);
+    assert_code(&played, 0);
+    assert!(stdout(&played).contains("verified: every frame is right"), "{}", stdout(&played));
+    let early = ["--after", "50ms", "--ring", "ring"];
+    let output = temp.run(&[&["record", "--warm", "early"], &call[3..], &early[..]].concat());
+    assert_code(&output, 0);
+    assert!(stdout(&output).contains("before the ring begins"), "{}", stdout(&output));
+    assert!(temp.root.join("ring").is_dir());
+    for (wrong, message) in [
+        (&["--next", "1s"][..], "--last"),
+        (&["--last", "1s", "--fast"], "cannot be used with"),
+        (&["--last", "1s", "--rate-scale", "0"], "rate scale"),
+    ] {
+        let output = temp.run(&[&["record", "--warm", "wrong"], wrong].concat());
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_triggered_recording_that_is_killed_plays_what_was_durable() {
+    let temp = Temp::new();
+    let mut child = temp
+        .command(&["record", "--warm", "rec", "--last", "300ms", "--next", "60s", "--rate-scale", "0.01"])
+        .args(["--ring", "ring"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(3500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let played = temp.run(&["play", "rec", "--verify"]);
+    assert_code(&played, 0);
+    assert!(stdout(&played).contains("rebuilt from the containers"), "{}", stdout(&played));
+    let played = &temp.json(&["play", "rec"], 0)[0];
+    assert!(played["frames"].as_u64() > Some(600), "{played}");
 }

@@ -33,6 +33,19 @@ pub struct RecordDir {
     pub bytes: Option<u64>,
 }
 
+/// A recording that begins before its trigger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retroactive {
+    /// What lies before the trigger: the ring holds it until then.
+    pub last: Duration,
+    /// What comes after it.
+    pub next: Duration,
+    /// The trigger, from the first frame on; `None`: as soon as the ring holds what lies before it.
+    pub after: Option<Duration>,
+    /// Directory of the ring, which stays; `None` takes shared memory and removes it.
+    pub ring: Option<PathBuf>,
+}
+
 /// Choices of one recording. The default is whole but for its directories.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordChoices {
@@ -63,6 +76,10 @@ pub struct RecordChoices {
     pub push_deadline: Option<Duration>,
     /// Links go to other devices where their own is full or fails.
     pub spill: bool,
+    /// Link time per time: 1 is the links' own rate.
+    pub rate_scale: f64,
+    /// Links go to a ring, and from there to the devices when the trigger falls, instead of straight there for `seconds`.
+    pub retroactive: Option<Retroactive>,
 }
 
 impl Default for RecordChoices {
@@ -83,6 +100,8 @@ impl Default for RecordChoices {
             buffer_bytes_per_link: 64 << 20,
             push_deadline: None,
             spill: true,
+            rate_scale: 1.0,
+            retroactive: None,
         }
     }
 }
@@ -102,7 +121,17 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(choices: &RecordChoices) -> Result<Plan> {
-        let choices = RecordChoices { threads: choices.threads.min(choices.links.max(1) as usize), ..choices.clone() };
+        let mut choices =
+            RecordChoices { threads: choices.threads.min(choices.links.max(1) as usize), ..choices.clone() };
+        if let Some(window) = &choices.retroactive {
+            if choices.fast {
+                return Err(Error::invalid(
+                    "a ring is recorded at the rate of its links: not as fast as the devices go",
+                ));
+            }
+            choices.seconds = (window.last + window.next).as_secs_f64();
+        }
+        within("rate scale", choices.rate_scale, 0.0001, 1000.0)?;
         within("seconds", choices.seconds, 0.001, 1e7)?;
         within("links", choices.links.into(), 1.0, LINKS_RECORDED_MAX.into())?;
         within("threads", choices.threads as f64, 1.0, THREADS_MAX as f64)?;
@@ -118,6 +147,7 @@ impl Plan {
             FrameKind::Wib1 => (wib1::TICKS_PER_SECOND, SUPERCHUNK_FRAMES),
             FrameKind::WibEth => (wibeth::TICKS_PER_SECOND, 1),
         };
+        let ticks_per_second = (ticks_per_second as f64 * choices.rate_scale).round() as u64;
         let push_bytes = frames.kind().frame_bytes() * frames_per_push as usize;
         let push_ticks = (frames.kind().ticks() * frames_per_push) as u32;
         let mut plan = Plan {
@@ -175,8 +205,10 @@ impl Plan {
         } else {
             self.link_bytes_per_second() * choices.seconds * f64::from(share)
         };
-        // Tables and heads, and what the ends of containers and the last extents of links leave empty.
-        let needed = (payload * 1.03) as u64 + u64::from(share) * (8 << 20);
+        // Tables and heads, and what the ends of containers and the last extents of links leave empty. A ring asks first
+        // whether all will fit, whatever the ends leave.
+        let more = if choices.retroactive.is_some() { 1.25 } else { 1.03 };
+        let needed = (payload * more) as u64 + u64::from(share) * (8 << 20);
         let mut dirs = Vec::new();
         for dir in &choices.dirs {
             let bytes = match (dir.bytes, room(&dir.path)) {

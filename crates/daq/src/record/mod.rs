@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! links ─readout threads─▶ Recording (forebay-store) ─one thread per device─▶ containers, manifest
+//! ring:  links ─▶ ring (forebay-store) ─trigger─▶ its last seconds and the next ─▶ Recording
 //! play:  containers ─window─▶ frames in time order ─▶ checks against frames and manifest, file
 //! ```
 //!
@@ -14,12 +15,14 @@ mod config;
 mod play;
 mod progress;
 mod readout;
+mod retro;
 mod shared;
 
 pub use check::FrameChecker;
-pub use config::{RecordChoices, RecordDir};
+pub use config::{RecordChoices, RecordDir, Retroactive};
 pub use play::{PlayChoices, PlayLink, PlaySummary, PlayWindow, play};
 pub use progress::RecordProgress;
+pub use retro::RetroSummary;
 
 use crate::demo::{join, spawn};
 use crate::ends::{EndThreads, Together};
@@ -51,6 +54,8 @@ pub struct RecordSummary {
     pub stopped: bool,
     /// As fast as the devices went: why that ended early.
     pub ended: Option<GapReason>,
+    /// Where a ring was recorded: its trigger.
+    pub retroactive: Option<RetroSummary>,
     /// The account.
     pub manifest: GapManifest,
 }
@@ -74,6 +79,9 @@ pub fn run(
     progress: &mut dyn FnMut(&RecordProgress),
 ) -> Result<RecordSummary> {
     let plan = Plan::new(choices)?;
+    if let Some(window) = &choices.retroactive {
+        return retro::run(&plan, window, stop, progress);
+    }
     let recording = Recording::create(&plan.dirs, plan.config.clone())?;
     let links = recording.links((0..plan.choices.links).map(|link| plan.link(link)).collect())?;
     let shared = Shared::new(&plan, stop);
@@ -88,6 +96,7 @@ pub fn run(
         methods: progress::methods(manifest.devices.iter().map(|device| device.method.as_str())),
         stopped: stop.load(Ordering::Relaxed),
         ended: shared.ended(),
+        retroactive: None,
         manifest,
     })
 }
@@ -114,7 +123,7 @@ fn read_out(
         let readers = spawn(scope, "readout", threads, body)?;
         while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK);
-            reporter.tick(recording);
+            reporter.tick(|| (recording.progress(), None));
         }
         join(readers).map(drop)
     })

@@ -1,6 +1,6 @@
 //! How a recording is going, for a live line once a second.
 
-use forebay_store::{Recording, RecordingDevice};
+use forebay_store::{RecordingDevice, RecordingProgress};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -56,13 +56,13 @@ impl<'p> Reporter<'p> {
     }
 
     /// Reports if it is time.
-    pub(super) fn tick(&mut self, recording: &Recording) {
+    pub(super) fn tick(&mut self, progress: impl FnOnce() -> (RecordingProgress, Option<String>)) {
         let seconds = self.last.elapsed().as_secs_f64();
         if seconds < EVERY.as_secs_f64() {
             return;
         }
         self.last = Instant::now();
-        let progress = recording.progress();
+        let (progress, trouble) = progress();
         let written = progress.recorded_bytes.saturating_sub(self.before);
         self.before = progress.recorded_bytes;
         (self.report)(&RecordProgress {
@@ -72,7 +72,7 @@ impl<'p> Reporter<'p> {
             recorded: progress.recorded,
             missed: progress.missed,
             methods: methods(progress.devices.iter().map(|device| device.method.as_str())),
-            troubles: progress.devices.iter().filter_map(trouble).collect(),
+            troubles: progress.devices.iter().filter_map(of_device).chain(trouble).collect(),
         });
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn methods<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
     methods
 }
 
-fn trouble(device: &RecordingDevice) -> Option<String> {
+fn of_device(device: &RecordingDevice) -> Option<String> {
     match &device.failure {
         Some(failure) => Some(format!("{}: {failure}", device.directory)),
         None if device.stalled => Some(format!("{}: stalled", device.directory)),

@@ -1,7 +1,7 @@
 //! A readout thread: its links' frames go to the recording, at the links' pace or as fast as the devices take them.
 //!
 //! ```text
-//! with a rate    frame n exists from (n + 1) periods on; overdue by more than READOUT_CATCH_UP: missed, not taken in time
+//! with a rate    frame n exists from (n + 1) periods on; overdue by more than RECORD_CATCH_UP: missed, not taken in time
 //! as fast as it goes    a frame exists once the one before was taken; the first one that a full device misses ends it
 //! ```
 //!
@@ -9,7 +9,7 @@
 
 use super::config::Plan;
 use super::shared::Shared;
-use crate::limits::{READOUT_CATCH_UP, READOUT_STEP};
+use crate::limits::{READOUT_STEP, RECORD_CATCH_UP};
 use forebay_core::{Error, Result};
 use forebay_store::{GapReason, Pushed, RecordLink};
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordLink>) -> Result<()>
         return fast(shared, &mut links);
     }
     let per_second = plan.pushes_per_second();
-    let catch_up = ((READOUT_CATCH_UP.as_secs_f64() * per_second) as u64).max(1);
+    let catch_up = ((RECORD_CATCH_UP.as_secs_f64() * per_second) as u64).max(1);
     let due_at = |at: Instant| ((at - shared.start).as_secs_f64() * per_second) as u64;
     let (mut next, mut end) = (0, plan.pushes());
     while next < end {

@@ -28,8 +28,12 @@ pub(crate) struct Log {
 impl Log {
     /// Appends a decision. Those that end an event have room reserved; others stop short of that reserve.
     pub(crate) fn append(&self, hot: &Hot, decision: &Decision) -> Result<()> {
-        let extra = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
-        let class = if extra { Class::Evacuation } else { Class::Decision };
+        let class = match decision.kind {
+            DecisionKind::RemoveKey | DecisionKind::Supersede => Class::Evacuation,
+            // What is lost without it is an event that goes out once more.
+            DecisionKind::Mark => Class::NewEvent,
+            _ => Class::Decision,
+        };
         let encode = |seed, number, out: &mut [u8]| hot.slots.encode(decision, seed, number, out);
         self.slot(hot, &mut self.tail.lock(), class, encode)
     }

@@ -100,11 +100,11 @@ pub(crate) fn open(
         Some(store) => store,
         None => Warm::store_of(&devices)?,
     };
-    let (warm, found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
+    let (warm, mut found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
-    let mut losses = found.losses.clone();
+    let mut losses = std::mem::take(&mut found.losses);
     losses.extend(lost);
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
 }

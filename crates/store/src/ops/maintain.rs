@@ -141,6 +141,7 @@ impl Engine {
                 shard.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
                 if to_debug {
                     shard.reasons.insert(event, reason as u8);
+                    self.queue_demotion(&mut shard, event);
                 }
                 (if too_long { &self.held_too_long } else { &self.workers_silent }).fetch_add(1, Ordering::Relaxed);
                 self.leases.fetch_sub(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Why ticks of a link are missing from a recording.
 
+use forebay_core::GapCause;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -20,28 +21,46 @@ pub enum GapReason {
     DeviceError = 5,
     /// No empty container was left on any device that the link may use.
     DiskFull = 6,
-    /// The ring that was recorded had not got the frames; its own cause is in the ring's account.
-    RingGap = 7,
-    /// The ring that was recorded had given the frames' space away before they were read.
-    RingGone = 8,
-    /// The frames had come to the ring, and their bytes did not verify.
-    Corrupt = 9,
+    /// The ring that was recorded had refused the frames: it had no space.
+    RingNoSpace = 7,
+    /// The ring had refused them: their timestamps could not be right.
+    RingSkew = 8,
+    /// The ring had refused them: their ticks had been evicted.
+    RingTooLate = 9,
+    /// The process with the ring was away.
+    RingRestart = 10,
+    /// The ring had acknowledged them, and they did not survive.
+    RingLost = 11,
+    /// The ring had given their space away before they were recorded.
+    RingGone = 12,
+    /// Their bytes did not verify before they were written.
+    Corrupt = 13,
+    /// They lie before the first that the ring ever had of this source: whether the link sent any is not known.
+    RingBefore = 14,
+    /// Nothing had come to the ring when they were overdue: whether it came later is not known.
+    RingNotYet = 15,
     /// Not known: a rebuilt manifest, and the frame after the gap does not say.
-    Unknown = 10,
+    Unknown = 16,
 }
 
 impl GapReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [GapReason; 10] = [
+    pub const ALL: [GapReason; 16] = [
         GapReason::NotProduced,
         GapReason::NotTaken,
         GapReason::DeviceSlow,
         GapReason::DeviceStalled,
         GapReason::DeviceError,
         GapReason::DiskFull,
-        GapReason::RingGap,
+        GapReason::RingNoSpace,
+        GapReason::RingSkew,
+        GapReason::RingTooLate,
+        GapReason::RingRestart,
+        GapReason::RingLost,
         GapReason::RingGone,
         GapReason::Corrupt,
+        GapReason::RingBefore,
+        GapReason::RingNotYet,
         GapReason::Unknown,
     ];
 
@@ -54,19 +73,37 @@ impl GapReason {
             GapReason::DeviceStalled => "device stalled",
             GapReason::DeviceError => "device error",
             GapReason::DiskFull => "disk full",
-            GapReason::RingGap => "gap in the ring",
+            GapReason::RingNoSpace => "no space in the ring",
+            GapReason::RingSkew => "refused by the ring for skew",
+            GapReason::RingTooLate => "too late for the ring",
+            GapReason::RingRestart => "restart of the ring",
+            GapReason::RingLost => "lost by the ring",
             GapReason::RingGone => "gone from the ring",
             GapReason::Corrupt => "bytes did not verify",
+            GapReason::RingBefore => "before the ring begins",
+            GapReason::RingNotYet => "not in the ring in time",
             GapReason::Unknown => "unknown",
+        }
+    }
+
+    /// What a ring says of ticks that nothing covers.
+    pub(crate) fn of_ring(cause: GapCause) -> GapReason {
+        match cause {
+            GapCause::NeverArrived => GapReason::NotProduced,
+            GapCause::NoSpace => GapReason::RingNoSpace,
+            GapCause::Skew => GapReason::RingSkew,
+            GapCause::TooLate => GapReason::RingTooLate,
+            GapCause::Restart => GapReason::RingRestart,
+            GapCause::Lost => GapReason::RingLost,
         }
     }
 
     /// Whether frames existed that were not recorded: they count as missed.
     pub fn is_missed(self) -> bool {
-        self != GapReason::NotProduced
+        !matches!(self, GapReason::NotProduced | GapReason::RingBefore | GapReason::RingNotYet)
     }
 
-    /// Whether the frame after a gap with this reason says so on the medium: its number, 16 bits.
+    /// Its number, as the frame after the gap has it on the medium.
     pub(super) fn code(self) -> u16 {
         self as u16
     }

@@ -8,7 +8,7 @@ use super::image::Image;
 use super::index::Index;
 use super::limits::{LOG_BYTES, PRIMARY_BYTES, REST_BYTES};
 use super::playback::{self, Playback};
-use super::recording::{LaneStart, Recording};
+use super::recording::{LaneStart, Medium, Recording};
 use super::sink::ContainerSink;
 use crate::region_file::random_id;
 use crate::warm::{Device, DirectoryDevice, IoMethod, Warm, WarmShape};
@@ -56,14 +56,9 @@ impl Recording {
             }
         }
         let before: Vec<HashSet<String>> = devices.iter().map(|device| names(device.as_ref())).collect();
-        let made = make(&devices, dirs, config);
+        let made = make(&devices, dirs, &before, config);
         if made.is_err() {
-            for (device, before) in devices.iter().zip(before) {
-                for name in names(device.as_ref()).difference(&before) {
-                    // The error to report is the one that ended the creation.
-                    let _ = device.remove(name);
-                }
-            }
+            devices.iter().zip(&before).for_each(|(device, before)| remove_new(device.as_ref(), before));
         }
         made
     }
@@ -119,7 +114,12 @@ impl Recording {
     }
 }
 
-fn make(devices: &[Arc<dyn Device>], dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
+fn make(
+    devices: &[Arc<dyn Device>],
+    dirs: &[WarmDir],
+    before: &[HashSet<String>],
+    config: RecordConfig,
+) -> Result<Recording> {
     let id = random_id();
     let bytes: Vec<u64> = dirs.iter().map(|dir| dir.bytes).collect();
     let warm = Arc::new(Warm::create(devices.to_vec(), bytes, id, WIDTHS, shape(&config))?);
@@ -143,7 +143,8 @@ fn make(devices: &[Arc<dyn Device>], dirs: &[WarmDir], config: RecordConfig) -> 
         }
     };
     let lanes = devices.iter().enumerate().map(lane).collect();
-    Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes)
+    let medium = Medium { devices: devices.to_vec(), warm, before: before.to_vec() };
+    Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes, Some(medium))
 }
 
 fn shape(config: &RecordConfig) -> WarmShape {
@@ -159,6 +160,15 @@ fn shape(config: &RecordConfig) -> WarmShape {
 
 fn names(device: &dyn Device) -> HashSet<String> {
     device.list().unwrap_or_default().into_iter().collect()
+}
+
+/// Removes what was not there before.
+pub(super) fn remove_new(device: &dyn Device, before: &HashSet<String>) {
+    for name in names(device).difference(before) {
+        // Whoever calls has an error to report that comes before this one.
+        let _ = device.remove(name);
+    }
+    let _ = device.sync_names();
 }
 
 fn open_devices(paths: &[PathBuf]) -> Result<Vec<Arc<dyn Device>>> {

@@ -45,6 +45,13 @@ pub(super) fn describe(directories: &[PathBuf], description: &Description) -> Re
     Ok(())
 }
 
+/// Removes both files, for a recording that is taken back.
+pub(super) fn remove(directories: &[PathBuf]) {
+    for directory in directories {
+        [DESCRIPTION_FILE, MANIFEST_FILE].iter().for_each(|name| json::remove(&directory.join(name)));
+    }
+}
+
 /// Reads what a recording is, from the first directory that says so.
 pub(super) fn description(directories: &[PathBuf]) -> Result<Description> {
     first(directories, DESCRIPTION_FILE, DESCRIPTION_FORMAT)?.ok_or_else(|| {

@@ -106,6 +106,14 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Removes a file, and the room that was reserved for it.
+pub(super) fn remove(path: &Path) {
+    for name in [path, &temporary(path)] {
+        // Whoever calls has an error to report that comes before this one.
+        let _ = fs::remove_file(name);
+    }
+}
+
 fn temporary(path: &Path) -> std::path::PathBuf {
     path.with_extension("json.new")
 }

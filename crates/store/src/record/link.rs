@@ -14,7 +14,7 @@ use forebay_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Frames missed in a row after which the account hears of them, for those who watch.
 const REPORT_FRAMES: u64 = 1024;
@@ -47,6 +47,8 @@ pub struct RecordLink {
     gap_code: u16,
     /// The last frame was missed.
     missing: bool,
+    /// Every push waits so long, also after one that was missed.
+    patience: Option<Duration>,
     payload_max: usize,
 }
 
@@ -66,6 +68,7 @@ impl RecordLink {
             gap: None,
             gap_code: 0,
             missing: false,
+            patience: None,
             payload_max,
         }
     }
@@ -73,6 +76,11 @@ impl RecordLink {
     /// Its number in the recording, from 0.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Each push waits so long for a buffer, whatever the one before met: for sources that wait, unlike detectors.
+    pub fn wait_for_device(&mut self, patience: Duration) {
+        self.patience = Some(patience);
     }
 
     /// Longest payload of a frame, in bytes.
@@ -141,9 +149,17 @@ impl RecordLink {
     /// # Errors
     /// As [`RecordLink::push`].
     pub fn silent(&mut self, begin: u64, end: u64) -> Result<()> {
+        self.absent(begin, end, GapReason::NotProduced)
+    }
+
+    /// Enters ticks without frames that are known of, for a reason that misses nothing.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`].
+    pub(crate) fn absent(&mut self, begin: u64, end: u64, reason: GapReason) -> Result<()> {
         let end = self.advance(begin, Some(end))?;
         let frames = self.frames_in(begin, end);
-        self.enter(begin, end, frames, GapReason::NotProduced);
+        self.enter(begin, end, frames, reason);
         Ok(())
     }
 
@@ -182,8 +198,13 @@ impl RecordLink {
         Ok(end)
     }
 
+    /// The tick after the newest frame or gap; `None` before the first.
+    pub(crate) fn next_tick(&self) -> Option<u64> {
+        self.next
+    }
+
     /// Frames that fit, at least one.
-    fn frames_in(&self, begin: u64, end: u64) -> u64 {
+    pub(crate) fn frames_in(&self, begin: u64, end: u64) -> u64 {
         ((end - begin) / u64::from(self.books.plan.ticks_per_frame)).max(1)
     }
 
@@ -229,7 +250,8 @@ impl RecordLink {
         self.hand_over();
         let config = &self.shared.config;
         let lane = self.shared.lane_for(self.home)?;
-        let deadline = (!self.missing).then(|| Instant::now() + config.push_deadline);
+        let wait = self.patience.or((!self.missing).then_some(config.push_deadline));
+        let deadline = wait.map(|wait| Instant::now() + wait);
         let buffer = lane.pool.take(deadline).ok_or_else(|| lane.reason(self.shared.now_ns(), config.stall))?;
         self.image = Some(Image::new(self.number, &self.books.plan.source, self.era, self.images, buffer));
         Ok(())

@@ -14,6 +14,7 @@ mod lane;
 mod limits;
 mod link;
 mod manifest;
+mod measure;
 mod playback;
 mod pool;
 mod recording;

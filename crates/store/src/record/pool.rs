@@ -9,6 +9,18 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Buffers that are ready before they are needed, of those that are allowed at once.
+const READY: usize = 2;
+/// Memory comes in pieces of so many bytes.
+const PAGE_BYTES: usize = 4096;
+
+/// A buffer whose memory is there.
+fn touched(bytes: usize) -> Buffer {
+    let mut buffer = Buffer::new(bytes);
+    buffer.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+    buffer
+}
+
 /// Buffers of one device.
 pub(super) struct Pool {
     bytes: usize,
@@ -35,9 +47,14 @@ impl Pool {
         Arc::new(Pool { bytes, state: Mutex::default(), returned: Condvar::new() })
     }
 
-    /// Allows so many buffers more. They are made when they are first needed.
+    /// Allows so many buffers more. Two of them are made and touched now, so that the first frames find memory; the others
+    /// when they are first needed.
     pub(super) fn allow(&self, more: usize) {
-        self.state.lock().max += more;
+        let ready: Vec<Buffer> = (0..more.min(READY)).map(|_| touched(self.bytes)).collect();
+        let mut state = self.state.lock();
+        state.max += more;
+        state.made += ready.len();
+        state.free.extend(ready);
     }
 
     /// A buffer; `None` where none comes back to the deadline. Without one it does not wait.

@@ -14,20 +14,32 @@
 use super::books::Books;
 use super::cause::GapReason;
 use super::config::{LinkPlan, RecordConfig};
+use super::create;
 use super::files::{self, Description};
 use super::lane::{self, Sink};
-use super::limits::LINKS_MAX;
+use super::limits::{FRAME_OVERHEAD_BYTES, LINKS_MAX};
 use super::link::RecordLink;
 use super::manifest::{DeviceManifest, GapManifest, LinkManifest};
+use super::measure;
 use super::shared::Shared;
+use crate::warm::{Device, Warm};
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// The devices themselves.
+pub(super) struct Medium {
+    pub(super) devices: Vec<Arc<dyn Device>>,
+    pub(super) warm: Arc<Warm>,
+    /// Names that were there before, by device.
+    pub(super) before: Vec<HashSet<String>>,
+}
 
 /// How often `finish` looks whether the devices are done.
 const LOOK: Duration = Duration::from_millis(2);
@@ -39,8 +51,11 @@ pub(super) struct LaneStart {
     pub(super) containers: u32,
     pub(super) bytes: u64,
     /// Called on the thread.
-    pub(super) run: Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>,
+    pub(super) run: Drive,
 }
+
+/// What the thread of a recording runs, with whom it lends its sink.
+type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
 pub struct Recording {
@@ -48,6 +63,7 @@ pub struct Recording {
     id: [u8; 16],
     directories: Vec<PathBuf>,
     devices: Vec<DeviceManifest>,
+    medium: Option<Medium>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     finished: Mutex<Option<GapManifest>>,
 }
@@ -89,6 +105,7 @@ impl Recording {
         directories: Vec<PathBuf>,
         config: RecordConfig,
         lanes: Vec<LaneStart>,
+        medium: Option<Medium>,
     ) -> Result<Recording> {
         let shared = Arc::new(Shared::new(config, lanes.len()));
         let mut recording = Recording {
@@ -96,6 +113,7 @@ impl Recording {
             id,
             directories,
             devices: Vec::new(),
+            medium,
             threads: Mutex::default(),
             finished: Mutex::default(),
         };
@@ -187,6 +205,28 @@ impl Recording {
         self.links(vec![plan])?.pop().ok_or_else(|| Error::internal("a link was added and is not there"))
     }
 
+    /// Payload bytes of frames of so many bytes that still fit, at least: what the ends of containers and extents leave
+    /// empty is taken off.
+    pub fn room_bytes(&self, frame_bytes: usize) -> u64 {
+        let config = &self.shared.config;
+        let containers = self.medium.as_ref().map_or(0, |medium| medium.warm.free_containers());
+        let usable = config.container_bytes - config.container_bytes / 64 - config.extent_bytes as u64;
+        let frame = frame_bytes.max(1) as u64;
+        let frames = usable / (frame.next_multiple_of(8) + FRAME_OVERHEAD_BYTES as u64);
+        u64::from(containers) * frames * frame
+    }
+
+    /// Writes to a file of its own on each device, one after the other, for so long, and answers the bytes per second that
+    /// all of them together take, syncs included. For before the first frame.
+    ///
+    /// # Errors
+    /// `Full` without room for the file; `Unavailable` where a device fails.
+    pub fn measure(&self, each: Duration) -> Result<u64> {
+        let devices = self.medium.as_ref().map_or(&[][..], |medium| &medium.devices);
+        let rate = |device: &Arc<dyn Device>| measure::rate(device.as_ref(), &self.shared.config, each);
+        devices.iter().map(rate).sum()
+    }
+
     /// How it is going.
     pub fn progress(&self) -> RecordingProgress {
         let mut progress = RecordingProgress::default();
@@ -229,6 +269,18 @@ impl Recording {
         files::write_manifest(&self.directories, &manifest)?;
         *finished = Some(manifest.clone());
         Ok(manifest)
+    }
+
+    /// Takes a recording back to which nothing went: its containers and files are removed, so that the directories can be
+    /// used again.
+    pub fn discard(self) {
+        self.end(Instant::now() + self.shared.config.finish_deadline);
+        if let Some(medium) = &self.medium {
+            for (device, before) in medium.devices.iter().zip(&medium.before) {
+                create::remove_new(device.as_ref(), before);
+            }
+        }
+        files::remove(&self.directories);
     }
 
     /// Ends the threads; what is not settled at the deadline is missed.

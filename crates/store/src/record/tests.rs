@@ -124,7 +124,7 @@ impl Rig {
             }
         };
         let lanes = scripts.iter().map(lane).collect();
-        let recording = Recording::start([7; 16], vec![dir.clone()], config, lanes).unwrap();
+        let recording = Recording::start([7; 16], vec![dir.clone()], config, lanes, None).unwrap();
         Rig { dir, scripts, recording }
     }
 

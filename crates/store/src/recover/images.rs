@@ -4,9 +4,10 @@
 //! *Invariants*: decisions dominate images as they do records; of several copies of one version the hot one is used, else
 //! the one that was written last; the others count as copies or as dead.
 
-use super::records::Records;
+use super::records::{Records, supersede};
 use crate::RunState;
 use crate::home::{Flag, State, WarmRecord, Word};
+use crate::hot::Location;
 use crate::levels::at;
 use crate::warm::{Found, ImagePlace, Warm};
 use forebay_core::{EntryFlags, Image, ImageState, Key, Result, Tally};
@@ -40,14 +41,19 @@ impl Records<'_> {
         }
         let known = shard.find(primary);
         let (mut live, mut copies) = (0, 0);
+        // Versions whose updates were cut off before their records.
+        let mut lower: Vec<(Location, u32, Key, u16)> = Vec::new();
+        let named = |rest: &[u8]| Key::from_packed(&[primary, rest].concat());
         let mut event = known;
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
             let superseded = || {
-                let version = self.decided.superseded.get(&[primary, entry.rest].concat());
-                version.is_some_and(|&version| version >= entry.version)
+                let version = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
+                let found = || shard.superseded.get(&named(entry.rest)).map(|of| of.1);
+                version.or_else(found).is_some_and(|version| version >= entry.version)
             };
-            if !self.decided.removed.is_empty() && removed() || !self.decided.superseded.is_empty() && superseded() {
+            let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
+            if !self.decided.removed.is_empty() && removed() || any_superseded && superseded() {
                 continue;
             }
             let event = *event.get_or_insert_with(|| {
@@ -86,25 +92,44 @@ impl Records<'_> {
                         // says what was decided must stay.
                         let weaker = shard.events[event].is(Flag::SettledThere)
                             && image.head.marks.state != ImageState::Accepted;
-                        if standing.version > entry.version || weaker && standing.version == entry.version {
+                        if standing.version > entry.version {
+                            lower.push((here.location(), entry.length, named(entry.rest), entry.version));
+                            live += 1;
+                            continue;
+                        }
+                        if weaker && standing.version == entry.version {
                             continue;
                         }
                         shard.change_length(event, standing.length, entry.length);
+                        if standing.version < entry.version {
+                            lower.push((before, standing.length, named(entry.rest), standing.version));
+                        } else {
+                            warm.ended(crate::levels::place_of(before), 1);
+                        }
+                    } else {
+                        warm.ended(crate::levels::place_of(before), 1);
                     }
                     shard.set_word(event, slot, here);
-                    warm.ended(crate::levels::place_of(before), 1);
                     live += 1;
                 }
                 Ok((slot, word)) => {
-                    let standing = engine.hot.read_entry(word.location());
-                    if standing.is_some_and(|standing| standing.version == entry.version) {
+                    let Some(standing) = engine.hot.read_entry(word.location()) else { continue };
+                    if standing.version == entry.version {
                         shard.set_word(event, slot, word.persisted());
                         copies += 1;
+                    } else if standing.version > entry.version {
+                        lower.push((here.location(), entry.length, named(entry.rest), entry.version));
+                        live += 1;
                     }
                 }
             }
         }
         let Some(event) = event else { return Ok(()) };
+        for (location, length, key, version) in lower {
+            // Another copy of it is found to be superseded from now on.
+            shard.superseded.insert(key, (event, version));
+            supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, length);
+        }
         if copies > 0 {
             shard.copies.entry(event).or_default().push((at(place, 0), copies));
         }

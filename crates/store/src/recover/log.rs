@@ -122,7 +122,7 @@ fn snapshot_head(slots: &LogSlots) -> Option<(u32, u64)> {
 
 /// The latest life that any snapshot was made in.
 pub(super) fn boot_of_snapshots(of_devices: &[LogSlots]) -> u32 {
-    of_devices.iter().filter_map(|slots| snapshot_head(slots)).map(|head| head.0).max().unwrap_or(0)
+    of_devices.iter().filter_map(snapshot_head).map(|head| head.0).max().unwrap_or(0)
 }
 
 fn is_continued_snapshot(slots: &[Slot]) -> bool {
@@ -441,6 +441,9 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         }
         DecisionKind::Replay => {
             decided.debug.remove(primary);
+            // An image may say that it failed.
+            let masked = decided.marks.get(primary).map_or(0, |marks| marks.1 & 1 << 9);
+            decided.marks.insert(primary.to_vec(), (decision.stage, 1 << 8 | masked));
             return Ok(());
         }
         DecisionKind::NeverSeen => Tally::default(),

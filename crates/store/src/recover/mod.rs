@@ -16,6 +16,8 @@ mod verify;
 
 use crate::engine::Engine;
 use crate::hot::{FREE, Location};
+use crate::levels::Level;
+use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
 use crate::warm::LogSlots;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -79,10 +81,8 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
         records.segment(header)?;
     }
     if let (Some(there), Some(level)) = (there, &engine.level) {
-        engine.losses.lock().extend(there.losses.iter().cloned());
-        let known = there.found.losses.len();
-        records.images(&level.warm, &mut there.found, there.figures_kept)?;
-        engine.losses.lock().extend(there.found.losses.iter().skip(known).cloned());
+        let figures_kept = there.figures_kept;
+        adopt_images(engine, level, &mut records, there, figures_kept)?;
     }
     records.settle()?;
     let replaced = Replaced(records.replaced);
@@ -97,23 +97,35 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
 }
 
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
-pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<()> {
+pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
     let decided = log::read_devices(engine, &there.decisions)?;
     let mut shards = engine.lock_all();
     shards.iter_mut().for_each(|shard| shard.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     if let Some(level) = &engine.level {
-        engine.losses.lock().extend(there.losses.iter().cloned());
-        let known = there.found.losses.len();
-        records.images(&level.warm, &mut there.found, false)?;
-        engine.losses.lock().extend(there.found.losses.iter().skip(known).cloned());
+        adopt_images(engine, level, &mut records, &mut there, false)?;
     }
     records.settle()?;
+    let replaced = Replaced(records.replaced);
     drop(shards);
-    for cell in &engine.cells {
-        cell.publish_ready(&cell.lock());
-    }
+    Ok(replaced)
+}
+
+/// What stands on the devices, and what does not any more: losses by name, and what was perhaps never acknowledged.
+fn adopt_images(
+    engine: &Engine,
+    level: &Level,
+    records: &mut Records<'_>,
+    there: &mut There,
+    figures_kept: bool,
+) -> Result<()> {
+    records.images(&level.warm, &mut there.found, figures_kept)?;
+    let mut losses = engine.losses.lock();
+    losses.append(&mut there.losses);
+    losses.append(&mut there.found.losses);
+    losses.truncate(LOSSES_LISTED_MAX);
+    std::mem::take(&mut there.found.unfinished).into_iter().for_each(|what| level.note(what));
     Ok(())
 }
 
@@ -157,6 +169,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         for event in failed {
             shard.move_to(event, LiveState::Debug);
             shard.reasons.insert(event, Reason::ProcessDied as u8);
+            engine.queue_demotion(shard, event);
         }
     }
     drop(shards);
@@ -170,7 +183,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         other => other?,
     }
     for (location, length) in left {
-        engine.hot.end_record(location, length);
+        engine.end_record(location, length);
     }
     engine.hot.region.fence();
     Ok(())
@@ -182,7 +195,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
 fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u32)>> {
     let mut left = Vec::new();
     for (location, length) in replaced.0 {
-        let entry = engine.hot.read_entry(location).ok_or_else(|| Error::internal("a version that was just found"))?;
+        let entry = engine.entry_of(location)?;
         let record = Decision {
             fragments: 1,
             bytes: u64::from(length),
@@ -190,7 +203,7 @@ fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u3
             ..Decision::about(DecisionKind::Supersede, entry.key.as_bytes())
         };
         match engine.log.append(&engine.hot, &record) {
-            Ok(()) => engine.hot.end_record(location, length),
+            Ok(()) => engine.end_record(location, length),
             Err(error) if error.kind() == forebay_core::Kind::Full => left.push((location, length)),
             Err(error) => return Err(error),
         }

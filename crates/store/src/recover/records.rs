@@ -8,7 +8,8 @@ use crate::hot::{CLOSED, Location, Place, SEALED};
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
-    Entry, EntryFlags, Error, Key, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord, Tally,
+    Entry, EntryFlags, Error, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord,
+    Tally,
 };
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -243,7 +244,7 @@ impl<'a> Records<'a> {
                         return Ok(Fate::Dead);
                     }
                     std::cmp::Ordering::Less => {
-                        self.supersede(location, entry, at, run);
+                        supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, entry.length);
                         return Ok(Fate::Live);
                     }
                     std::cmp::Ordering::Greater => (standing, other),
@@ -262,21 +263,10 @@ impl<'a> Records<'a> {
                     *ledger.live(live) += new;
                     *ledger.live(live) -= old;
                 }
-                self.supersede(loser, &lower, at, run);
+                supersede(&mut self.replaced, ledger, loser, lower.length);
             }
         }
         Ok(Fate::Live)
-    }
-
-    /// An update was cut off before its record: the end of recovery writes it.
-    /// The replaced version stays live until then, so that a crash before it finds both again.
-    fn supersede(&mut self, location: Location, lower: &Entry, at: usize, run: u16) {
-        self.replaced.push((location, lower.length));
-        let tally = Tally::fragment(u64::from(lower.length));
-        let ledger = &mut self.shards[at].runs[run as usize].ledger;
-        ledger.offered += tally;
-        ledger.stored += tally;
-        ledger.superseded += tally;
     }
 
     /// An acknowledged fragment is gone, and the operator accepted that.
@@ -417,7 +407,7 @@ impl<'a> Records<'a> {
     /// What an event's own record says: its announcement, its sources, what follows from its attributes.
     fn read_event_record(&mut self, at: usize, event: u32) -> Result<()> {
         let Some(word) = self.shards[at].attribute_word(event) else { return Ok(()) };
-        let record = match self.engine.event_record(&self.shards[at], event, word) {
+        let record = match self.engine.event_record(&*self.shards[at], event, word) {
             Ok(record) => record,
             Err(error) => {
                 let name = self.engine.keyspace.schema.text(self.shards[at].primary(event).as_bytes());
@@ -434,4 +424,14 @@ impl<'a> Records<'a> {
         self.engine.follow_attributes(shard, event, &record.attributes);
         Ok(())
     }
+}
+
+/// An update was cut off before its record: the end of recovery writes it.
+/// The replaced version stays live until then, so that a crash before it finds both again.
+pub(super) fn supersede(replaced: &mut Vec<(Location, u32)>, ledger: &mut Ledger, location: Location, length: u32) {
+    replaced.push((location, length));
+    let tally = Tally::fragment(u64::from(length));
+    ledger.offered += tally;
+    ledger.stored += tally;
+    ledger.superseded += tally;
 }

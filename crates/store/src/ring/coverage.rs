@@ -23,6 +23,8 @@ pub(super) struct Knowledge {
     pub(super) pending: Option<GapCause>,
     /// Below this everything was evicted.
     gone: u64,
+    /// Something was evicted, or left out with the last process: what lay before `low` is not known.
+    has_evicted: bool,
     /// Evicted stretches above `low`: chunks before them are pinned. Sorted.
     holes: Vec<(u64, u64)>,
     /// Gaps whose cause is known, by their begin.
@@ -80,6 +82,7 @@ impl Knowledge {
     /// A chunk was evicted: these stretches, which its fragments covered; `kept` is the first tick of those that stay.
     /// What lies between the stretches never was there, however far apart a frame with a wrong time puts them.
     pub(super) fn evicted(&mut self, stretches: impl Iterator<Item = (u64, u64)>, kept: Option<u64>) {
+        self.has_evicted = true;
         stretches.for_each(|(begin, end)| self.hole(begin, end));
         self.low = self.low.max(kept.or(self.head).unwrap_or(0));
         let low = self.low;
@@ -114,6 +117,7 @@ impl Knowledge {
     /// nothing older than what is kept comes back, neither as a gap nor as data that is counted twice.
     pub(super) fn found_again(&mut self, has_evicted: bool) {
         self.pending = Some(GapCause::Restart);
+        self.has_evicted |= has_evicted;
         if has_evicted {
             self.gone = self.low;
         }
@@ -121,7 +125,12 @@ impl Knowledge {
 
     /// The source's clock was set anew: what it knew of ticks holds no longer.
     pub(super) fn restart(&mut self) {
-        *self = Knowledge::default();
+        *self = Knowledge { has_evicted: self.has_evicted, ..Knowledge::default() };
+    }
+
+    /// The first tick that the source ever had; `None` before that, and where anything of it was evicted.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.head.and((!self.has_evicted).then_some(self.low))
     }
 
     fn hole_at(&self, tick: u64) -> Option<u64> {
@@ -210,6 +219,7 @@ mod tests {
     fn ticks_pass_from_not_yet_over_gaps_to_gone() {
         let mut known = Knowledge::default();
         assert_eq!(states(&known, 0, 10), [(0, 10, Coverage::NotYet)]);
+        assert_eq!(known.first(), None);
         known.arrived(100, 110);
         known.pending = Some(Restart);
         known.arrived(120, 130);
@@ -226,9 +236,11 @@ mod tests {
                 (150, 160, Coverage::NotYet),
             ]
         );
+        assert_eq!(known.first(), Some(100));
         // A chunk in the middle goes first: the one before it is pinned.
         known.evicted([(112, 125)].into_iter(), Some(100));
         assert!(known.is_gone(112) && known.is_gone(124) && !known.is_gone(111) && !known.is_gone(125));
+        assert_eq!(known.first(), None, "what was before the ticks that are kept is not known any more");
         assert_eq!(states(&known, 111, 126)[1], (112, 125, Coverage::Gone));
         known.evicted([(100, 111)].into_iter(), Some(140));
         assert!(known.is_gone(0) && known.is_gone(124) && !known.is_gone(125));

@@ -3,6 +3,7 @@
 //! ```text
 //! put ─▶ source ─▶ its open chunk ── full ─▶ closed ─▶ sealed ─▶ evicted by arrival ─▶ chunk of any source
 //! window ─▶ each source: chunks that overlap ─▶ guards, fragments in place, coverage
+//! record ─▶ pin ─▶ window after window ─▶ containers (`crate::record`), with a manifest of what is missing
 //! ```
 //!
 //! A chunk is one segment of the hot level, written by one source. Sources meet only where a chunk is taken.
@@ -10,7 +11,8 @@
 //! *Lock order*: `taking` → one source → space, or the table of relations → nothing. No lock is held while waiting.
 //!
 //! *Invariants*: everything acknowledged is there until it is evicted, and counted then (tests/ring/{restart,power}.rs);
-//! nothing under a guard, a reservation or a pin is evicted (tests/ring/{races,pins}.rs).
+//! nothing under a guard, a reservation or a pin is evicted (tests/ring/{races,pins}.rs); of a recorded stretch every tick is
+//! recorded or a gap (tests/ring/record.rs).
 //!
 //! *Not here*: completeness, leases, verdicts: events have those (`home`). The bytes: docs/format-ring.md.
 
@@ -26,6 +28,7 @@ mod open;
 mod pin;
 mod put;
 mod read;
+mod record;
 mod recover;
 mod relation;
 mod report;
@@ -39,6 +42,7 @@ mod window;
 pub use config::{RingConfig, RingOutcome, RingPut, RingSources};
 pub use handle::Ring;
 pub use pin::RingPin;
+pub use record::{RingRecord, RingRecordProgress, RingRecording};
 pub use reserve::RingReservation;
 pub use status::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
 pub use window::{Coverage, RingFragment, SourceWindow, Stretch, Window};

@@ -41,12 +41,7 @@ impl Ring {
         };
         // Nothing is evicted between counting and entering.
         let _taking = engine.taking.lock();
-        // Every source that can come is reckoned with where none has been seen yet.
-        let unseen = if all && names.is_empty() { u64::from(engine.keyspace.sources_max) } else { 0 };
-        let of_unseen = engine.chunks_to_come(begin, end, 0).saturating_mul(unseen);
-        let of_named = |sum: u64, source| sum.saturating_add(engine.chunks_named(source, begin, end));
-        let granted = names.iter().fold(of_unseen, of_named);
-        pin.granted = u32::try_from(granted).unwrap_or(u32::MAX);
+        pin.granted = engine.chunks_wanted(begin, end, &names, all);
         let granted = pin.granted;
         let mut space = engine.space.lock();
         space.expire(engine.now_ns());
@@ -57,6 +52,15 @@ impl Ring {
 }
 
 impl Engine {
+    /// Chunks that a pin on these ticks of these sources asks for.
+    fn chunks_wanted(&self, begin: u64, end: u64, names: &[SourceId], all: bool) -> u32 {
+        // Every source that can come is reckoned with where none has been seen yet.
+        let unseen = if all && names.is_empty() { u64::from(self.keyspace.sources_max) } else { 0 };
+        let of_unseen = self.chunks_to_come(begin, end, 0).saturating_mul(unseen);
+        let of_named = |sum: u64, source| sum.saturating_add(self.chunks_named(source, begin, end));
+        u32::try_from(names.iter().fold(of_unseen, of_named)).unwrap_or(u32::MAX)
+    }
+
     fn pin_deadline(&self, duration: Duration) -> Result<u64> {
         if duration.is_zero() {
             return Err(Error::invalid("a pin lasts longer than nothing"));
@@ -135,6 +139,33 @@ impl RingPin {
             }
             None => Err(Error::fenced(format!("pin {}: its deadline has passed", self.id))),
         }
+    }
+
+    /// Moves the pin to other ticks of its sources, and its deadline to `duration` from now, in one step: what both ticks
+    /// name is kept all the time.
+    ///
+    /// # Errors
+    /// `Full` beyond the quota; then the pin keeps what it did. `Fenced` where it has expired; `Invalid` as for
+    /// [`Ring::pin`]; `Closed`.
+    pub fn move_to(&mut self, begin: u64, end: u64, duration: Duration) -> Result<()> {
+        let engine = &self.engine;
+        engine.check_window(begin, end)?;
+        engine.check_open()?;
+        let deadline_ns = engine.pin_deadline(duration)?;
+        let named = engine.space.lock().pins.iter().find(|pin| pin.id == self.id).map(|pin| pin.sources.clone());
+        let all = named.as_ref().is_some_and(Option::is_none);
+        let names = match named.flatten() {
+            Some(names) => names,
+            None => engine.names(&RingSources::All)?,
+        };
+        // Nothing is evicted between counting and entering.
+        let _taking = engine.taking.lock();
+        let granted = engine.chunks_wanted(begin, end, &names, all);
+        let mut space = engine.space.lock();
+        space.expire(engine.now_ns());
+        space.move_pin(self.id, (begin, end), deadline_ns, granted, engine.pin_quota())?;
+        self.granted = granted;
+        Ok(())
     }
 
     /// Gives the pin up.

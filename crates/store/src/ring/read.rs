@@ -39,6 +39,7 @@ impl Ring {
             None => SourceWindow {
                 source: *source,
                 coverage: vec![Stretch { begin, end, state: Coverage::NotYet }],
+                first: None,
                 pieces: Vec::new(),
                 guards: Guards::new(&self.holder),
             },
@@ -120,8 +121,9 @@ fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> Sourc
     let reserved: Vec<(u64, u64)> = source.reserved.iter().map(|one| (one.timestamp, one.end)).collect();
     let covered = pieces.iter().map(|piece| (piece.timestamp, piece.timestamp + u64::from(piece.span)));
     let coverage = source.known.tile(begin, end, covered, &reserved);
+    let first = source.known.first();
     drop(source);
-    SourceWindow { source: cell.id, coverage, pieces, guards }
+    SourceWindow { source: cell.id, coverage, first, pieces, guards }
 }
 
 fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Piece> {

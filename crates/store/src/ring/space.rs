@@ -111,6 +111,27 @@ impl Space {
         Ok(self.next_pin)
     }
 
+    /// Moves a pin; one that would pass the quota stays as it is.
+    pub(super) fn move_pin(
+        &mut self,
+        id: u64,
+        (begin, end): (u64, u64),
+        deadline_ns: u64,
+        granted: u32,
+        quota: u32,
+    ) -> Result<()> {
+        let held: u32 = self.pins.iter().filter(|pin| pin.id != id).map(|pin| pin.granted).sum();
+        let pin = self.pins.iter_mut().find(|pin| pin.id == id);
+        let pin = pin.ok_or_else(|| Error::fenced(format!("pin {id}: its deadline has passed")))?;
+        if granted > quota.saturating_sub(held) {
+            return Err(Error::full(format!(
+                "pin {id} on [{begin}, {end}) needs {granted} chunks: the quota is {quota}, other pins have {held}"
+            )));
+        }
+        (pin.begin, pin.end, pin.deadline_ns, pin.granted) = (begin, end, deadline_ns, granted);
+        Ok(())
+    }
+
     pub(super) fn pin_statuses(&self, now_ns: u64, segment_bytes: u64) -> Vec<RingPinStatus> {
         let one = |pin: &Pin| RingPinStatus {
             id: pin.id,

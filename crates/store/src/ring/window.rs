@@ -52,6 +52,8 @@ pub struct SourceWindow {
     pub source: SourceId,
     /// What is known of the window, in order and without anything in between.
     pub coverage: Vec<Stretch>,
+    /// The first tick that the source ever had, where nothing of it was evicted.
+    pub(super) first: Option<u64>,
     pub(super) pieces: Vec<Piece>,
     pub(super) guards: Guards,
 }

@@ -62,7 +62,12 @@ pub(crate) struct Container {
 
 impl Container {
     pub(super) fn new(header: ContainerHeader, file: Option<FileId>) -> Container {
-        let phase = if file.is_none() { Phase::Lost } else { Phase::of(header.state) };
+        let phase = match Phase::of(header.state) {
+            _ if file.is_none() => Phase::Lost,
+            // Whoever drained it is gone.
+            Phase::Draining => Phase::Full,
+            phase => phase,
+        };
         Container {
             number: header.container,
             device: header.device,

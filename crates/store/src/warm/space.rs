@@ -171,7 +171,6 @@ impl Warm {
                 Phase::Empty => free[container.device as usize].push_back(container.number),
                 Phase::Lost => continue,
                 Phase::Poisoned => _ = slot.poisoned.fetch_add(1, Ordering::Relaxed),
-                Phase::Draining => _ = slot.draining.fetch_add(1, Ordering::Relaxed),
                 _ => {}
             }
             used += if container.phase() == Phase::Empty { 0 } else { shape.container_bytes };

@@ -287,7 +287,9 @@ fn lies_about_writes_are_found_when_the_bytes_are_read() {
                     match store.get(&key(RUN, event, source)) {
                         Ok(Some(fragment)) => assert_eq!(fragment.to_vec(), bytes(event, source), "{what}, reopened"),
                         Ok(None) => {
-                            assert!(!store.losses().is_empty(), "{what}: {event}/{source} is gone without a word")
+                            // The last extent may never have been acknowledged, as far as an opening can know.
+                            let said = !store.losses().is_empty() || !store.warm_stats().unwrap().notes.is_empty();
+                            assert!(said, "{what}: {event}/{source} is gone without a word")
                         }
                         Err(error) => assert!(matches!(error.kind(), Kind::Corrupt | Kind::Unavailable), "{error}"),
                     }

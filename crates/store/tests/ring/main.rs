@@ -9,6 +9,7 @@ mod model;
 mod pins;
 mod power;
 mod races;
+mod record;
 mod reserve;
 mod restart;
 mod skew;
