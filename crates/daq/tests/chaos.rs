@@ -21,6 +21,8 @@ fn every_term_is_explained() {
             "clock jumps",
             "lies fenced",
             "puts into a full store",
+            "puts to be persisted",
+            "events, or parts of them, gone down",
             "workers crashed",
             "workers hung",
             "runs closed",

@@ -28,6 +28,24 @@ pub(crate) fn bench() -> Result<Outcome> {
     Ok(Outcome::one(wrong))
 }
 
+/// Runs the warm level's benchmark in small and looks at its files.
+pub(crate) fn bench_warm() -> Result<Outcome> {
+    let out = child::target_dir().join("bench-warm-smoke");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", "warm", "--smoke", "--out"]).arg(&out);
+    let mut wrong = Vec::new();
+    if !child::stream(&mut command)?.success {
+        wrong.push("the benchmark failed".to_owned());
+    }
+    for name in ["warm.md", "warm.json", "warm-threads.svg", "warm-operations.svg"] {
+        if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
+            wrong.push(format!("{name} is missing or next to empty"));
+        }
+    }
+    Ok(Outcome::one(wrong))
+}
+
 /// Relations that hold however slow the machine is.
 fn relations(report: &Value) -> Vec<String> {
     let mut wrong = Vec::new();

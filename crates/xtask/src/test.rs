@@ -52,7 +52,7 @@ struct Step {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 18] = [
     Step { name: "prepare", what: "install what is missing", run: |_| tools::all().map(|()| Outcome::one(vec![])) },
     Step { name: "tidy", what: "file sizes, module heads, SAFETY lines, nothing unfinished", run: |_| tidy_step() },
     Step { name: "fmt", what: "formatting", run: |_| formatting() },
@@ -60,10 +60,13 @@ const STEPS: [Step; 15] = [
     Step { name: "deny", what: "licences, bans and sources of dependencies", run: |_| deny() },
     Step { name: "docs", what: "documentation builds without warnings", run: |_| docs() },
     Step { name: "tests", what: "all tests of the workspace", run: |_| workspace() },
+    Step { name: "levels", what: "the semantics again, with everything on the warm level", run: |_| both_levels() },
+    Step { name: "examples", what: "every example, to its end", run: |_| examples() },
     Step { name: "loom", what: "models of publication, pin and recycle", run: |_| loom() },
     Step { name: "tsan", what: "concurrent tests under ThreadSanitizer", run: |_| tsan() },
     Step { name: "fuzz", what: "every decoder, briefly", run: fuzz_step },
     Step { name: "bench", what: "the benchmark in small: files and relations, no timing", run: |_| smoke::bench() },
+    Step { name: "bench-warm", what: "the warm level's benchmark in small, beside fio", run: |_| smoke::bench_warm() },
     Step { name: "demo", what: "the demo for two seconds", run: |_| smoke::demo() },
     Step { name: "demo-dune", what: "DUNE's MiniDAQ for two seconds on two links", run: |_| smoke::demo_dune() },
     Step { name: "demo-input", what: "the demo on recorded frames", run: |_| smoke::demo_input() },
@@ -150,6 +153,33 @@ fn docs() -> Result<Outcome> {
 /// In the release profile: the model and crash tests do many more rounds in the same time.
 fn workspace() -> Result<Outcome> {
     cargo_tests(&mut child::cargo(&["test", "--workspace", "--release", "--no-fail-fast"]))
+}
+
+/// What a call means does not depend on the level: every test of it runs with all data demoted before each call.
+fn both_levels() -> Result<Outcome> {
+    let arguments = ["test", "-p", "forebay-store", "--release", "--test", "semantics"];
+    cargo_tests(child::cargo(&arguments).env("FOREBAY_TEST_LEVELS", "1"))
+}
+
+fn examples() -> Result<Outcome> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(child::root().join("crates/store/examples"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    let mut outcome = Outcome::default();
+    for name in names {
+        println!("{name}");
+        let arguments = ["run", "--quiet", "--release", "-p", "forebay-store", "--example", &name];
+        let success = child::stream(&mut child::cargo(&arguments))?.success;
+        outcome.passed += u64::from(success);
+        outcome.failed += u64::from(!success);
+        outcome.notes.extend((!success).then(|| format!("example {name} failed")));
+    }
+    Ok(outcome)
 }
 
 fn loom() -> Result<Outcome> {

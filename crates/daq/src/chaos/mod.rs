@@ -2,13 +2,14 @@
 //! the ledger must equal term by term.
 //!
 //! ```text
-//! life:  open ─▶ 2 producers, 2 workers, 1 operator, 1 ring ─▶ all end ─▶ ledgers = books? ─▶ close, or a copy of the
-//!        region as a dead process would leave it ─▶ next life
+//! life:  open ─▶ 2 producers, 2 workers, 1 operator, 1 ring ─▶ all end ─▶ ledgers = books? ─▶ close, or a copy of both
+//!        levels as a dead process would leave them ─▶ next life
 //! end:   drain, release, close every run ─▶ ledger of every run = books, term by term
 //! ```
 //!
 //! Sources die and return, filters crash, hang and lie with tokens that are not in force, the clock jumps, runs pause, stop
-//! and close, sources are masked, events held, removed and updated by hand, the store is full, and so is a ring.
+//! and close, sources are masked, events held, removed and updated by hand, the store is full on both of its levels, and so
+//! is a ring.
 //!
 //! *Invariants*: what the driver counts comes from the answers that it got, never from the store's figures (`books`). A
 //! restart without a close forgets counts of what was never stored, as documented: by how much is read at each one and
@@ -48,7 +49,7 @@ const LIFE: Duration = Duration::from_millis(700);
 const LIVES_MIN: u64 = 3;
 /// Longest time in which everything must be decided at the end.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Room for two copies of the store's region and the ring.
+/// Room for two copies of both levels and the ring.
 const ROOM_BYTES: u64 = 64 << 20;
 /// The thread number of the operator and the ring, for their chances.
 const OPERATOR: u64 = 100;
@@ -80,6 +81,16 @@ pub fn run(config: &ChaosConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&st
     Ok(report)
 }
 
+/// Copies the files of a directory, which has no others below.
+fn copy_files(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
 struct Chaos {
     scene: Scene,
     store_dir: PathBuf,
@@ -93,7 +104,7 @@ struct Chaos {
 
 impl Chaos {
     fn new(seed: u64, directory: &Path) -> Result<Chaos> {
-        let scene = Scene::new(seed)?;
+        let scene = Scene::new(seed, directory.join("warm"))?;
         let (store_dir, ring_dir) = (directory.join("events"), directory.join("ring"));
         let store = Store::create(&store_dir, &scene.keyspace, scene.config())?;
         let mut operator = Operator::new(&scene, &store);
@@ -119,6 +130,8 @@ impl Chaos {
             self.lives += 1;
             let store = self.open()?;
             self.live(&store);
+            let went_down = store.warm_stats().map_or(0, |warm| warm.demoted_events);
+            *self.books.faults.entry("events, or parts of them, gone down").or_default() += went_down;
             // Two of three lives end without a close.
             self.end(store, !self.lives.is_multiple_of(3))?;
             progress(&format!(
@@ -178,15 +191,19 @@ impl Chaos {
         let before = ledgers(&store);
         self.check_outcomes(&before);
         let (region, image) = (self.store_dir.join("hot.fb"), self.store_dir.join("hot.image"));
-        let moved = |error: std::io::Error| Error::unavailable("the copy of a region").with_source(error);
+        let warm_image = self.scene.warm_dir.with_extension("image");
+        let moved = |error: std::io::Error| Error::unavailable("the copy of a level").with_source(error);
         if crash {
             self.crashes += 1;
             std::fs::copy(&region, &image).map_err(moved)?;
+            copy_files(&self.scene.warm_dir, &warm_image).map_err(moved)?;
         }
         store.close()?;
         drop(store);
         if crash {
             std::fs::rename(&image, &region).map_err(moved)?;
+            std::fs::remove_dir_all(&self.scene.warm_dir).map_err(moved)?;
+            std::fs::rename(&warm_image, &self.scene.warm_dir).map_err(moved)?;
         }
         let store = self.open()?;
         let after = ledgers(&store);

@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Part of the first puts that are to be persisted.
+const PERSISTED: f64 = 0.02;
+
 struct Offers<'s> {
     scene: &'s Scene,
     store: &'s Store,
@@ -68,7 +71,8 @@ impl Offers<'_> {
         let options = PutOptions { attributes: Some(&attributes), ..PutOptions::default() };
         for source in (0..SOURCES).filter(|source| dead >> source & 1 == 0) {
             let bytes = payload(event, source, 0);
-            let met = self.put(event, source, &bytes, &options)?;
+            let persisted = random.random_bool(PERSISTED);
+            let met = self.put(event, source, &bytes, &PutOptions { persisted, ..options.clone() })?;
             if met == Met::End {
                 std::thread::sleep(Duration::from_micros(300));
                 return Ok(());
@@ -113,7 +117,15 @@ impl Offers<'_> {
         let key = self.scene.key(event, source)?;
         let offered = Tally::fragment(bytes.len() as u64);
         self.offered(event.0, bytes.len() as u64);
-        let answer = self.store.put(&key, bytes, options);
+        let mut answer = self.store.put(&key, bytes, options);
+        if options.persisted {
+            self.books.count("puts to be persisted");
+            // Of a first put: it stands on the hot level, and no device had room for it.
+            if answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable) {
+                self.books.count("puts stored, but not persisted");
+                answer = Ok(PutOutcome::Stored);
+            }
+        }
         let book = self.books.run(event.0);
         let term = match &answer {
             Ok(PutOutcome::Stored) => &mut book.stored,

@@ -4,11 +4,12 @@
 use super::books::EventName;
 use super::clock::JumpingClock;
 use forebay_core::{AttributeSchema, Completeness, Error, Key, KeySchema, Keyspace, Primary, Result, RunConfig, Token};
-use forebay_store::{Config, Sources};
+use forebay_store::{Config, Sources, WarmDevice};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -26,12 +27,16 @@ pub(super) const BY_HAND: u64 = 1 << 40;
 /// Stages of the selection.
 pub(super) const FAST: &str = "fast";
 pub(super) const FINAL: &str = "final";
+/// Bytes of the warm level.
+const WARM_BYTES: u64 = 4 << 20;
 /// Longest fragment.
 const FRAGMENT_BYTES_MAX: u64 = 3000;
 
 /// What outlives one opening of the store, and what its threads share.
 pub(super) struct Scene {
     pub(super) seed: u64,
+    /// The device of the warm level.
+    pub(super) warm_dir: PathBuf,
     pub(super) schema: KeySchema,
     pub(super) keyspace: Keyspace,
     pub(super) clock: Arc<JumpingClock>,
@@ -55,10 +60,11 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn new(seed: u64) -> Result<Scene> {
+    pub(super) fn new(seed: u64, warm_dir: PathBuf) -> Result<Scene> {
         let keyspace = keyspace()?;
         Ok(Scene {
             seed,
+            warm_dir,
             schema: keyspace.schema.clone(),
             keyspace,
             clock: Arc::default(),
@@ -119,10 +125,14 @@ impl Scene {
         Ok(config)
     }
 
-    /// How the store is opened: small, impatient, with the clock that jumps, and ticked by the operator.
+    /// How the store is opened: small, impatient, with a small warm level, with the clock that jumps, and ticked by the
+    /// operator.
     pub(super) fn config(&self) -> Config {
         Config {
-            hot_bytes: 8 << 20,
+            hot_bytes: 6 << 20,
+            warm: vec![WarmDevice::directory(&self.warm_dir, WARM_BYTES)],
+            container_bytes: 256 << 10,
+            device_log_bytes: 1 << 20,
             put_deadline: Duration::from_millis(3),
             lease: Duration::from_millis(40),
             max_hold: Duration::from_millis(120),

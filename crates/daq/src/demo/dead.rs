@@ -1,6 +1,7 @@
 //! Dead time of a trigger: by cause and owner, and in total.
 //!
-//! *Invariants*: one cause runs at a time; the causes sum to the total, which is measured on its own (test
+//! *Invariants*: time does not go back, whatever the order in which threads that looked at the clock come here; one cause
+//! runs at a time; the causes sum to the total, which is measured on its own (test
 //! `causes_follow_each_other_without_a_hole`).
 
 /// A cause of dead time: what holds the trigger, who can change that, and why in the words of the last time.
@@ -21,11 +22,20 @@ pub(crate) struct DeadAccount {
     /// When the trigger was held, whatever the cause.
     held: Option<u64>,
     total_ns: u64,
+    /// The latest time that was told.
+    latest: u64,
 }
 
 impl DeadAccount {
+    /// The time that was told, or a later one that was told before it.
+    fn not_before(&mut self, now: u64) -> u64 {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
     /// The trigger is held, by this cause from now on.
     pub(crate) fn hold(&mut self, now: u64, cause: &'static str, owner: &str, detail: &str) {
+        let now = self.not_before(now);
         self.held.get_or_insert(now);
         let known = self.rows.iter().position(|dead| dead.cause == cause && dead.owner == owner);
         let place = known.unwrap_or_else(|| {
@@ -41,6 +51,7 @@ impl DeadAccount {
 
     /// The trigger is free.
     pub(crate) fn free(&mut self, now: u64) {
+        let now = self.not_before(now);
         self.end_cause(now);
         if let Some(since) = self.held.take() {
             self.total_ns += now.saturating_sub(since);
@@ -86,5 +97,18 @@ mod tests {
         assert_eq!(figures, [("hot full", "archive", 30), ("hot full", "selection", 11), ("warm full", "archive", 7)]);
         assert_eq!(rows[1].detail, "hot fill 95 %");
         assert_eq!(account.total_ns(), rows.iter().map(|dead| dead.ns).sum::<u64>());
+    }
+
+    #[test]
+    fn threads_that_come_late_do_not_turn_time_back() {
+        let mut account = DeadAccount::default();
+        account.hold(10, "hot full", "selection", "");
+        account.hold(20, "warm full", "archive", "");
+        account.hold(15, "hot full", "selection", "");
+        account.free(30);
+        account.free(25);
+        let rows = account.rows();
+        assert_eq!(rows.iter().map(|dead| dead.ns).sum::<u64>(), account.total_ns());
+        assert_eq!(account.total_ns(), 20);
     }
 }

@@ -37,7 +37,9 @@ pub(super) fn check_with_hot(
     engine.adopt_level(Some(level));
     let mut there = There { figures_kept: life.was_clean, ..there };
     let recovered = recover::recover(&engine, life.power_lost, Some(&mut there));
-    report.unfinished.append(&mut there.found.unfinished);
+    if let Some(level) = &engine.level {
+        report.unfinished.append(&mut level.notes.lock());
+    }
     // What is wrong with segments has been said already, in more words.
     let of_warm = |loss: &String| !loss.starts_with("segment ");
     report.problems.extend(engine.losses.lock().drain(..).filter(of_warm));
