@@ -25,7 +25,7 @@ fn what_is_recorded_plays_back_verified() {
     let one = &temp.json(&["play", "rec", "--links", "1", "--output", "link1.bin"], 0)[0];
     let bytes = std::fs::read(temp.root.join("link1.bin")).unwrap();
     assert_eq!(one["bytes"].as_u64(), Some(bytes.len() as u64));
-    assert!(one["frames"].as_u64() > Some(10) && bytes.len() % 7200 == 0);
+    assert!(one["frames"].as_u64() > Some(10) && bytes.len().is_multiple_of(7200));
     // The first ten frames by their ticks.
     let first = forebay_daq::frames::wibeth::timestamp(&bytes);
     let (from, to) = (first.to_string(), (first + 10 * 2048).to_string());
