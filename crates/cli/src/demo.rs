@@ -4,11 +4,11 @@
 
 use crate::minidaq::{self, MiniDaqOptions};
 use crate::output::{Answer, Output};
-use crate::{signal, units};
+use crate::{levels, signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
 use forebay_daq::chaos::{self, ChaosConfig};
-use forebay_daq::demo::{self, DemoConfig, Duty, Kill, Profile};
+use forebay_daq::demo::{self, DemoConfig, DemoDevice, Duty, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ const HELP: &str = "\
 The whole path in one process: readout threads put detector frames of many sources per event into an embedded store; \
 complete events become ready. Filter threads select in two stages: `fast` reads a tenth of the sources of every event and \
 rejects most of them, `final` reads what is left as a whole, verifies every byte, writes a result and accepts into the \
-streams physics and calib. In the end: throughput per role, latencies, and a ledger that must balance, else the \
+streams physics and calib. What is accepted goes down to a warm level, a small one in the store's directory, is kept \
+there for a while, read back and released as an archive would. In the end: throughput per role, latencies, and a ledger that must balance, else the \
 exit code is 1. Ctrl-C ends it in order, with the summary and exit code 130.
 
 Without --input an emulator makes WIBEth frames with realistic noise. With it, recorded frames are replayed, the file \
@@ -36,6 +37,10 @@ is 1:
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
   forebay demo --duty 50% --seconds 12
+
+The warm level on two disks, and a store of one level:
+  forebay demo --warm /disk1/try:4G --warm /disk2/try:4G --seconds 30
+  forebay demo --warm-bytes 0
 
 The profile dune is DUNE's MiniDAQ instead: links at their rate in a ring, triggers, data requests, trigger records with \
 DUNE's headers, inhibit by records in flight (docs/minidaq.md):
@@ -92,6 +97,13 @@ pub(crate) struct Demo {
     /// Size of the hot level, such as 64M or 2G.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     hot_bytes: Option<u64>,
+    /// A device of the warm level: a directory, with a size after a colon (128M when not given); may be repeated. Without
+    /// --dir nothing stays there. When not given, the level lies in the store's directory.
+    #[arg(long, value_name = "DIR[:SIZE]", value_parser = levels::parse_dir)]
+    warm: Vec<levels::WarmDir>,
+    /// Size of the warm level in the store's directory; 0 for none.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes, conflicts_with = "warm")]
+    warm_bytes: Option<u64>,
     /// Recorded detector frames to replay (WIB1 of 464 B or WIBEth of 7200 B).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
@@ -115,7 +127,7 @@ pub(crate) struct Demo {
     watch: bool,
     /// Instead of the demo: everything that can happen to a store, at random, for so long, with an account of its own.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["seconds", "profile", "sources", "fragment_bytes", "events_per_second", "duty", "farm_events_per_second",
-        "readout_threads", "filter_threads", "accept", "fast_fraction", "hot_bytes", "input", "kill_source", "classes", "watch"])]
+        "readout_threads", "filter_threads", "accept", "fast_fraction", "hot_bytes", "warm", "warm_bytes", "input", "kill_source", "classes", "watch"])]
     chaos: Option<f64>,
     #[command(flatten)]
     minidaq: MiniDaqOptions,
@@ -152,6 +164,8 @@ impl Demo {
             ("--kill-source", self.kill_source.is_some()),
             ("--classes", self.classes),
             ("--watch", self.watch),
+            ("--warm", !self.warm.is_empty()),
+            ("--warm-bytes", self.warm_bytes.is_some()),
         ];
         let given: Vec<&str> = others.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
         minidaq::refuse("--profile dune", &given)?;
@@ -219,6 +233,8 @@ impl Demo {
     }
 
     fn config(&self, base: DemoConfig) -> DemoConfig {
+        let device =
+            |dir: &levels::WarmDir| DemoDevice { path: dir.path.clone(), bytes: dir.bytes.unwrap_or(base.warm_bytes) };
         DemoConfig {
             seconds: self.seconds.unwrap_or(base.seconds),
             sources: self.sources.unwrap_or(base.sources),
@@ -232,6 +248,8 @@ impl Demo {
             fast_fraction: self.fast_fraction.unwrap_or(base.fast_fraction),
             dir: self.dir.clone(),
             hot_bytes: self.hot_bytes.unwrap_or(base.hot_bytes),
+            warm: self.warm.iter().map(device).collect(),
+            warm_bytes: self.warm_bytes.unwrap_or(base.warm_bytes),
             input: self.input.clone(),
             seed: self.seed.unwrap_or(base.seed),
             kill: self.kill_source.map(|source| Kill {

@@ -3,11 +3,11 @@
 use crate::open::Directory;
 use crate::output::{Answer, Output};
 use crate::{levels, units};
-use forebay_core::{Attributes, Error, Level, Result};
+use forebay_core::{Attributes, Error, Key, Level, Result};
 use forebay_store::{PutOptions, PutOutcome, Store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 Put one fragment under its key. When the command returns, the fragment is stored: it survives the end of any process.
@@ -24,12 +24,16 @@ Example: three fragments of event 42 of run 1, from an argument, a file and a pi
 
 Where the store has a warm level, --persisted returns only when the fragment is on its device, where the loss of power does \
 not reach it (a millisecond and a write later); --level says where it goes, whatever the group of its source says: on hot it \
-is at hand for the selection, to warm it is written soon, past the hot level's room:
+is at hand for the selection, to warm it goes to a device once what is rejected at once is gone (the command waits for that):
   forebay put /tmp/two 1/42/3 --persisted precious
   forebay put /tmp/two 1/42/4 --level warm 'not read before the verdict'
 
 An empty fragment is legal and counts. Attributes of the event, where `forebay create --attribute lumi:u32` declared \
 them, come with any of its fragments: --attribute lumi=7.";
+
+/// How long to wait for a fragment on its way to a device, and how often to look.
+const DOWN_WAIT: Duration = Duration::from_secs(5);
+const DOWN_LOOK: Duration = Duration::from_millis(10);
 
 /// Put one fragment.
 #[derive(clap::Args)]
@@ -95,8 +99,12 @@ impl Put {
             level: self.level,
         };
         let outcome = store.put(&key, &value, &options)?;
+        let goes_down = self.level == Some(Level::Warm) && outcome != PutOutcome::Late;
+        let arrived = goes_down && wait_for_warm(store, &key)?;
         let (name, remark) = match outcome {
             PutOutcome::Stored if self.persisted => ("stored", " (on the warm level, persisted)"),
+            PutOutcome::Stored if arrived => ("stored", " (on the warm level)"),
+            PutOutcome::Stored if goes_down => ("stored", " (on the hot level: no device has taken it yet)"),
             PutOutcome::Stored => ("stored", ""),
             PutOutcome::Duplicate => ("duplicate", " (the same bytes were there already)"),
             PutOutcome::Late => ("late", " (its event is leased, decided or removed: not stored)"),
@@ -119,6 +127,19 @@ impl Put {
             (None, value) => Ok(value.unwrap_or_default().as_bytes().to_vec()),
         }
     }
+}
+
+/// Waits until the fragment stands on the warm level: what this process does not see down stays where it is, because
+/// nobody else serves the store. `false` where it does not come there in time.
+fn wait_for_warm(store: &Store, key: &Key) -> Result<bool> {
+    let deadline = Instant::now() + DOWN_WAIT;
+    while Instant::now() < deadline {
+        if store.get(key)?.is_none_or(|fragment| fragment.level() == Level::Warm) {
+            return Ok(true);
+        }
+        std::thread::sleep(DOWN_LOOK);
+    }
+    Ok(false)
 }
 
 fn read_bounded(source: impl Read, bytes_max: usize, name: &Path) -> Result<Vec<u8>> {

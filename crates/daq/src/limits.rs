@@ -68,6 +68,20 @@ pub const MASK_POLL: Duration = Duration::from_millis(20);
 pub const DRAIN: Duration = Duration::from_secs(120);
 /// How often progress is reported.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// The warm level of a demo, in bytes, where nothing else is said.
+pub const WARM_BYTES_DEFAULT: u64 = 128 << 20;
+/// Events that the warm level of a profile holds at least.
+pub const WARM_EVENTS_MIN: u64 = 4;
+/// Containers into which a device of a demo is cut, and the fewest that will do.
+pub const WARM_CONTAINERS: u64 = 16;
+/// See [`WARM_CONTAINERS`].
+pub const WARM_CONTAINERS_MIN: u64 = 6;
+/// Part of the warm level, as a divisor, that accepted events take before the oldest is released.
+pub const CUSTODY_SHARE: u64 = 3;
+/// How long the archive's thread sleeps where nothing is to be released.
+pub const ARCHIVE_WAIT: Duration = Duration::from_millis(1);
+/// One accepted event of so many is read back before it is released.
+pub const READ_BACK_EVERY: u64 = 10;
 /// Most links of a MiniDAQ: each has a request handler of its own.
 pub const LINKS_MAX: u32 = THREADS_MAX as u32;
 /// Most links of a recording: four readout units.

@@ -14,6 +14,7 @@ fn small() -> DemoConfig {
         readout_threads: 2,
         filter_threads: 2,
         hot_bytes: 64 << 20,
+        warm_bytes: 32 << 20,
         ..DemoConfig::default()
     }
 }
@@ -91,6 +92,54 @@ fn a_short_demo_balances() {
     ] {
         assert!(text.contains(word), "{word} in\n{text}");
     }
+}
+
+#[test]
+fn accepted_events_go_down_and_are_released_from_there() {
+    let summary = completed(&unhurried());
+    let warm = summary.warm.as_ref().expect("a warm level");
+    assert_eq!(warm.notes, Vec::<String>::new());
+    // Whatever was accepted long enough before the end.
+    assert!(warm.demoted_events > summary.events.accepted / 2, "{warm:?}");
+    assert!(warm.demoted_bytes >= warm.demoted_events * summary.event_bytes, "{warm:?}");
+    assert!(warm.read_back_events > 0 && warm.read_back_fragments > 0, "{warm:?}");
+    assert!(warm.read_back_fragments <= warm.read_back_events * 12, "{warm:?}");
+    // 34 MB were accepted, more than custody keeps: containers were recycled.
+    assert!(warm.containers_filled > 0 && (1.0..1.1).contains(&warm.write_amplification), "{warm:?}");
+    assert_eq!(summary.ledger.released.events, summary.events.accepted);
+    let text = summary.text();
+    assert!(text.contains("warm level     ") && text.contains(" on 1 device ("), "{text}");
+}
+
+#[test]
+fn a_store_of_one_level_balances_as_well() {
+    let summary = completed(&DemoConfig { warm_bytes: 0, ..unhurried() });
+    assert_eq!(summary.warm, None);
+    assert!(!summary.text().contains("warm level"), "{}", summary.text());
+}
+
+#[test]
+fn a_hot_level_that_is_too_small_for_the_backlog_gets_room_below() {
+    // One beam leaves more undecided than the hot level holds: it goes down, and comes up again to be decided.
+    let duty = Some(Duty { share: 0.5, period_s: 2.0 });
+    let config = DemoConfig {
+        duty,
+        events_per_second: 800,
+        farm_events_per_second: 460.0,
+        seconds: 4.0,
+        hot_bytes: 16 << 20,
+        warm_bytes: 256 << 20,
+        sources: 4,
+        fragment_bytes: 12 << 10,
+        accept: 0.05,
+        ..small()
+    };
+    let alone = run(&DemoConfig { warm_bytes: 0, ..config.clone() }, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert!(alone.dead_time_s > 0.0 && !alone.balanced, "17 MB of backlog do not fit: {}", alone.text());
+    let both = completed(&config);
+    assert_eq!((both.dead_time_s, both.full_answers), (0.0, 0), "{}", both.text());
+    let warm = both.warm.as_ref().unwrap();
+    assert!(warm.demoted_events > both.events.accepted, "undecided events went down as well: {warm:?}");
 }
 
 #[test]
@@ -220,6 +269,7 @@ fn a_backlog_that_does_not_fit_is_dead_time_by_cause() {
         farm_events_per_second: 100.0,
         seconds: 2.0,
         hot_bytes: 16 << 20,
+        warm_bytes: 0,
         sources: 4,
         ..small()
     };

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const KEYSPACE_FILE: &str = "keyspace.toml";
 pub(crate) const REGION_FILE: &str = "hot.fb";
 
-const HOLDS: Holds = Holds {
+pub(crate) const HOLDS: Holds = Holds {
     name: "store",
     keyspace_file: KEYSPACE_FILE,
     region_file: REGION_FILE,
@@ -214,11 +214,11 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
     let level = levels::open(dir, Some(superblock.store), keyspace, &config)?;
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
-    let there = level.map(|(level, there, _)| {
+    let mut there = level.map(|(level, there, _)| {
         engine.adopt_level(Some(level));
         There { figures_kept: was_clean, ..there }
     });
-    let replaced = recover::recover(&engine, power_lost, there)?;
+    let replaced = recover::recover(&engine, power_lost, there.as_mut())?;
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     recover::finish(&engine, replaced)?;

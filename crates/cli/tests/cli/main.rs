@@ -12,13 +12,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 mod demo;
+mod levels;
 mod plan;
 mod record;
 mod selection;
 
-const COMMANDS: [&str; 24] = [
-    "demo", "create", "put", "get", "range", "rm", "event", "take", "run", "ledger", "why", "sources", "watch", "mask",
-    "unmask", "hold", "debug", "check", "inspect", "stats", "plan", "record", "play", "bench",
+const COMMANDS: [&str; 25] = [
+    "demo",
+    "create",
+    "put",
+    "get",
+    "range",
+    "rm",
+    "event",
+    "take",
+    "run",
+    "ledger",
+    "why",
+    "sources",
+    "watch",
+    "mask",
+    "unmask",
+    "hold",
+    "debug",
+    "check",
+    "inspect",
+    "stats",
+    "plan",
+    "record",
+    "play",
+    "bench",
+    "containers",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.

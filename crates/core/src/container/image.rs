@@ -282,6 +282,7 @@ impl ImageLayout {
 
     /// Appends the meta of an image at this position to `out`; answers its head. `primary` and each `rest` have the
     /// layout's lengths.
+    #[expect(clippy::too_many_arguments, reason = "what an image is made of, and where it goes")]
     pub fn encode<'a>(
         &self,
         marks: ImageMarks,

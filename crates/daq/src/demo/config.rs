@@ -1,7 +1,7 @@
 //! What a person chooses about a demo.
 
 use super::Profile;
-use crate::limits::THREADS_MAX;
+use crate::limits::{THREADS_MAX, WARM_BYTES_DEFAULT, WARM_EVENTS_MIN};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -23,6 +23,15 @@ pub struct Duty {
     pub share: f64,
     /// Length of a period, in seconds.
     pub period_s: f64,
+}
+
+/// A directory that is one device of the warm level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DemoDevice {
+    /// The directory; made if need be.
+    pub path: PathBuf,
+    /// Bytes to take there.
+    pub bytes: u64,
 }
 
 /// Choices of one demo. [`DemoConfig::default`] and [`DemoConfig::for_profile`] are whole; change what should differ.
@@ -58,6 +67,11 @@ pub struct DemoConfig {
     pub dir: Option<PathBuf>,
     /// Bytes of the hot level.
     pub hot_bytes: u64,
+    /// Devices of the warm level, each of which holds no store yet. Where the store's directory is not kept, what is made
+    /// in them goes away with it. Empty: one in the store's directory.
+    pub warm: Vec<DemoDevice>,
+    /// Bytes of the warm level in the store's directory, where `warm` is empty; 0 is a store of one level.
+    pub warm_bytes: u64,
     /// Recorded frames to replay; `None` emulates WIBEth frames.
     pub input: Option<PathBuf>,
     /// Seed of emulated frames and of the decisions.
@@ -88,6 +102,8 @@ impl Default for DemoConfig {
             fast_fraction: 0.1,
             dir: None,
             hot_bytes: 1 << 30,
+            warm: Vec::new(),
+            warm_bytes: WARM_BYTES_DEFAULT,
             input: None,
             seed: 1,
             kill: None,
@@ -106,6 +122,9 @@ impl DemoConfig {
             sources: shape.sources,
             fragment_bytes: shape.fragment_bytes,
             hot_bytes: shape.hot_bytes,
+            warm_bytes: WARM_BYTES_DEFAULT
+                .max(WARM_EVENTS_MIN * u64::from(shape.sources) * shape.fragment_bytes as u64)
+                .next_multiple_of(1 << 20),
             accept: shape.accept,
             ..DemoConfig::default()
         };

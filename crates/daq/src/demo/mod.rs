@@ -3,7 +3,8 @@
 //! ```text
 //! trigger ─announces, grants─▶ readout threads ─reserve, fill, commit─▶ store ─get_any─▶ filter threads
 //!    ▲                                                                   │              fast:  pass | reject
-//!    └────────────────────────────── inhibit ◀───────────────────────────┘              final: accept, release
+//!    └────────────────────────────── inhibit ◀──────────────────────┬────┘              final: accept
+//!                                                          warm level ◀─ accepted events go down, archive: release
 //! ```
 //!
 //! *Lifecycle*: create the store → open run 1 → take data for the time asked or until `stop` → readout ends at one common
@@ -19,6 +20,7 @@
 //!
 //! *Not here*: the command line, anything that prints.
 
+mod archive;
 mod audit;
 mod backlog;
 mod config;
@@ -39,15 +41,18 @@ mod shared;
 mod summary;
 pub(crate) mod text;
 mod trigger;
+mod warm;
 
 pub use backlog::Gap;
-pub use config::{DemoConfig, Duty, Kill};
+pub use config::{DemoConfig, DemoDevice, Duty, Kill};
 pub use profile::Profile;
 pub use progress::{Phase, Progress};
 pub use summary::{
     ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
     Summary,
 };
+
+pub use warm::{WarmDeviceSummary, WarmSummary};
 
 pub(crate) use plan::Plan;
 
@@ -65,6 +70,7 @@ use shared::Shared;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
+use warm::Devices;
 
 /// How often the main thread looks how things are going.
 const LOOK: Duration = Duration::from_millis(5);
@@ -77,11 +83,14 @@ const LOOK: Duration = Duration::from_millis(5);
 /// read are not those that were put (the store is kept and named), and whatever the store answers.
 pub fn run(config: &DemoConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Summary> {
     let plan = Plan::new(config)?;
-    let mut directory = Directory::prepare(config.dir.as_deref(), config.hot_bytes)?;
-    match take_run(&plan, &directory, stop, progress) {
+    let own_warm = if config.warm.is_empty() { config.warm_bytes } else { 0 };
+    let mut directory = Directory::prepare(config.dir.as_deref(), config.hot_bytes.saturating_add(own_warm))?;
+    let mut devices = Devices::new(config, &directory);
+    match take_run(&plan, &directory, &devices, stop, progress) {
         Ok(summary) => directory.remove().map(|()| summary),
         Err(error) if error.kind() == Kind::Corrupt => {
             directory.keep();
+            devices.keep();
             let place = directory.path().display();
             Err(Error::corrupt(format!("{}; the store is kept in {place}", error.message())))
         }
@@ -92,10 +101,11 @@ pub fn run(config: &DemoConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&Pro
 fn take_run(
     plan: &Plan,
     directory: &Directory,
+    devices: &Devices,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary> {
-    let store = Store::create(directory.path(), &plan.keyspace()?, plan.store_config())?;
+    let store = Store::create(directory.path(), &plan.keyspace()?, plan.store_config(devices.devices()))?;
     store.run_open(RUN, &plan.run_config()?)?;
     let shared = Shared::new(plan, &store, store.producer(RUN, "trigger")?);
     let outcome = work(&shared, stop, progress)?;
@@ -107,8 +117,9 @@ fn take_run(
         Err(error) => Ended::Not(Box::new(store.ledger(RUN)?), error.to_string()),
     };
     let stats = store.stats();
+    let warm = warm::summary(&store, &outcome.archive, outcome.warm_fill_most);
     store.close()?;
-    outcome.summarise(&shared, directory.path(), ended, &stats)
+    outcome.summarise(&shared, directory.path(), ended, &stats, warm)
 }
 
 /// Starts all threads and sees them to their end.
@@ -118,6 +129,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let _end = EndThreads(shared);
         let readout = spawn(scope, "readout", config.readout_threads, |thread| readout::run(shared, thread))?;
         let filter = spawn(scope, "filter", config.filter_threads, |thread| filter::run(shared, thread))?;
+        let archive = spawn(scope, "archive", usize::from(shared.plan.warm.is_some()), |_| archive::run(shared))?;
         let start = Instant::now();
         let mut reporter = Reporter::new(progress);
         let mut notices = Notices::new(shared)?;
@@ -151,10 +163,24 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         }
         shared.finish();
         let filter = join(filter);
+        shared.custody.close();
+        let archive = join(archive);
         let draining = start.elapsed().saturating_sub(taking);
-        let (readout, filter) = first_failure(readout, filter)?;
-        let happened = notices.happened;
-        Ok(Outcome { readout, filter, produced, interrupted, taking, draining, happened, backlog })
+        let (readout, (filter, archive)) = first_failure(readout, both(filter, archive))?;
+        let archive = archive.first().copied().unwrap_or_default();
+        let (happened, warm_fill_most) = (notices.happened, reporter.warm_fill_most());
+        Ok(Outcome {
+            readout,
+            filter,
+            archive,
+            produced,
+            interrupted,
+            taking,
+            draining,
+            happened,
+            backlog,
+            warm_fill_most,
+        })
     })
 }
 
@@ -197,6 +223,15 @@ pub(crate) fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<V
     };
     // All are joined before the first failure is looked at.
     threads.into_iter().map(one).collect::<Vec<_>>().into_iter().collect()
+}
+
+/// Both of those who read; where both failed, corruption comes first.
+fn both<F, A>(filter: Result<F>, archive: Result<A>) -> Result<(F, A)> {
+    match (filter, archive) {
+        (Ok(filter), Ok(archive)) => Ok((filter, archive)),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        (Err(error), Err(other)) => Err(if other.kind() == Kind::Corrupt { other } else { error }),
+    }
 }
 
 /// Both roles' reports; where both failed, corruption comes before what followed from it.

@@ -1,6 +1,7 @@
 //! What the threads of a demo came to, put together into the summary.
 
 use super::Profile;
+use super::archive::ArchiveReport;
 use super::audit::{Counted, problems as imbalances};
 use super::backlog::Backlog;
 use super::dead::Dead;
@@ -13,6 +14,7 @@ use super::summary::{
     ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
     Summary,
 };
+use super::warm::WarmSummary;
 use crate::limits::GAP_LEFT_SHARE;
 use forebay_core::{Ledger, Result, Tally};
 use forebay_store::{RunSummary, Stats};
@@ -23,12 +25,14 @@ use std::time::Duration;
 pub(super) struct Outcome {
     pub(super) readout: Vec<ReadoutReport>,
     pub(super) filter: Vec<FilterReport>,
+    pub(super) archive: ArchiveReport,
     pub(super) produced: u64,
     pub(super) interrupted: bool,
     pub(super) taking: Duration,
     pub(super) draining: Duration,
     pub(super) happened: Vec<Happened>,
     pub(super) backlog: Backlog,
+    pub(super) warm_fill_most: f64,
 }
 
 /// How the run ended: with its summary, or with an account and why there is no more.
@@ -45,6 +49,7 @@ impl Outcome {
         directory: &Path,
         ended: Ended,
         inhibited: &Stats,
+        warm: Option<WarmSummary>,
     ) -> Result<Summary> {
         let (plan, config) = (shared.plan, &shared.plan.config);
         let mut problems: Vec<String> = self.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
@@ -89,7 +94,7 @@ impl Outcome {
         if by_class != u128::from(inhibited.inhibited_ns) {
             problems.push(format!("inhibit by class sums to {by_class} ns, {} in all", inhibited.inhibited_ns));
         }
-        let not_released = sum(|report| report.not_released);
+        let not_released = sum(|report| report.not_released) + self.archive.not_released;
         if not_released > 0 {
             problems.push(format!("{not_released} accepted events were not there to be released"));
         }
@@ -116,6 +121,7 @@ impl Outcome {
             fragment_bytes: plan.fragment_bytes,
             event_bytes: plan.event_bytes,
             hot_bytes: config.hot_bytes,
+            warm,
             directory: directory.display().to_string(),
             seed: config.seed,
             interrupted: self.interrupted,

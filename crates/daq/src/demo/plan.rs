@@ -7,6 +7,7 @@
 
 use super::DemoConfig;
 use super::duty::{self, Beam};
+use super::warm::{self, WarmPlan};
 use crate::frames::RecordedFrames;
 use crate::limits::{
     BATCH_BYTES, BATCH_EVENTS_MAX, EVENTS_IN_HOT_MIN, HOT_BYTES_MIN, SEGMENTS_MIN, SOURCES_MAX, THREADS_MAX,
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     /// When there is beam; `None` is always.
     pub(crate) beam: Option<Beam>,
     pub(crate) segment_bytes: u64,
+    /// How the warm level is cut; `None` without one.
+    pub(crate) warm: Option<WarmPlan>,
     /// Most events that the fastest readout thread is ahead of the slowest.
     pub(crate) window: u64,
     /// Events per `get_any`.
@@ -77,6 +80,7 @@ impl Plan {
         // Refuses sizes whose products would not fit, too.
         let segment_bytes = segment_bytes(config, fragment_bytes as u64)?;
         let event_bytes = u64::from(config.sources) * fragment_bytes as u64;
+        let warm = warm::cut(config, fragment_bytes as u64)?;
         // The plan's choices have rates where those of the person leave them open.
         let mut config = config.clone();
         let stored_bytes = event_bytes + u64::from(config.sources) * FRAGMENT_OVERHEAD_BYTES;
@@ -91,6 +95,7 @@ impl Plan {
             event_bytes,
             beam,
             segment_bytes,
+            warm,
             window: share.clamp(1, WINDOW_EVENTS_MAX),
             batch: (BATCH_BYTES / event_bytes.max(1)).clamp(1, BATCH_EVENTS_MAX) as usize,
             fast: spread(n),

@@ -37,6 +37,8 @@ pub struct Progress {
     pub accepted_events_per_second: f64,
     /// Occupied share of the hot level, 0 to 1.
     pub fill: f64,
+    /// Occupied share of the warm level, 0 to 1; `None` without one.
+    pub warm_fill: Option<f64>,
     /// Events that wait for a filter.
     pub ready: u64,
     /// Events under lease.
@@ -54,8 +56,9 @@ impl Progress {
             Phase::Taking => "taking",
             Phase::Draining => "draining",
         };
+        let warm = self.warm_fill.map_or_else(String::new, |fill| format!(" warm {:.0} %", fill * 100.0));
         let mut line = format!(
-            "{:6.1} s {phase}  in {:.2} GB/s {:.0} ev/s  out {:.2} GB/s {:.0} ev/s  fill {:.0} %  ready {}  leased {}",
+            "{:6.1} s {phase}  in {:.2} GB/s {:.0} ev/s  out {:.2} GB/s {:.0} ev/s  fill {:.0} %{warm}  ready {}  leased {}",
             self.elapsed_s,
             self.put_gb_per_second,
             self.put_events_per_second,
@@ -79,12 +82,18 @@ pub(super) struct Reporter<'p> {
     start: Instant,
     last: Instant,
     before: [Reading; 3],
+    warm_fill_most: f64,
 }
 
 impl<'p> Reporter<'p> {
     pub(super) fn new(report: &'p mut dyn FnMut(&Progress)) -> Reporter<'p> {
         let now = Instant::now();
-        Reporter { report, start: now, last: now, before: [Reading::default(); 3] }
+        Reporter { report, start: now, last: now, before: [Reading::default(); 3], warm_fill_most: 0.0 }
+    }
+
+    /// Highest fill of the warm level that a report had, 0 to 1.
+    pub(super) fn warm_fill_most(&self) -> f64 {
+        self.warm_fill_most
     }
 
     /// Reports if it is time, or if there is something to notice.
@@ -100,6 +109,8 @@ impl<'p> Reporter<'p> {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
         let read_bytes = rate(taken.bytes, taken_before.bytes) + rate(whole.bytes, whole_before.bytes);
         let stats = shared.store.stats();
+        let warm_fill = stats.warm.as_ref().map(|warm| warm.fill);
+        self.warm_fill_most = self.warm_fill_most.max(warm_fill.unwrap_or_default());
         (self.report)(&Progress {
             phase,
             elapsed_s: self.start.elapsed().as_secs_f64(),
@@ -109,6 +120,7 @@ impl<'p> Reporter<'p> {
             read_gb_per_second: read_bytes / 1e9,
             accepted_events_per_second: rate(taken.accepted, taken_before.accepted),
             fill: stats.fill,
+            warm_fill,
             ready: stats.events[LiveState::Ready as usize].events,
             leased: stats.events[LiveState::Leased as usize].events,
             inhibit: stats.inhibit,
@@ -133,6 +145,7 @@ mod tests {
             read_gb_per_second: 1.2,
             accepted_events_per_second: 123.0,
             fill: 0.314,
+            warm_fill: None,
             ready: 12,
             leased: 4,
             inhibit: None,
@@ -141,6 +154,8 @@ mod tests {
         let expected = "   3.2 s taking  in 6.30 GB/s 1234 ev/s  out 1.20 GB/s 1230 ev/s  fill 31 %  ready 12  leased 4  \
                         inhibit no";
         assert_eq!(progress.line(), expected);
+        progress.warm_fill = Some(0.126);
+        assert!(progress.line().contains("fill 31 % warm 13 %  ready 12"));
         let inhibit = Inhibit {
             class: InhibitClass::HotFull,
             scope: "hot level".into(),

@@ -8,7 +8,7 @@
 use super::plan::Plan;
 use crate::limits::{AUTO_MASK_EVENTS, COMPLETE_WITHIN, COMPLETE_WITHIN_KILLED, LEASE, PUT_WAIT};
 use forebay_core::{AttributeSchema, Attributes, Completeness, Keyspace, Level, Result, RunConfig, SourceGroup};
-use forebay_store::{Config, Sources};
+use forebay_store::{Config, Sources, WarmDevice};
 
 /// The first stage: reads a few sources of every event.
 pub(crate) const FAST: &str = "fast";
@@ -54,15 +54,19 @@ impl Plan {
         Ok(run)
     }
 
-    /// How the store is opened.
-    pub(crate) fn store_config(&self) -> Config {
+    /// How the store is opened, with these devices.
+    pub(crate) fn store_config(&self, warm: Vec<WarmDevice>) -> Config {
+        let base = Config::default();
         Config {
             hot_bytes: self.config.hot_bytes,
+            warm,
+            container_bytes: self.warm.map_or(base.container_bytes, |warm| warm.container_bytes),
+            device_log_bytes: self.warm.map_or(base.device_log_bytes, |warm| warm.log_bytes),
             segment_bytes: Some(self.segment_bytes),
             write_heads: self.config.readout_threads,
             put_deadline: PUT_WAIT,
             lease: LEASE,
-            ..Config::default()
+            ..base
         }
     }
 

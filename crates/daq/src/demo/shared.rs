@@ -1,5 +1,6 @@
 //! What all threads of a demo see: the plan, the store, the trigger, counters, and how far the run has come.
 
+use super::archive::Custody;
 use super::duty::Farm;
 use super::meter::Meter;
 use super::plan::Plan;
@@ -24,6 +25,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) taken: Vec<Meter>,
     /// Per filter thread: what the last stage was given, whole.
     pub(crate) read: Vec<Meter>,
+    /// What was accepted and is not released yet, where there is a warm level.
+    pub(crate) custody: Custody,
     ends: Ends,
 }
 
@@ -44,6 +47,7 @@ impl<'a> Shared<'a> {
             put: meters(config.readout_threads),
             taken: meters(config.filter_threads),
             read: meters(config.filter_threads),
+            custody: Custody::default(),
             ends: Ends::default(),
         }
     }

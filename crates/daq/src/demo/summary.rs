@@ -2,6 +2,7 @@
 
 use super::backlog::Gap;
 use super::meter::{Latency, Reading};
+use super::warm::WarmSummary;
 use crate::frames::FrameKind;
 use forebay_core::Ledger;
 use forebay_store::{ProducerStatus, SourceStatus};
@@ -217,6 +218,8 @@ pub struct Summary {
     pub event_bytes: u64,
     /// Bytes of the hot level.
     pub hot_bytes: u64,
+    /// The warm level; `None` without one.
+    pub warm: Option<WarmSummary>,
     /// Where the store was, or still is if the directory was given.
     pub directory: String,
     /// Seed of frames and decisions.

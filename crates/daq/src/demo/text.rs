@@ -5,6 +5,8 @@ use super::summary::Summary;
 use forebay_core::Tally;
 use std::fmt::Write;
 
+/// What went wrong on devices, as many as are shown.
+const NOTES_SHOWN: usize = 5;
 /// Gaps of a beam that are shown one by one.
 const GAPS_SHOWN: usize = 10;
 
@@ -23,6 +25,7 @@ impl Summary {
         self.write_happened(out)?;
         self.write_roles(out)?;
         self.write_selection(out)?;
+        self.write_warm(out)?;
         self.write_latencies(out)?;
         self.write_dead_time(out)?;
         self.write_ledger(out)
@@ -120,6 +123,36 @@ impl Summary {
             writeln!(out, "{} results left out: the store was full", grouped(self.results_left_out))?;
         }
         Ok(())
+    }
+
+    fn write_warm(&self, out: &mut String) -> std::fmt::Result {
+        let Some(warm) = &self.warm else { return Ok(()) };
+        let methods: Vec<&str> = warm.devices.iter().map(|device| device.method.as_str()).collect();
+        writeln!(
+            out,
+            "\nwarm level     {} in {} containers of {} on {} ({})",
+            mib(warm.container_bytes * u64::from(warm.containers)),
+            warm.containers,
+            mib(warm.container_bytes),
+            if methods.len() == 1 { "1 device".to_owned() } else { format!("{} devices", methods.len()) },
+            methods.join("; ")
+        )?;
+        writeln!(
+            out,
+            "demoted        {} events with {}; {} read back whole, {} fragments of them from there",
+            grouped(warm.demoted_events),
+            mib(warm.demoted_bytes),
+            grouped(warm.read_back_events),
+            grouped(warm.read_back_fragments)
+        )?;
+        writeln!(
+            out,
+            "               containers begun {} times, {:.0} % full at most, write amplification {:.3}",
+            grouped(warm.containers_filled),
+            warm.fill_most * 100.0,
+            warm.write_amplification
+        )?;
+        warm.notes.iter().take(NOTES_SHOWN).try_for_each(|note| writeln!(out, "note           {note}"))
     }
 
     fn write_latencies(&self, out: &mut String) -> std::fmt::Result {
@@ -280,6 +313,7 @@ mod tests {
     use super::*;
     use crate::demo::{
         DeadTime, Decided, DutySummary, Gap, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
+        WarmDeviceSummary, WarmSummary,
     };
     use crate::frames::FrameKind;
     use forebay_core::Ledger;
@@ -297,6 +331,20 @@ mod tests {
             fragment_bytes: 10_240,
             event_bytes: 5_120_000,
             hot_bytes: 1 << 30,
+            warm: Some(WarmSummary {
+                devices: vec![WarmDeviceSummary { name: "/disk1/warm".into(), method: "io_uring, direct".into() }],
+                containers: 15,
+                container_bytes: 8 << 20,
+                demoted_events: 1200,
+                demoted_bytes: 98 << 20,
+                saved_bytes: 0,
+                read_back_events: 120,
+                read_back_fragments: 58_000,
+                containers_filled: 14,
+                fill_most: 0.43,
+                write_amplification: 1.0021,
+                notes: vec!["container 3 of device 0: no".into()],
+            }),
             directory: "/somewhere".into(),
             seed: 1,
             interrupted: true,
@@ -389,6 +437,10 @@ mod tests {
         let text = summary().text();
         for line in [
             "atlas: 500 sources × 10,240 B = 4.88 MiB per event, emulated WIBEth frames, hot level 1024 MiB",
+            "warm level     120 MiB in 15 containers of 8.00 MiB on 1 device (io_uring, direct)",
+            "demoted        1,200 events with 98 MiB; 120 read back whole, 58,000 fragments of them from there",
+            "               containers begun 14 times, 43 % full at most, write amplification 1.002",
+            "note           container 3 of device 0: no",
             "10.0 s of data taking (interrupted), 0.2 s to drain",
             "12,345 events: 1,200 accepted, 11,145 rejected; 0 with a signal",
             "   3.0 s  source 7 stops sending",

@@ -74,7 +74,7 @@ impl Ready {
     }
 
     /// The hot level's, last first: by rank where there is one, else by arrival.
-    pub(crate) fn from_last<'a>(&'a self, events: &'a Slab<Event>) -> Box<dyn Iterator<Item = u32> + 'a> {
+    pub(crate) fn last_first<'a>(&'a self, events: &'a Slab<Event>) -> Box<dyn Iterator<Item = u32> + 'a> {
         match &self.ranked {
             Some(ranked) => Box::new(ranked.iter().rev().map(|place| place.2)),
             None => Box::new(std::iter::successors(self.list.last(), |&at| List::before(events, at))),

@@ -404,7 +404,7 @@ impl Shard {
             };
             let room = most - last.len();
             let found: Vec<u32> =
-                ready.from_last(&self.events).take(LOOKED_AT_MAX).filter(movable).take(room).collect();
+                ready.last_first(&self.events).take(LOOKED_AT_MAX).filter(movable).take(room).collect();
             let nothing = found.is_empty();
             last.extend(found);
             if nothing && ready.len() > LOOKED_AT_MAX as u64 {

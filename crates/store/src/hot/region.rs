@@ -110,6 +110,34 @@ impl Region {
         Region::map(file, length, policy, path)
     }
 
+    /// Maps an existing file so that what is written stays in this process: the file is as it was.
+    pub(crate) fn open_aside(path: &Path) -> Result<Region> {
+        let file = File::open(path).map_err(|error| {
+            Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
+        })?;
+        lock(&file, path)?;
+        let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
+        if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
+            return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
+        }
+        let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) };
+        let base = base
+            .map_err(|error| Error::invalid(format!("{}: cannot map", path.display())).with_source(error))
+            .and_then(|base| NonNull::new(base.cast()).ok_or_else(|| Error::internal("mmap returned null")))?;
+        Ok(Region {
+            base,
+            length: size,
+            flush: Flush::Nothing,
+            file: Mutex::new(Some(file)),
+            mapped: true,
+            persistent: false,
+            faulted: AtomicUsize::new(size),
+        })
+    }
+
     fn map(file: File, length: u64, policy: FlushPolicy, path: &Path) -> Result<Region> {
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;

@@ -114,6 +114,26 @@ pub(crate) fn has_devices(dir: &Path) -> bool {
     read_devices(dir).is_ok_and(|devices| devices.is_some())
 }
 
+/// Directories of the warm level that are not there.
+///
+/// # Errors
+/// `Invalid` where their list cannot be read.
+pub(crate) fn absent_devices(dir: &Path) -> Result<Vec<PathBuf>> {
+    let path_of = |device: WarmDevice| match device.place {
+        WarmPlace::Directory(path) => Some(path).filter(|path| !path.is_dir()),
+        WarmPlace::Device(_) => None,
+    };
+    Ok(read_devices(dir)?.unwrap_or_default().into_iter().filter_map(path_of).collect())
+}
+
+/// The devices of the store in a directory, opened; none where it has no warm level.
+///
+/// # Errors
+/// `Invalid` where their list cannot be read, `Unavailable` where one cannot be used.
+pub(crate) fn devices_of(dir: &Path) -> Result<Vec<Arc<dyn Device>>> {
+    devices(&read_devices(dir)?.unwrap_or_default(), false)
+}
+
 fn shape(config: &Config) -> WarmShape {
     WarmShape {
         container_bytes: config.container_bytes,

@@ -57,6 +57,15 @@ impl Persisting {
 }
 
 impl Engine {
+    /// Whether a put can have what it asks for; before anything is stored.
+    ///
+    /// # Errors
+    /// `Invalid` for `persisted` without a warm level.
+    #[inline]
+    pub(crate) fn check_persisted(&self, options: &crate::PutOptions<'_>) -> Result<()> {
+        if options.persisted && self.level.is_none() { Err(no_warm_level()) } else { Ok(()) }
+    }
+
     /// Puts a stored fragment on a device, with others that come at the same time.
     ///
     /// # Errors

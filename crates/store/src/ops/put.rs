@@ -67,12 +67,13 @@ impl Store {
     ///
     /// # Errors
     /// `Conflict` where other bytes (or attributes) stand there, `Full` at the deadline, `Closed` for a closed run or
-    /// store, `Invalid` for a key of another schema or a value past the limit, `Unavailable` while another put of the
+    /// store, `Invalid` for a key of another schema, a value past the limit or `persisted` without a warm level, `Unavailable` while another put of the
     /// key does not end, or where the fragment is stored but not persisted as was asked for.
     #[inline]
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
+        engine.check_persisted(options)?;
         will_copy(value);
         let outcome = match engine.claim(key, length, options)? {
             Claim::Claimed(claimed) => {
@@ -83,7 +84,7 @@ impl Store {
             Claim::Standing(location) => engine.compare(key, location, value)?,
             Claim::Late => return Ok(PutOutcome::Late),
         };
-        if engine.level.is_some() || options.persisted {
+        if engine.level.is_some() {
             engine.send_down(key, length, options)?;
         }
         Ok(outcome)
@@ -96,6 +97,7 @@ impl Store {
     pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
         let engine = self.engine();
         let wanted = engine.check_put(key, length)?;
+        engine.check_persisted(options)?;
         let backing = match engine.claim(key, wanted, options)? {
             Claim::Claimed(claimed) => Backing::Place(claimed),
             other => {
@@ -142,7 +144,7 @@ impl Reservation {
                 let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
                 engine.hot.region.flush(offset, claimed.length as usize);
                 let outcome = engine.publish(&claimed, crc)?;
-                if outcome == PutOutcome::Stored && (engine.level.is_some() || self.down.0) {
+                if outcome == PutOutcome::Stored && engine.level.is_some() {
                     let (persisted, level) = self.down;
                     let options = PutOptions { persisted, level, ..PutOptions::default() };
                     engine.send_down(&claimed.key, claimed.length, &options)?;

@@ -44,9 +44,6 @@ pub(super) struct Medium {
 /// How often `finish` looks whether the devices are done.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a device's thread does with where images go.
-pub(super) type LaneBody<'a> = dyn FnMut(&mut dyn Sink) + 'a;
-
 /// A device of a recording, and how its thread gets at it.
 pub(super) struct LaneStart {
     pub(super) directory: String,
@@ -54,8 +51,11 @@ pub(super) struct LaneStart {
     pub(super) containers: u32,
     pub(super) bytes: u64,
     /// Called on the thread.
-    pub(super) run: Box<dyn FnOnce(&mut LaneBody<'_>) + Send>,
+    pub(super) run: Drive,
 }
+
+/// What the thread of a recording runs, with whom it lends its sink.
+type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
 pub struct Recording {

@@ -122,7 +122,7 @@ fn snapshot_head(slots: &LogSlots) -> Option<(u32, u64)> {
 
 /// The latest life that any snapshot was made in.
 pub(super) fn boot_of_snapshots(of_devices: &[LogSlots]) -> u32 {
-    of_devices.iter().filter_map(|slots| snapshot_head(slots)).map(|head| head.0).max().unwrap_or(0)
+    of_devices.iter().filter_map(snapshot_head).map(|head| head.0).max().unwrap_or(0)
 }
 
 fn is_continued_snapshot(slots: &[Slot]) -> bool {

@@ -60,7 +60,7 @@ pub(crate) struct There {
 pub(crate) struct Replaced(Vec<(Location, u32)>);
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
-pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There>) -> Result<Replaced> {
+pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
     let decided =
         log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
@@ -80,7 +80,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, mut there: Option<There
     for header in data {
         records.segment(header)?;
     }
-    if let (Some(there), Some(level)) = (&mut there, &engine.level) {
+    if let (Some(there), Some(level)) = (there, &engine.level) {
         let figures_kept = there.figures_kept;
         adopt_images(engine, level, &mut records, there, figures_kept)?;
     }

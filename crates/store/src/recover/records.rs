@@ -407,7 +407,7 @@ impl<'a> Records<'a> {
     /// What an event's own record says: its announcement, its sources, what follows from its attributes.
     fn read_event_record(&mut self, at: usize, event: u32) -> Result<()> {
         let Some(word) = self.shards[at].attribute_word(event) else { return Ok(()) };
-        let record = match self.engine.event_record(&self.shards[at], event, word) {
+        let record = match self.engine.event_record(&*self.shards[at], event, word) {
             Ok(record) => record,
             Err(error) => {
                 let name = self.engine.keyspace.schema.text(self.shards[at].primary(event).as_bytes());

@@ -28,6 +28,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 mod uring;
+mod verify;
 mod window;
 mod writer;
 

@@ -171,7 +171,13 @@ impl Warm {
         Ok((device.as_ref(), file))
     }
 
-    fn scan<'a>(&self, container: &Container, device: &'a dyn Device, file: FileId, committed: u64) -> Scan<'a> {
+    pub(super) fn scan<'a>(
+        &self,
+        container: &Container,
+        device: &'a dyn Device,
+        file: FileId,
+        committed: u64,
+    ) -> Scan<'a> {
         Scan {
             device,
             file,

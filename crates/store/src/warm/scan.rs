@@ -109,7 +109,13 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    fn payload_verifies(&self, window: &mut Window<'_>, position: u64, length: u64, crc: u32) -> io::Result<bool> {
+    pub(super) fn payload_verifies(
+        &self,
+        window: &mut Window<'_>,
+        position: u64,
+        length: u64,
+        crc: u32,
+    ) -> io::Result<bool> {
         let (mut made, mut done) = (0, 0);
         while done < length {
             let piece = (length - done).min(PIECE_BYTES);

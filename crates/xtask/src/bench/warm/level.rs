@@ -7,7 +7,6 @@ use crate::bench::source::{Buffer, Warmth};
 use forebay_core::Kind;
 use forebay_store::measure::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, checksum};
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// Payload that the store demotes at a time: what one extent holds at least.
 pub(super) const EXTENT_BYTES: usize = 8 << 20;
@@ -175,13 +174,6 @@ impl Level {
     pub(super) fn counters(&self) -> WarmCounters {
         self.level.counters()
     }
-}
-
-/// Seconds that some work took, and what it answered.
-pub(super) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
-    let from = Instant::now();
-    let done = work()?;
-    Ok((from.elapsed().as_secs_f64(), done))
 }
 
 /// In an order that looks random and is the same each time.

@@ -25,7 +25,7 @@ mod sizes;
 mod writing;
 
 pub(crate) use options::Options;
-pub(crate) use series::SERIES;
+pub(super) use series::SERIES;
 
 use super::machine::{Machine, medium};
 use super::part;

@@ -3,7 +3,7 @@
 use crate::bench::results::{Series, series};
 
 /// Every series of the warm level, in the order of the report.
-pub(crate) const SERIES: &[Series] = series! {
+pub(in crate::bench) const SERIES: &[Series] = series! {
     "write.1" BytesPerSecond "events of 16 fragments written, 1 thread, payload";
     "write.2" BytesPerSecond "events of 16 fragments written, 2 threads, payload";
     "amplification" Share "bytes to the device by bytes of payload, events of 16 fragments, 1 thread";

@@ -1,56 +1,15 @@
-//! Looking at a store that nobody serves: every structure is read and verified, nothing is changed.
+//! Looking at the hot level: every header, every entry, every slot of the decision log.
 
-use crate::config::FlushPolicy;
-use crate::hot::{Hot, Location, Region, checksum};
-use crate::open::{REGION_FILE, read_keyspace};
-use crate::region_file::{machine_boot, read_superblock};
+use super::CheckReport;
+use crate::hot::{Hot, Location, checksum};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{EntryFlags, Mark, Result, SegmentHeader, SegmentKind, SegmentState, StateWord, crc32c};
-use serde::Serialize;
-use std::path::Path;
+use forebay_core::{EntryFlags, Mark, SegmentHeader, SegmentKind, SegmentState, StateWord};
 use std::sync::atomic::Ordering;
 
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CheckReport {
-    /// Segments in the region.
-    pub segments: u32,
-    /// Whole entries found in data segments.
-    pub entries: u64,
-    /// Entries that no decision, update or evacuation has marked dead.
-    pub live: u64,
-    /// Entries that are marked dead, or void.
-    pub dead: u64,
-    /// Places of open segments before the last whole entry that hold none: never acknowledged.
-    pub incomplete: u64,
-    /// Slots of the decision log, folded ones included while they are not overwritten.
-    pub decisions: u64,
-    /// Whether the store was closed in order.
-    pub clean: bool,
-    /// What is wrong, by segment and entry; empty where nothing is.
-    pub problems: Vec<String>,
-}
-
-/// Reads and verifies a whole store; with `deep` also every live payload against its checksum.
-///
-/// # Errors
-/// `Invalid` where there is no store, `Unavailable` while somebody serves it, `Corrupt` where not even its superblock
-/// can be read. Everything else that is wrong is in the report.
-pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
-    let (_, text) = read_keyspace(dir)?;
-    let region = Region::open(&dir.join(REGION_FILE), FlushPolicy::Auto)?;
-    let superblock = read_superblock(&region)?;
-    let mut report =
-        CheckReport { segments: superblock.geometry.segments, clean: superblock.clean, ..CheckReport::default() };
-    if superblock.keyspace_crc != crc32c(text.as_bytes()) {
-        report.problems.push("keyspace.toml is not the one that this region was made with".to_owned());
-    }
-    if !superblock.clean && superblock.machine_boot != machine_boot() {
-        report.problems.push("the machine restarted while the store was open".to_owned());
-    }
-    let hot = Hot::new(region, superblock.geometry, superblock.store, 1);
+/// Reads and verifies every segment.
+pub(super) fn check_segments(hot: &Hot, deep: bool, report: &mut CheckReport) {
     let mut logged = false;
-    for number in 0..superblock.geometry.segments {
+    for number in 0..hot.geometry.segments {
         let Some(header) = hot.read_header(number) else {
             let copies = hot.region.bytes(hot.geometry.segment_offset(number), 2 * SegmentHeader::BYTES);
             if copies.iter().any(|&byte| byte != 0) {
@@ -62,15 +21,14 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
         match header.kind {
             SegmentKind::Log => {
                 logged = true;
-                check_log(&hot, number, &mut report);
+                check_log(hot, number, report);
             }
-            SegmentKind::Data => check_data(&hot, &header, deep, &mut report),
+            SegmentKind::Data => check_data(hot, &header, deep, report),
         }
     }
     if !logged {
         report.problems.push("there is no decision log".to_owned());
     }
-    Ok(report)
 }
 
 fn check_log(hot: &Hot, number: u32, report: &mut CheckReport) {
