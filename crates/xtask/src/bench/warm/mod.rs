@@ -20,6 +20,7 @@ mod persisted;
 mod plots;
 mod profiles;
 mod reading;
+mod reopening;
 mod series;
 mod sizes;
 mod writing;
@@ -117,6 +118,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         each("profiles", &mut profiles::measure);
     }
 
+    if options.wants("reopening") {
+        part("reopening", &mut failures, || reopening::measure(&plan, &mut results));
+    }
     let goals = goals::judge(&results, plan.reopen_events, devices.is_ok());
     let out = child::root().join(&options.out);
     let report = Report {
