@@ -11,7 +11,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 400;
-const FRAGMENT: [u8; 20_000] = [0x5A; 20_000];
+static FRAGMENT: [u8; 20_000] = [0x5A; 20_000];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-11-{}", std::process::id()));

@@ -72,7 +72,7 @@ impl Offers<'_> {
         for source in (0..SOURCES).filter(|source| dead >> source & 1 == 0) {
             let bytes = payload(event, source, 0);
             let persisted = random.random_bool(PERSISTED);
-            let met = self.put(event, source, &bytes, &PutOptions { persisted, ..*options })?;
+            let met = self.put(event, source, &bytes, &PutOptions { persisted, ..options })?;
             if met == Met::End {
                 std::thread::sleep(Duration::from_micros(300));
                 return Ok(());

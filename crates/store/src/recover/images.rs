@@ -147,7 +147,10 @@ impl Records<'_> {
         if known.is_some() {
             engine.becomes_warm(shard, event);
         }
-        let marks = &image.head.marks;
+        let mut marks = image.head.marks;
+        if marks.state == ImageState::Debug && self.decided.replayed.contains(primary) {
+            (marks.state, marks.deliveries, marks.ready) = (ImageState::Undecided, 0, true);
+        }
         let leaf = &mut shard.events[event];
         (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((marks.stage, marks.deliveries));
         if marks.ready || marks.deliveries > 0 || marks.stage > 0 {

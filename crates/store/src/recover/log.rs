@@ -157,6 +157,7 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[LogS
         removed: HashMap::new(),
         superseded: HashMap::new(),
         marks: HashMap::new(),
+        replayed: HashSet::new(),
     };
     let mut blob = Vec::new();
     for slot in slots {
@@ -433,6 +434,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         }
         DecisionKind::Debug => {
             decided.debug.insert(primary.to_vec(), detail as u8);
+            decided.replayed.remove(primary);
             return Ok(());
         }
         DecisionKind::Mark => {
@@ -441,9 +443,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
         }
         DecisionKind::Replay => {
             decided.debug.remove(primary);
-            // An image may say that it failed.
-            let masked = decided.marks.get(primary).map_or(0, |marks| marks.1 & 1 << 9);
-            decided.marks.insert(primary.to_vec(), (decision.stage, 1 << 8 | masked));
+            decided.replayed.insert(primary.to_vec());
             return Ok(());
         }
         DecisionKind::NeverSeen => Tally::default(),

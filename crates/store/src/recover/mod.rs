@@ -43,6 +43,8 @@ struct Decided {
     superseded: HashMap<Vec<u8>, u16>,
     /// Marks of events that the warm level has, later than those in their images: stage, and detail as in the record.
     marks: HashMap<Vec<u8>, (u8, u32)>,
+    /// Events that were replayed out of the debug stream: images that say otherwise are older.
+    replayed: HashSet<Vec<u8>>,
 }
 
 /// What the warm level says of itself.

@@ -107,7 +107,7 @@ impl Told {
                         let source = store.schema().values(fragment.key().as_bytes())[2];
                         assert_eq!(fragment.to_vec(), bytes(event, source), "{event}/{source}");
                     }
-                    let accept = event % 2 == 0;
+                    let accept = event.is_multiple_of(2);
                     let verdict = if accept { lease.accept(&["main"]) } else { lease.reject() };
                     let known = verdict.is_ok().then_some(accept);
                     self.decided.insert(event, known);
