@@ -101,7 +101,8 @@ fn check(layout: ImageLayout, position: u64, bytes: &[u8]) {
         if !image.head.void {
             let mut again = Vec::new();
             let entries = entries.into_iter();
-            let head = layout.encode(image.head.marks, image.primary, entries, image.record, seed, position, &mut again);
+            let head =
+                layout.encode(image.head.marks, image.primary, entries, image.record, seed, position, &mut again);
             assert_eq!(head, image.head);
             assert_eq!(again, bytes[..again.len()]);
         }

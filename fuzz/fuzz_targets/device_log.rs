@@ -61,7 +61,8 @@ fn bytes_of(number: u32, block: &Block, repaired: bool) -> Vec<u8> {
         out[16] = *index;
         out[20] = *blocks;
         out[24] = *slots;
-        let place = [&seal::STORE[..], &tag, &u64::from(seal::GENERATION).to_le_bytes(), &number.to_le_bytes()].concat();
+        let place =
+            [&seal::STORE[..], &tag, &u64::from(seal::GENERATION).to_le_bytes(), &number.to_le_bytes()].concat();
         let crc = crc32c_append(crc32c(&place), &out[4..32]);
         out[..4].copy_from_slice(&crc.to_le_bytes());
     }

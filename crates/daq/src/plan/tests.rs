@@ -1,3 +1,5 @@
+//! Plans by hand: what each figure must come to, and what cannot be planned.
+
 use super::*;
 use forebay_core::Kind;
 

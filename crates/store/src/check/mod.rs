@@ -69,12 +69,13 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     // Without one of them nothing can be said of the others: an opening would refuse.
     let warm = if absent.is_empty() { read_only::devices(dir)? } else { Vec::new() };
     let config = Config { warm, accept_loss: true, ..Config::default() };
-    if std::fs::metadata(dir.join(REGION_FILE)).is_err() && levels::has_devices(dir) {
+    let path = dir.join(REGION_FILE);
+    if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
         report.problems.push(format!("{REGION_FILE}: the hot level is gone; what stood on it alone is lost"));
         warm::check_alone(&keyspace, &config, deep, &mut report)?;
         return Ok(report);
     }
-    let region = Region::open_aside(&dir.join(REGION_FILE))?;
+    let region = Region::open_aside(&path)?;
     let superblock = read_superblock(&region)?;
     look_at(&superblock, &text, &mut report);
     let hot = Hot::new(region, superblock.geometry, superblock.store, 1);

@@ -2,13 +2,11 @@
 
 use crate::config::WarmDevice;
 use crate::levels;
-use crate::warm::{Buffer, Device, Done, FileId, Queue};
+use crate::warm::{Device, FileId, Queue, RefusingQueue};
 use forebay_core::Result;
-use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The devices of the store in a directory, none of which can be written.
 ///
@@ -23,8 +21,12 @@ struct ReadOnly {
     inner: Arc<dyn Device>,
 }
 
+fn why() -> io::Error {
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check writes nothing")
+}
+
 fn refused<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a check writes nothing"))
+    Err(why())
 }
 
 impl Device for ReadOnly {
@@ -74,29 +76,6 @@ impl Device for ReadOnly {
     }
 
     fn queue(&self, _: usize) -> io::Result<Box<dyn Queue>> {
-        Ok(Box::new(Refusing::default()))
-    }
-}
-
-#[derive(Default)]
-struct Refusing {
-    done: VecDeque<Done>,
-}
-
-impl Queue for Refusing {
-    fn write(&mut self, tag: u64, _: FileId, _: u64, buffer: Buffer, _: usize) {
-        self.done.push_back(Done { tag, buffer: Some(buffer), result: refused() });
-    }
-
-    fn sync(&mut self, tag: u64, _: FileId) {
-        self.done.push_back(Done { tag, buffer: None, result: Ok(0) });
-    }
-
-    fn complete(&mut self, _: Duration) -> Option<Done> {
-        self.done.pop_front()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
+        Ok(Box::new(RefusingQueue::new(why, true)))
     }
 }

@@ -10,7 +10,7 @@ use super::Level;
 use crate::config::{Config, WarmDevice, WarmPlace};
 use crate::pressure::check_marks;
 use crate::recover::There;
-use crate::warm::{Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};
+use crate::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};
 use forebay_core::{Error, Keyspace, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -93,14 +93,22 @@ pub(crate) fn open(
         return Ok(None);
     }
     check_marks(config, true)?;
-    let devices = devices(&wanted, false)?;
+    // One that is not there keeps its number: the logs of the others say theirs.
+    let gone: Vec<bool> = wanted.iter().map(|device| config.accept_loss && is_gone(device)).collect();
+    let devices = wanted
+        .iter()
+        .zip(&gone)
+        .map(|(device, gone)| if *gone { Ok(absent(device)) } else { open_device(device, false) })
+        .collect::<Result<Vec<_>>>()?;
+    let there = devices.iter().zip(&gone).filter(|(_, gone)| !**gone);
+    let there: Vec<Arc<dyn Device>> = there.map(|(device, _)| device.clone()).collect();
     let schema = &keyspace.schema;
     let widths = (schema.primary_bytes(), schema.rest_bytes());
     let store = match store {
         Some(store) => store,
-        None => Warm::store_of(&devices)?,
+        None => Warm::store_of(&there)?,
     };
-    let (warm, mut found) = Warm::open(devices.clone(), store, widths, shape(config), config.accept_loss)?;
+    let (warm, mut found) = Warm::open(there, store, widths, shape(config), config.accept_loss)?;
     let (log, decisions, lost) =
         DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
@@ -120,10 +128,25 @@ pub(crate) fn has_devices(dir: &Path) -> bool {
 /// `Invalid` where their list cannot be read.
 pub(crate) fn absent_devices(dir: &Path) -> Result<Vec<PathBuf>> {
     let path_of = |device: WarmDevice| match device.place {
-        WarmPlace::Directory(path) => Some(path).filter(|path| !path.is_dir()),
+        WarmPlace::Directory(path) => Some(path),
         WarmPlace::Device(_) => None,
     };
-    Ok(read_devices(dir)?.unwrap_or_default().into_iter().filter_map(path_of).collect())
+    Ok(read_devices(dir)?.unwrap_or_default().into_iter().filter(is_gone).filter_map(path_of).collect())
+}
+
+/// Whether nothing at all is where a device should be. An empty directory may be one on which nothing is mounted now: that
+/// is no loss to be accepted.
+fn is_gone(device: &WarmDevice) -> bool {
+    matches!(&device.place, WarmPlace::Directory(path) if std::fs::metadata(path)
+        .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound))
+}
+
+fn absent(device: &WarmDevice) -> Arc<dyn Device> {
+    let name = match &device.place {
+        WarmPlace::Directory(path) => path.display().to_string(),
+        WarmPlace::Device(device) => device.name(),
+    };
+    Arc::new(AbsentDevice::new(name))
 }
 
 /// The devices of the store in a directory, opened; none where it has no warm level.
@@ -144,26 +167,23 @@ fn shape(config: &Config) -> WarmShape {
 }
 
 fn devices(wanted: &[WarmDevice], make: bool) -> Result<Vec<Arc<dyn Device>>> {
-    let open = |device: &WarmDevice| -> Result<Arc<dyn Device>> {
-        match &device.place {
-            WarmPlace::Device(device) => Ok(device.clone()),
-            WarmPlace::Directory(path) => {
-                if make {
-                    let invalid = |error| {
-                        Error::invalid(format!("{}: cannot make the directory", path.display())).with_source(error)
-                    };
-                    std::fs::create_dir_all(path).map_err(invalid)?;
-                }
-                let device = DirectoryDevice::open(path, IoMethod::Auto, true);
-                let device = device.map_err(|error| {
-                    Error::unavailable(format!("{}: the device cannot be used: {error}", path.display()))
-                        .with_source(error)
-                })?;
-                Ok(Arc::new(device))
-            }
-        }
+    wanted.iter().map(|device| open_device(device, make)).collect()
+}
+
+fn open_device(device: &WarmDevice, make: bool) -> Result<Arc<dyn Device>> {
+    let path = match &device.place {
+        WarmPlace::Device(device) => return Ok(device.clone()),
+        WarmPlace::Directory(path) => path,
     };
-    wanted.iter().map(open).collect()
+    if make {
+        let invalid =
+            |error| Error::invalid(format!("{}: cannot make the directory", path.display())).with_source(error);
+        std::fs::create_dir_all(path).map_err(invalid)?;
+    }
+    let device = DirectoryDevice::open(path, IoMethod::Auto, true).map_err(|error| {
+        Error::unavailable(format!("{}: the device cannot be used: {error}", path.display())).with_source(error)
+    })?;
+    Ok(Arc::new(device))
 }
 
 fn write_devices(dir: &Path, devices: &[WarmDevice]) -> Result<()> {

@@ -7,6 +7,7 @@
 //!
 //! *Not here*: which event a fragment belongs to (`home`), when it goes here (`ops/demote.rs`).
 
+mod absent;
 mod buffer;
 mod choose;
 mod container;
@@ -32,6 +33,7 @@ mod verify;
 mod window;
 mod writer;
 
+pub(crate) use absent::{AbsentDevice, RefusingQueue};
 pub use buffer::Buffer;
 pub(crate) use container::Phase;
 pub(crate) use create::is_warm_file;
