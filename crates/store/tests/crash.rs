@@ -23,7 +23,7 @@ use common::ops::{Answer, Op};
 use common::settle::{check_ledger, lane_bounds};
 use common::{TempDir, genuine, tag_of};
 use forebay_store::core::{Kind, LiveState};
-use forebay_store::{Config, GetAny, RunState, Sources, Store};
+use forebay_store::{Config, GetAny, RunState, Sources, Store, WarmDevice};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::io::{BufRead, BufReader, Write};
@@ -33,14 +33,23 @@ use std::time::Duration;
 
 const CHILD: &str = "FOREBAY_CRASH_CHILD";
 const ROUND: &str = "FOREBAY_CRASH_ROUND";
+/// Set for a child whose store has two levels.
+const BOTH: &str = "FOREBAY_CRASH_BOTH";
 const LANES: u64 = 2;
 const COUNT: usize = 3;
 const BYTES_MAX: usize = 3000;
 /// Events numbered by one round; tags follow event numbers 64 to 1 and stay within 32 bits.
 const EVENTS_PER_ROUND: u64 = 20_000;
 
-fn config() -> Config {
+/// With a warm level to which much goes that is not decided yet, or with the hot one alone.
+fn config(dir: &Path, both_levels: bool) -> Config {
+    let device = |number| WarmDevice::directory(dir.with_file_name(format!("warm-{number}")), 12 << 20);
     Config {
+        warm: if both_levels { (0..2).map(device).collect() } else { Vec::new() },
+        container_bytes: 512 << 10,
+        device_log_bytes: 512 << 10,
+        demote_high: 0.2,
+        demote_low: 0.1,
         hot_bytes: 4 << 20,
         segment_bytes: Some(64 << 10),
         write_heads: 2,
@@ -49,6 +58,10 @@ fn config() -> Config {
         max_hold: Duration::from_secs(7200),
         ..Config::default()
     }
+}
+
+fn both_levels() -> bool {
+    std::env::var_os(BOTH).is_some()
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -60,7 +73,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn child_role() {
     let Ok(dir) = std::env::var(CHILD) else { return };
     let round = number(ROUND, 0);
-    let store = Store::open(Path::new(&dir), config()).unwrap();
+    let store = Store::open(Path::new(&dir), config(Path::new(&dir), both_levels())).unwrap();
     std::thread::scope(|scope| {
         for lane in 0..LANES {
             let store = store.named(&format!("lane-{lane}"));
@@ -80,6 +93,7 @@ fn say(lane: u64, what: &str, line: &str) {
 
 fn child_lane(store: &Store, lane: u64, round: u64) {
     let mut model = adopt(store, lane);
+    model.persists = both_levels();
     let first = model.base() + 1 + round * EVENTS_PER_ROUND;
     let mut driver = Driver::new(round * LANES + lane, first, 60);
     let mut pressure = false;
@@ -147,8 +161,9 @@ enum Moment {
     After(Duration),
 }
 
-fn one_life(dir: &Path, round: u64, moment: Moment, models: &mut [Model]) -> Vec<Said> {
+fn one_life(dir: &Path, both: bool, round: u64, moment: Moment, models: &mut [Model]) -> Vec<Said> {
     let mut child = Command::new(std::env::current_exe().unwrap())
+        .envs(both.then_some((BOTH, "1")))
         .args(["child_role", "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, dir)
         .env(ROUND, round.to_string())
@@ -205,8 +220,18 @@ fn check_promises(store: &Store, models: &[Model], round: u64) {
 
 #[test]
 fn every_promise_survives_kills() {
+    many_lives(false);
+}
+
+#[test]
+fn every_promise_survives_kills_over_both_levels() {
+    many_lives(true);
+}
+
+fn many_lives(both: bool) {
     let dir = TempDir::new();
     let path = dir.store();
+    let config = || config(&path, both);
     let store = Store::create(&path, &keyspace(COUNT), config()).unwrap();
     store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
     store.close().unwrap();
@@ -215,14 +240,14 @@ fn every_promise_survives_kills() {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut models: Vec<Model> = (0..LANES).map(|lane| Model::new(lane, COUNT, BYTES_MAX)).collect();
     models[LANES as usize - 1].may_mask = true;
-    let mut ended = 0;
+    let (mut ended, mut demoted) = (0, 0);
     for round in 0..number("FOREBAY_CRASH_ROUNDS", 30) {
         let moment = match rng.random_range(0..6) {
             0 if round > 0 => Moment::After(Duration::from_micros(rng.random_range(0..40_000))),
             1 => Moment::Lines(rng.random_range(1..40)),
             _ => Moment::Lines(rng.random_range(200..6000)),
         };
-        let said = one_life(&path, round, moment, &mut models);
+        let said = one_life(&path, both, round, moment, &mut models);
         ended += said.iter().map(|said| said.ended).sum::<u64>();
         if round % 5 == 4 {
             let report = forebay_store::check(&path, true).unwrap();
@@ -238,15 +263,17 @@ fn every_promise_survives_kills() {
             })
             .collect();
         check_promises(&store, &models, round);
+        demoted += store.containers().iter().map(|container| u64::from(container.live_fragments)).sum::<u64>();
         store.close().unwrap();
     }
     assert!(ended > 1000, "only {ended} operations were answered: this proves nothing");
-    finish(&path);
+    assert_eq!(demoted > 100, both, "{demoted} fragments were found on the warm level");
+    finish(&path, config());
 }
 
 /// Decides everything that is left and closes the run.
-fn finish(path: &Path) {
-    let store = Store::open(path, config()).unwrap();
+fn finish(path: &Path, config: Config) {
+    let store = Store::open(path, config).unwrap();
     store.run_stop(RUN).unwrap();
     for hold in store.holds() {
         assert!(store.release_hold(hold.id).unwrap());

@@ -5,7 +5,7 @@
 //! more is reported lost by name.
 
 use super::Level;
-use super::demote::Demoter;
+use super::demote::{BATCH_BYTES, Demoter};
 use super::plan::Which;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
@@ -41,8 +41,11 @@ impl Engine {
                 return false;
             }
         };
-        let mut batch = Vec::new();
+        let (mut batch, mut planned) = (Vec::new(), 0);
         for primary in events.into_iter().take(BATCH_EVENTS) {
+            if planned >= BATCH_BYTES {
+                break;
+            }
             let mut shard = self.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return false;
@@ -74,6 +77,7 @@ impl Engine {
                         false
                     }
                 });
+                planned += moving.event_bytes;
                 batch.push(moving);
             }
         }

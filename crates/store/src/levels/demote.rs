@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// Payload bytes of one batch, and of all that are not durable yet.
-const BATCH_BYTES: u64 = 16 << 20;
+pub(super) const BATCH_BYTES: u64 = 16 << 20;
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Writers that a demoter keeps open for targets that it met last.
 const WRITERS_MAX: usize = 4;
@@ -131,6 +131,8 @@ impl Engine {
             Ok((placed, ticket)) => {
                 let mut written: Vec<Written> =
                     batch.into_iter().map(|moving| Written { moving, places: Vec::new() }).collect();
+                // What was read from elsewhere is in the writer's buffers.
+                written.iter_mut().flat_map(|written| &mut written.moving.parts).for_each(|part| part.image = None);
                 for ((number, begin, end), placed) in of.into_iter().zip(placed) {
                     written[number].places.push((begin, end, placed));
                 }

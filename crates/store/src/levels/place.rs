@@ -98,7 +98,7 @@ impl Engine {
 
     /// Whether the bytes of a fragment on the warm level match their checksum.
     pub(crate) fn verify_there(&self, location: Location) -> Result<()> {
-        let image = self.image_of(location, u64::MAX)?;
+        let image = self.fragment_of(location)?;
         let entry = image.entry(location.index())?;
         let name = || self.keyspace.schema.text(entry.key.as_bytes());
         if checksum(image.payload_at(location.index())?) == entry.payload_crc {
@@ -112,6 +112,12 @@ impl Engine {
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
         level.warm.read(super::place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
+    }
+
+    /// The same for the sake of one fragment: of a large image only its meta and that payload are read.
+    fn fragment_of(&self, location: Location) -> Result<Arc<ReadImage>> {
+        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        level.warm.read_fragment(super::place_of(location), location.index())
     }
 
     fn warm(&self, act: impl FnOnce(&super::Level)) {

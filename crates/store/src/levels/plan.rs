@@ -33,7 +33,10 @@ pub(crate) struct Moving {
     pub(crate) marks: ImageMarks,
     pub(crate) parts: Vec<Part>,
     pub(crate) record: Option<WarmRecord>,
+    /// Payload bytes of its parts, once they are read.
     pub(crate) bytes: u64,
+    /// Payload bytes of the whole event.
+    pub(crate) event_bytes: u64,
 }
 
 /// Which fragments of an event go.
@@ -135,7 +138,8 @@ impl Engine {
         }
         shard.events[event].set(Flag::Moving);
         let run = shard.runs[shard.events[event].run as usize].run;
-        Some(Moving { primary, run, stream: self.stream_of(&marks), marks, parts, record, bytes: 0 })
+        let (stream, event_bytes) = (self.stream_of(&marks), shard.events[event].bytes);
+        Some(Moving { primary, run, stream, marks, parts, record, bytes: 0, event_bytes })
     }
 
     /// Reads entries, and images of what stands on the warm level already. On an error the event stays where it is.
@@ -148,7 +152,7 @@ impl Engine {
                 };
                 let image = match last.as_ref().filter(same) {
                     Some(known) => known.1.clone(),
-                    None => self.image_of(part.from, u64::MAX)?,
+                    None => self.image_of(part.from, moving.event_bytes)?,
                 };
                 last = Some((part.from, image.clone()));
                 part.entry = image.entry(part.from.index())?;
@@ -190,7 +194,7 @@ impl Engine {
                     shard.to_demote.push_back(primary);
                     continue;
                 }
-                let weight = shard.events[event].bytes;
+                let weight = memory_of(&shard, event);
                 let moving = self.plan_event(&mut shard, event, Which::Whole);
                 if !take(moving, weight) {
                     break 'decided;
@@ -241,6 +245,15 @@ impl Engine {
 
 /// Events of one batch at most.
 const BATCH_EVENTS_MAX: usize = 8192;
+
+/// What an image takes in memory at least, while it moves.
+const IMAGE_MEMORY_MIN: u64 = 16 << 10;
+
+/// What an event takes in memory while it moves.
+fn memory_of(shard: &Shard, event: u32) -> u64 {
+    let leaf = &shard.events[event];
+    if leaf.is(Flag::Warm) { leaf.bytes.max(IMAGE_MEMORY_MIN) } else { leaf.bytes }
+}
 
 /// Stands for an entry that is not read yet.
 const NO_ENTRY: Entry = Entry::EMPTY;

@@ -11,6 +11,7 @@ use crate::hot::Location;
 use crate::levels::at;
 use crate::warm::{Found, ImagePlace, Warm};
 use forebay_core::{EntryFlags, Image, ImageState, Key, Result, Tally};
+use std::cmp::Ordering;
 
 impl Records<'_> {
     /// Adopts the images of all containers. `figures_kept`: the figures of sources have those fragments already.
@@ -73,6 +74,9 @@ impl Records<'_> {
                 Err(_) if !shard.has_room(event) => {}
                 Err(slot) => {
                     shard.insert_slot(event, slot, entry.rest, here);
+                    if entry.version > 0 {
+                        self.versions.insert(named(entry.rest), entry.version);
+                    }
                     shard.runs[run as usize].ledger.offered += Tally::fragment(u64::from(entry.length));
                     if result {
                         shard.add_result(event, (primary, entry.rest), entry.length);
@@ -87,27 +91,32 @@ impl Records<'_> {
                 Ok((slot, word)) if word.is_warm() => {
                     // Written again since: by a move, or by a demotion after it was persisted.
                     let before = word.location();
-                    if let Ok(standing) = engine.level_entry(before) {
-                        // A container that was begun later may have the copy that was written earlier: the image that
-                        // says what was decided must stay.
-                        let weaker = shard.events[event].is(Flag::SettledThere)
-                            && image.head.marks.state != ImageState::Accepted;
-                        if standing.version > entry.version {
+                    let version = match self.versions.is_empty() {
+                        true => 0,
+                        false => self.versions.get(&named(entry.rest)).copied().unwrap_or(0),
+                    };
+                    // A container that was begun later may have the copy that was written earlier: the image that says
+                    // what was decided must stay.
+                    let weaker =
+                        shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
+                    match version.cmp(&entry.version) {
+                        Ordering::Greater => {
                             lower.push((here.location(), entry.length, named(entry.rest), entry.version));
                             live += 1;
                             continue;
                         }
-                        if weaker && standing.version == entry.version {
-                            continue;
+                        Ordering::Equal if weaker => continue,
+                        Ordering::Equal => _ = warm.ended(crate::levels::place_of(before), 1),
+                        Ordering::Less => {
+                            self.versions.insert(named(entry.rest), entry.version);
+                            match engine.level_entry(before) {
+                                Ok(standing) => {
+                                    shard.change_length(event, standing.length, entry.length);
+                                    lower.push((before, standing.length, named(entry.rest), version));
+                                }
+                                Err(_) => _ = warm.ended(crate::levels::place_of(before), 1),
+                            }
                         }
-                        shard.change_length(event, standing.length, entry.length);
-                        if standing.version < entry.version {
-                            lower.push((before, standing.length, named(entry.rest), standing.version));
-                        } else {
-                            warm.ended(crate::levels::place_of(before), 1);
-                        }
-                    } else {
-                        warm.ended(crate::levels::place_of(before), 1);
                     }
                     shard.set_word(event, slot, here);
                     live += 1;

@@ -11,7 +11,7 @@ use forebay_core::{
     Entry, EntryFlags, Error, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord,
     Tally,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// Records going into the index.
@@ -25,6 +25,8 @@ pub(super) struct Records<'a> {
     rotten: HashSet<Location>,
     /// Versions that an update replaced without coming to its record, with their lengths.
     pub(super) replaced: Vec<(Location, u32)>,
+    /// Versions of fragments in containers, where they are not the first.
+    pub(super) versions: HashMap<Key, u16>,
     /// Places of an open segment that hold no whole entry.
     incomplete: Vec<u32>,
 }
@@ -42,7 +44,8 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        Records { engine, shards, decided, last: None, rotten, replaced: Vec::new(), incomplete: Vec::new() }
+        let (last, replaced, versions, incomplete) = Default::default();
+        Records { engine, shards, decided, last, rotten, replaced, versions, incomplete }
     }
 
     /// Adopts the records of one segment.

@@ -267,7 +267,9 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
             let key = key(RUN, *event, *source);
             let bytes = payload(&key, *tag, model.bytes_max);
             let attributes = model.attributes(store, *event);
-            let options = PutOptions { attributes: Some(&attributes), status: *tag as u32, ..PutOptions::default() };
+            let persisted = model.persists && !*reserve && tag % 8 == 0;
+            let status = *tag as u32;
+            let options = PutOptions { attributes: Some(&attributes), status, persisted, ..PutOptions::default() };
             let outcome = if *reserve {
                 let mut reservation = store.reserve(&key, bytes.len(), &options)?;
                 reservation.copy_from_slice(&bytes);

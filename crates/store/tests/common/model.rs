@@ -149,6 +149,8 @@ pub(crate) struct Model {
     pub(crate) hold: Option<u64>,
     /// Only the last lane may mask: a mask covers all events from one on.
     pub(crate) may_mask: bool,
+    /// One put of eight asks to be persisted.
+    pub(crate) persists: bool,
     pub(crate) masks: Vec<MaskModel>,
 }
 
@@ -157,7 +159,8 @@ impl Model {
     pub(crate) fn new(lane: u64, count: usize, bytes_max: usize) -> Model {
         let (events, judged, gone, hold, masks) = Default::default();
         let deliveries_max = super::driver::DELIVERIES_MAX;
-        Model { lane, count, bytes_max, deliveries_max, events, judged, gone, hold, may_mask: false, masks }
+        let (may_mask, persists) = (false, false);
+        Model { lane, count, bytes_max, deliveries_max, events, judged, gone, hold, may_mask, persists, masks }
     }
 
     /// How many fragments complete an event that was not announced: one of five has a class of its own.

@@ -8,6 +8,7 @@ mod device_lost;
 mod faults;
 mod hot_lost;
 mod inhibit;
+mod kill;
 mod moves;
 mod power;
 mod review;
