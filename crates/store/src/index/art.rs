@@ -92,7 +92,11 @@ impl Art {
                 }
                 _ => {
                     let prefix_len = self.head(at).prefix_len as usize;
-                    let path = &leaves.key(self.first_leaf(at))[depth..depth + prefix_len];
+                    let kept = self.head(at).prefix;
+                    let path = match kept.get(..prefix_len) {
+                        Some(path) => path,
+                        None => &leaves.key(self.first_leaf(at))[depth..depth + prefix_len],
+                    };
                     let common = common(&key[depth..], path);
                     if common < prefix_len {
                         // The key leaves the compressed path: split it.

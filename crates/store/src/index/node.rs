@@ -2,8 +2,8 @@
 
 use super::art::Art;
 
-/// Path bytes that a node keeps itself.
-pub(crate) const PREFIX_BYTES: usize = 8;
+/// Path bytes that a node keeps itself: a run of 4 bytes and the upper ones of an event number.
+pub(crate) const PREFIX_BYTES: usize = 9;
 
 /// What a reference points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -58,7 +58,7 @@ impl Records<'_> {
                 continue;
             }
             let event = *event.get_or_insert_with(|| {
-                let event = shard.create(primary, run, engine.now_ns());
+                let event = shard.create(primary, run, self.now_ns);
                 shard.events[event].set(Flag::Warm);
                 shard.events[event].set(Flag::AllWarm);
                 event

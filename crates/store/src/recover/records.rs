@@ -27,6 +27,8 @@ pub(super) struct Records<'a> {
     pub(super) replaced: Vec<(Location, u32)>,
     /// Versions of fragments in containers, where they are not the first.
     pub(super) versions: HashMap<Key, u16>,
+    /// When recovery began: ages start anew.
+    pub(super) now_ns: u64,
     /// Places of an open segment that hold no whole entry.
     incomplete: Vec<u32>,
 }
@@ -45,7 +47,8 @@ impl<'a> Records<'a> {
         rotten: HashSet<Location>,
     ) -> Records<'a> {
         let (last, replaced, versions, incomplete) = Default::default();
-        Records { engine, shards, decided, last, rotten, replaced, versions, incomplete }
+        let now_ns = engine.now_ns();
+        Records { engine, shards, decided, last, rotten, replaced, versions, now_ns, incomplete }
     }
 
     /// Adopts the records of one segment.
@@ -204,7 +207,7 @@ impl<'a> Records<'a> {
         }
         let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
             engine.hot.events.fetch_add(1, Ordering::Relaxed);
-            shard.create(primary, run, engine.now_ns())
+            shard.create(primary, run, self.now_ns)
         });
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
@@ -317,7 +320,7 @@ impl<'a> Records<'a> {
             }
             let event = shard.find(primary).unwrap_or_else(|| {
                 engine.hot.events.fetch_add(1, Ordering::Relaxed);
-                shard.create(primary, run, engine.now_ns())
+                shard.create(primary, run, self.now_ns)
             });
             if let Err(slot) = shard.slot(event, rest) {
                 let word = if result { Word::REMOVED_KEY.of_result() } else { Word::REMOVED_KEY };

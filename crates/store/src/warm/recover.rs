@@ -45,6 +45,20 @@ pub(crate) struct Found {
     accept_loss: bool,
 }
 
+/// A directory in memory.
+struct DirectoryRead {
+    bytes: Buffer,
+    length: usize,
+    sound: bool,
+}
+
+impl DirectoryRead {
+    fn decode<'a>(&'a self, warm: &Warm, container: &Container, place: DirectoryPlace) -> Option<Directory<'a>> {
+        let bytes = self.sound.then(|| &self.bytes[..self.length])?;
+        Directory::decode(bytes, warm.layout, container.seed(&warm.store), place.offset).ok()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Content {
     container: u32,
@@ -195,25 +209,61 @@ impl Warm {
     /// What `each` answers; `Corrupt` where what was committed does not verify, unless the loss is accepted:
     /// then it is named in `found`.
     pub(crate) fn images(&self, found: &mut Found, each: &mut Told<'_>) -> Result<()> {
-        // One buffer for all directories: fresh memory would be faulted in for each.
-        let mut scratch = Buffer::new(BLOCK_BYTES);
-        for content in std::mem::take(&mut found.contents) {
-            let container = &self.containers[content.container as usize];
-            match content.from {
-                From::Directory(place) => self.tell_directory(container, place, &mut scratch, found, each)?,
-                From::Extents(scanned) => {
-                    let closing = self.tell_extents(container, &scanned, found, each)?;
-                    if container.phase() == Phase::Full
-                        && let Some(content) = closing
-                        && let Err(error) = self.close_found(container, content)
-                    {
-                        // It is poisoned and readable; nothing is lost by it.
-                        found.losses.extend((error.kind() == Kind::Corrupt).then(|| error.to_string()));
+        let contents = std::mem::take(&mut found.contents);
+        let directories: Vec<(&Container, DirectoryPlace)> = contents
+            .iter()
+            .filter_map(|content| match content.from {
+                From::Directory(place) => Some((&self.containers[content.container as usize], place)),
+                From::Extents(_) => None,
+            })
+            .collect();
+        // Two buffers for all directories: fresh memory would be faulted in for each.
+        let (give, given) = std::sync::mpsc::sync_channel(0);
+        let (back, returned) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            // The next directory is read and verified while this one is told.
+            scope.spawn(move || {
+                for (container, place) in directories {
+                    let scratch = returned.try_recv().unwrap_or_else(|_| Buffer::new(BLOCK_BYTES));
+                    if give.send(self.read_directory(container, place, scratch)).is_err() {
+                        return;
                     }
                 }
+            });
+            for content in contents {
+                let container = &self.containers[content.container as usize];
+                match content.from {
+                    From::Directory(place) => {
+                        let ahead = given.recv();
+                        let directory = ahead.map_err(|_| Error::internal("the reader of directories ended"))?;
+                        self.tell_directory(container, place, &directory, found, each)?;
+                        let _ = back.send(directory.bytes);
+                    }
+                    From::Extents(scanned) => self.tell_and_close(container, &scanned, found, each)?,
+                }
             }
-        }
+            Ok(())
+        })?;
         self.recovered.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Tells the images of a container that was being filled, and closes it.
+    fn tell_and_close(
+        &self,
+        container: &Container,
+        scanned: &Scanned,
+        found: &mut Found,
+        each: &mut Told<'_>,
+    ) -> Result<()> {
+        let closing = self.tell_extents(container, scanned, found, each)?;
+        if container.phase() == Phase::Full
+            && let Some(content) = closing
+            && let Err(error) = self.close_found(container, content)
+        {
+            // It is poisoned and readable; nothing is lost by it.
+            found.losses.extend((error.kind() == Kind::Corrupt).then(|| error.to_string()));
+        }
         Ok(())
     }
 
@@ -226,7 +276,10 @@ impl Warm {
         let mut found = Found::default();
         let directory = container.header.lock().directory;
         match directory.filter(|_| container.phase() != Phase::Poisoned) {
-            Some(place) => self.tell_directory(container, place, &mut Buffer::new(BLOCK_BYTES), &mut found, each),
+            Some(place) => {
+                let directory = self.read_directory(container, place, Buffer::new(BLOCK_BYTES));
+                self.tell_directory(container, place, &directory, &mut found, each)
+            }
             None => {
                 found.accept_loss = true;
                 let scanned = self.scan(container, device.as_ref(), file, 0).run().map_err(|error| {
@@ -258,33 +311,33 @@ impl Warm {
         DeviceSuperblock::decode(one).or_else(|_| DeviceSuperblock::decode(two)).map(|superblock| superblock.store)
     }
 
+    /// Reads a directory into a buffer, and looks whether all of it is sound.
+    fn read_directory(&self, container: &Container, place: DirectoryPlace, scratch: Buffer) -> DirectoryRead {
+        let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
+        let mut bytes = if scratch.len() < length { Buffer::new(length) } else { scratch };
+        let read = self.reach(container).and_then(|(device, file)| {
+            for (at, piece) in bytes[..length].chunks_mut(DIRECTORY_READ_BYTES).enumerate() {
+                read_all(device, file, place.offset + (at * DIRECTORY_READ_BYTES) as u64, piece)?;
+            }
+            Ok(())
+        });
+        let mut directory = DirectoryRead { bytes, length, sound: read.is_ok() };
+        directory.sound = directory.decode(self, container, place).is_some_and(|found| {
+            // The checksum is right; that all entries can be read is seen before the first one is told.
+            Directory::crc_of(&directory.bytes[..length]) == Some(place.crc) && found.iter().all(|image| image.is_ok())
+        });
+        directory
+    }
+
     fn tell_directory(
         &self,
         container: &Container,
         place: DirectoryPlace,
-        scratch: &mut Buffer,
+        directory: &DirectoryRead,
         found: &mut Found,
         each: &mut Told<'_>,
     ) -> Result<()> {
-        let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);
-        if scratch.len() < length {
-            *scratch = Buffer::new(length);
-        }
-        let bytes = self.reach(container).and_then(|(device, file)| {
-            let buffer = &mut scratch[..length];
-            for (at, piece) in buffer.chunks_mut(DIRECTORY_READ_BYTES).enumerate() {
-                read_all(device, file, place.offset + (at * DIRECTORY_READ_BYTES) as u64, piece)?;
-            }
-            Ok(buffer)
-        });
-        let seed = container.seed(&self.store);
-        let directory = bytes.as_ref().ok().and_then(|bytes| {
-            let directory = Directory::decode(bytes, self.layout, seed, place.offset).ok()?;
-            // The checksum is right; that all entries can be read is seen before the first one is told.
-            let sound = directory.iter().all(|image| image.is_ok());
-            (sound && Directory::crc_of(bytes) == Some(place.crc)).then_some(directory)
-        });
-        let Some(directory) = directory else {
+        let Some(directory) = directory.decode(self, container, place) else {
             // The extents say the same, in more reads.
             let data_end = container.header.lock().data_end;
             let scanned =
