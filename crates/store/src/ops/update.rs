@@ -205,8 +205,9 @@ impl Engine {
                     ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
                 },
             )?;
-            if old.is_warm() || word.is_persisted() {
-                // A container has it, where no mark says that it ended.
+            if self.level.is_some() {
+                // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
+                // say it beside this one's.
                 shard.superseded.insert(claimed.key, (event, version - 1));
             }
             if shard.leave_warm(event) {

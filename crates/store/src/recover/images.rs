@@ -206,16 +206,20 @@ impl Records<'_> {
             if detail & 1 << 8 != 0 {
                 leaf.set(Flag::ReadyMarked);
             }
-            if detail & 1 << 9 != 0 {
-                leaf.set(Flag::Complete);
-                leaf.set(Flag::LacksMasked);
+            // An image or a record may say that masks complete it; since then it has another rule.
+            for flag in [Flag::Complete, Flag::LacksMasked] {
+                leaf.clear(flag);
+                if detail & 1 << 9 != 0 {
+                    leaf.set(flag);
+                }
             }
         }
         for (key, &version) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
-            if let Some(event) = shard.find(primary.as_bytes()).filter(|&event| shard.events[event].is(Flag::Warm)) {
+            // Also of an event that has nothing on the warm level any more: a device's log may still say it.
+            if let Some(event) = shard.find(primary.as_bytes()) {
                 shard.superseded.insert(key, (event, version));
             }
         }

@@ -244,6 +244,11 @@ impl<'a> Records<'a> {
                 let Some(other) = engine.hot.read_entry(standing) else {
                     return Err(Error::internal("a record that was just adopted"));
                 };
+                if engine.level.is_some() && entry.version != other.version {
+                    // A container may have the lower one as well: it is counted once.
+                    let lower = entry.version.min(other.version);
+                    shard.superseded.insert(entry.key, (event, lower));
+                }
                 // An evacuated copy is the same version; an update whose record is missing is a higher one.
                 let (loser, lower) = match entry.version.cmp(&other.version) {
                     std::cmp::Ordering::Equal => {
