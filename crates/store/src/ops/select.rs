@@ -280,6 +280,10 @@ impl Engine {
         self.cells.iter().any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
     }
 
+    fn has_cold(&self, stage: u8) -> bool {
+        self.level.is_some() && self.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX)
+    }
+
     /// The position of a stage by name; the first without one.
     pub(crate) fn stage_of(&self, name: Option<&str>) -> Result<u8> {
         name.map_or(Ok(0), |name| self.keyspace.stage(name))
@@ -310,14 +314,18 @@ impl Engine {
     /// Events of the warm level that have waited for too long, then those of the hot level, then the others of the warm.
     fn grant_hot_first(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
         let mut round = Round::new(self, request);
-        let any_cold =
-            self.level.is_some() && self.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX);
         let too_old = round.now_ns.checked_sub(nanoseconds(self.keyspace.delivery.max_wait));
-        let parts =
-            [(true, too_old.filter(|_| any_cold)), (false, Some(u64::MAX)), (true, any_cold.then_some(u64::MAX))];
-        for (cold, latest) in parts {
-            let wanted = request.level.is_none_or(|level| (level == Level::Warm) == cold);
-            if let Some(latest) = latest.filter(|_| wanted)
+        let all = Some(u64::MAX);
+        // An event that comes back to the hot level meanwhile stands there when it was not found on the warm one: whoever
+        // got nothing looks once more.
+        for (cold, latest, again) in
+            [(true, too_old, false), (false, all, false), (true, all, false), (false, all, true)]
+        {
+            // Asked for each part: what is demoted after one was looked at is found by the next.
+            let may_be = !cold || self.has_cold(stage);
+            let wanted = may_be && request.level.is_none_or(|level| (level == Level::Warm) == cold);
+            let needed = !again || self.level.is_some() && round.grants.is_empty();
+            if let Some(latest) = latest.filter(|_| wanted && needed)
                 && !self.grant_by_age(&mut round, stage, cold, TURN_NS, latest)?
             {
                 return round.end_closed();
