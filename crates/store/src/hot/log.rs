@@ -23,6 +23,8 @@ struct Tail {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     tail: Mutex<Tail>,
+    /// While a snapshot is made: the marks that were appended meanwhile, which it may not have.
+    late_marks: Mutex<Option<Vec<Decision>>>,
 }
 
 impl Log {
@@ -31,11 +33,24 @@ impl Log {
         let class = match decision.kind {
             DecisionKind::RemoveKey | DecisionKind::Supersede => Class::Evacuation,
             // What is lost without it is an event that goes out once more.
-            DecisionKind::Mark => Class::NewEvent,
+            DecisionKind::Mark => Class::Existing,
             _ => Class::Decision,
         };
         let encode = |seed, number, out: &mut [u8]| hot.slots.encode(decision, seed, number, out);
         self.slot(hot, &mut self.tail.lock(), class, encode)
+    }
+
+    /// A snapshot is about to be made: from now on marks are kept for it.
+    pub(crate) fn keep_marks(&self) {
+        *self.late_marks.lock() = Some(Vec::new());
+    }
+
+    /// Appends the marks of an event, under its lock: unlike decisions they do not wait for a snapshot under way.
+    pub(crate) fn append_mark(&self, hot: &Hot, mark: &Decision) -> Result<()> {
+        if let Some(late) = self.late_marks.lock().as_mut() {
+            late.push(mark.clone());
+        }
+        self.append(hot, mark)
     }
 
     /// Appends a blob, piece by piece.
@@ -44,7 +59,8 @@ impl Log {
         self.blob(hot, &mut tail, Class::Evacuation, &hot.slots.chunks(blob, data))
     }
 
-    /// Writes a snapshot into fresh segments and frees those before it. The caller keeps decisions away meanwhile.
+    /// Writes a snapshot into fresh segments, with the marks that came since [`Log::keep_marks`], and frees those before
+    /// it. The caller keeps decisions away meanwhile.
     pub(crate) fn replace(&self, hot: &Hot, snapshot: &[u8]) -> Result<()> {
         let mut tail = self.tail.lock();
         let before = tail.segments.len();
@@ -58,7 +74,14 @@ impl Log {
                 hot.free_log(segment);
             }
             tail.slots = slots_before;
+            *self.late_marks.lock() = None;
             return Err(error);
+        }
+        // Whoever appends a mark from here on waits for the tail, and goes behind the snapshot.
+        for mark in self.late_marks.lock().take().unwrap_or_default() {
+            let encode = |seed, number, out: &mut [u8]| hot.slots.encode(&mark, seed, number, out);
+            // Without space it is lost: after a crash its event goes out once more.
+            let _ = self.slot(hot, &mut tail, Class::Existing, encode);
         }
         for segment in tail.segments.drain(..before) {
             hot.free_log(segment);

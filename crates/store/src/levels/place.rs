@@ -135,7 +135,7 @@ impl Engine {
         let primary = shard.primary(event);
         let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
         let record = Decision { detail, stage: marks.stage, ..about };
-        if self.log.append(&self.hot, &record).is_ok() {
+        if self.log.append_mark(&self.hot, &record).is_ok() {
             shard.events[event].set(Flag::MarksLogged);
             shard.marked.insert(event);
         }

@@ -99,6 +99,7 @@ impl Engine {
         let _still = self.quiesce.write();
         self.forget_decided();
         self.flush_device_logs();
+        self.log.keep_marks();
         let snapshot = self.snapshot()?;
         self.log.replace(&self.hot, &snapshot)?;
         if let Some(level) = &self.level {
