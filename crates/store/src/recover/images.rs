@@ -220,7 +220,8 @@ impl Records<'_> {
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
             // Also of an event that has nothing on the warm level any more: a device's log may still say it.
             if let Some(event) = shard.find(primary.as_bytes()) {
-                shard.superseded.insert(key, (event, version));
+                let known = shard.superseded.entry(key).or_insert((event, version));
+                known.1 = known.1.max(version);
             }
         }
     }
