@@ -31,9 +31,7 @@ impl Log {
     /// Appends a decision. Those that end an event have room reserved; others stop short of that reserve.
     pub(crate) fn append(&self, hot: &Hot, decision: &Decision) -> Result<()> {
         let class = match decision.kind {
-            DecisionKind::RemoveKey | DecisionKind::Supersede => Class::Evacuation,
-            // What is lost without it is an event that goes out once more.
-            DecisionKind::Mark => Class::Existing,
+            DecisionKind::RemoveKey | DecisionKind::Supersede | DecisionKind::Mark => Class::Evacuation,
             _ => Class::Decision,
         };
         let encode = |seed, number, out: &mut [u8]| hot.slots.encode(decision, seed, number, out);
@@ -81,7 +79,7 @@ impl Log {
         for mark in self.late_marks.lock().take().unwrap_or_default() {
             let encode = |seed, number, out: &mut [u8]| hot.slots.encode(&mark, seed, number, out);
             // Without space it is lost: after a crash its event goes out once more.
-            let _ = self.slot(hot, &mut tail, Class::Existing, encode);
+            let _ = self.slot(hot, &mut tail, Class::Evacuation, encode);
         }
         for segment in tail.segments.drain(..before) {
             hot.free_log(segment);

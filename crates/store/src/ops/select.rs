@@ -140,6 +140,7 @@ impl Store {
     pub fn get_any(&self, request: &GetAny) -> Result<Vec<Lease>> {
         let engine = self.engine();
         let stage = engine.stage_of(request.stage.as_deref())?;
+        engine.make_room_for_marks();
         let mut deadline = None;
         loop {
             engine.check_open()?;
@@ -168,6 +169,7 @@ impl Store {
     pub fn lease(&self, primary: &Primary, duration: Option<Duration>) -> Result<Option<Lease>> {
         let engine = self.engine();
         engine.check_primary(primary)?;
+        engine.make_room_for_marks();
         let index = engine.shard_of(primary.as_bytes());
         let grant = {
             let mut shard = engine.cells[index].lock();
@@ -252,6 +254,7 @@ impl Store {
     pub fn requeue(&self, primary: &Primary, token: &Token) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
+        engine.make_room_for_marks();
         let cell = engine.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
@@ -278,6 +281,13 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 impl Engine {
     fn has_ready(&self, stage: u8) -> bool {
         self.cells.iter().any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
+    }
+
+    /// Grants of events of the warm level are logged.
+    fn make_room_for_marks(&self) {
+        if self.level.is_some() {
+            self.relieve_log();
+        }
     }
 
     fn has_cold(&self, stage: u8) -> bool {
