@@ -230,6 +230,8 @@ impl Warm {
                     }
                 }
             });
+            // Dropped where this ends early: the reader ends with it.
+            let (given, back) = (given, back);
             for content in contents {
                 let container = &self.containers[content.container as usize];
                 match content.from {
