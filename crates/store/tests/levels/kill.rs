@@ -66,7 +66,7 @@ fn persist_and_decide(store: &Store, event: u64) {
         assert_eq!(outcome, PutOutcome::Stored);
         say(&format!("put {event} {source}"));
     }
-    if event % 3 == 0 {
+    if event.is_multiple_of(3) {
         return;
     }
     let name = store.schema().primary(&[RUN, event]).unwrap();
@@ -76,7 +76,7 @@ fn persist_and_decide(store: &Store, event: u64) {
     say(&format!("deciding {event} 0"));
     if accept { lease.accept(&["main"]) } else { lease.reject() }.unwrap();
     say(&format!("decided {event} {}", u8::from(accept)));
-    if accept && event % 2 == 0 {
+    if accept && event.is_multiple_of(2) {
         say(&format!("deciding {event} 0"));
         assert!(store.release(&name).unwrap());
         say(&format!("decided {event} 0"));
