@@ -16,7 +16,7 @@ use crate::engine::{Engine, deadline_after};
 use crate::home::{Flag, State, Word};
 use crate::hot::Location;
 use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
-use forebay_core::{Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Result};
+use forebay_core::{Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -244,6 +244,7 @@ impl Engine {
                         level.warm.ended(place, (end - begin) as u32);
                     }
                 }
+                self.doubt_marks(&moving.primary);
                 self.stay(moving, true);
             }
         }
@@ -263,6 +264,14 @@ impl Engine {
         moving.parts.iter().for_each(|part| self.unpin(part.from));
         if self.is_closed() {
             self.unlock_if_idle();
+        }
+    }
+
+    /// An image that nobody was told of may be found all the same: what the log says of marks is later.
+    fn doubt_marks(&self, primary: &Primary) {
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if let Some(event) = shard.find(primary.as_bytes()) {
+            shard.events[event].set(Flag::MarksLogged);
         }
     }
 

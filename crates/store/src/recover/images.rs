@@ -6,11 +6,11 @@
 
 use super::records::{Records, supersede};
 use crate::RunState;
-use crate::home::{Flag, State, WarmRecord, Word};
+use crate::home::{Event, Flag, State, WarmRecord, Word};
 use crate::hot::Location;
 use crate::levels::at;
 use crate::warm::{Found, ImagePlace, Warm};
-use forebay_core::{EntryFlags, Image, ImageState, Key, Result, Tally};
+use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Result, Tally};
 use std::cmp::Ordering;
 
 impl Records<'_> {
@@ -42,6 +42,8 @@ impl Records<'_> {
         }
         let known = shard.find(primary);
         let (mut live, mut copies) = (0, 0);
+        // Whether anything of the event is to be found here and nowhere else.
+        let mut brings = known.is_none();
         // Versions whose updates were cut off before their records.
         let mut lower: Vec<(Location, u32, Key, u16)> = Vec::new();
         let named = |rest: &[u8]| Key::from_packed(&[primary, rest].concat());
@@ -74,6 +76,7 @@ impl Records<'_> {
                 Err(_) if !shard.has_room(event) => {}
                 Err(slot) => {
                     shard.insert_slot(event, slot, entry.rest, here);
+                    brings = true;
                     if entry.version > 0 {
                         self.versions.insert(named(entry.rest), entry.version);
                     }
@@ -119,6 +122,7 @@ impl Records<'_> {
                         }
                     }
                     shard.set_word(event, slot, here);
+                    brings = true;
                     live += 1;
                 }
                 Ok((slot, word)) => {
@@ -156,27 +160,37 @@ impl Records<'_> {
         if known.is_some() {
             engine.becomes_warm(shard, event);
         }
-        let mut marks = image.head.marks;
-        if marks.state == ImageState::Debug && self.decided.replayed.contains(primary) {
-            (marks.state, marks.deliveries, marks.ready) = (ImageState::Undecided, 0, true);
-        }
-        let leaf = &mut shard.events[event];
-        (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((marks.stage, marks.deliveries));
-        if marks.ready || marks.deliveries > 0 || marks.stage > 0 {
-            leaf.set(Flag::ReadyMarked);
-        }
-        if marks.masked {
-            leaf.set(Flag::Complete);
-            leaf.set(Flag::LacksMasked);
-        }
-        if marks.state == ImageState::Accepted {
-            leaf.set(Flag::SettledThere);
-            leaf.lease = marks.detail;
-        }
-        let unmarked = !self.decided.marks.contains_key(primary);
-        if marks.state == ImageState::Debug && unmarked {
-            shard.reasons.insert(event, marks.detail as u8);
-            shard.events[event].set(Flag::SettledThere);
+        let marks = image.head.marks;
+        match marks.state {
+            // Final: it says more than any other image of the event.
+            ImageState::Accepted => {
+                shard.reasons.remove(&event);
+                let leaf = &mut shard.events[event];
+                leaf.set(Flag::SettledThere);
+                leaf.lease = marks.detail;
+                (leaf.stage, leaf.deliveries) = (0, 0);
+                leaf.clear(Flag::Complete);
+                leaf.clear(Flag::LacksMasked);
+                adopt_marks(leaf, marks);
+            }
+            _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {}
+            ImageState::Debug => {
+                // Whether it stands there now the logs say; without the hot level's log the image is believed, unless
+                // something later is known.
+                let replayed = self.decided.replayed.contains(primary);
+                let believed = self.hot_lost && !replayed || self.decided.debug.contains_key(primary);
+                let unmarked = !self.decided.marks.contains_key(primary);
+                // What it failed before its replay is forgiven.
+                let forgiven = ImageMarks { deliveries: 0, ready: true, ..marks };
+                adopt_marks(&mut shard.events[event], if believed { marks } else { forgiven });
+                if believed && unmarked {
+                    shard.reasons.insert(event, marks.detail as u8);
+                    shard.events[event].set(Flag::SettledThere);
+                }
+            }
+            // Its fragments stand on the hot level, and with them what was marked since; or it was never swapped in.
+            ImageState::Undecided if !brings => self.doubted.push((index, event, marks)),
+            ImageState::Undecided => adopt_marks(&mut shard.events[event], marks),
         }
         if let Some(record) = record {
             if let Some(before) = shard.attribute_word(event) {
@@ -214,6 +228,17 @@ impl Records<'_> {
                 }
             }
         }
+        for (index, event, marks) in std::mem::take(&mut self.doubted) {
+            let shard = &mut *self.shards[index];
+            let leaf = &mut shard.events[event];
+            let more = (marks.stage, marks.deliveries) > (leaf.stage, leaf.deliveries)
+                || marks.masked && !leaf.is(Flag::LacksMasked);
+            // Later it may be the only image: the log says from now on that it is wrong.
+            if more && leaf.is(Flag::Warm) {
+                leaf.set(Flag::MarksLogged);
+                shard.marked.insert(event);
+            }
+        }
         for (key, &version) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
@@ -243,5 +268,17 @@ impl Records<'_> {
             shard.events[event].lease = detail;
             self.engine.queue_again(shard, event);
         }
+    }
+}
+
+/// The latest stage counts, and in it the most deliveries.
+fn adopt_marks(leaf: &mut Event, marks: ImageMarks) {
+    (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((marks.stage, marks.deliveries));
+    if marks.ready || marks.deliveries > 0 || marks.stage > 0 {
+        leaf.set(Flag::ReadyMarked);
+    }
+    if marks.masked {
+        leaf.set(Flag::Complete);
+        leaf.set(Flag::LacksMasked);
     }
 }

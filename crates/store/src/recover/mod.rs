@@ -105,6 +105,7 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Rep
     shards.iter_mut().for_each(|shard| shard.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
+    records.hot_lost = true;
     if let Some(level) = &engine.level {
         adopt_images(engine, level, &mut records, &mut there, false)?;
     }

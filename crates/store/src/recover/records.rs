@@ -8,8 +8,8 @@ use crate::hot::{CLOSED, Location, Place, SEALED};
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
-    Entry, EntryFlags, Error, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader, SegmentState, StateWord,
-    Tally,
+    Entry, EntryFlags, Error, ImageMarks, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader,
+    SegmentState, StateWord, Tally,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -27,6 +27,10 @@ pub(super) struct Records<'a> {
     pub(super) replaced: Vec<(Location, u32)>,
     /// Versions of fragments in containers, where they are not the first.
     pub(super) versions: HashMap<Key, u16>,
+    /// Marks of images that may be older than those beside records or in the log, with shard and event.
+    pub(super) doubted: Vec<(usize, u32, ImageMarks)>,
+    /// There is no hot level to ask.
+    pub(super) hot_lost: bool,
     /// When recovery began: ages start anew.
     pub(super) now_ns: u64,
     /// Places of an open segment that hold no whole entry.
@@ -46,9 +50,9 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        let (last, replaced, versions, incomplete) = Default::default();
+        let (last, replaced, versions, doubted, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
-        Records { engine, shards, decided, last, rotten, replaced, versions, now_ns, incomplete }
+        Records { engine, shards, decided, last, rotten, replaced, versions, doubted, hot_lost, now_ns, incomplete }
     }
 
     /// Adopts the records of one segment.
