@@ -383,15 +383,12 @@ impl Shard {
         removed
     }
 
-    /// Events whose marks the log has and no image, undecided ones.
+    /// Events whose marks the log has and no image.
     pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
-        let undecided = |event: &&u32| {
-            matches!(
-                self.events[**event].state,
-                State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased | LiveState::Debug)
-            )
-        };
-        self.marked.iter().filter(undecided).copied()
+        let live = |event: &Event| matches!(event.state, State::Live(_));
+        // The image of an accepted one is written when nothing changes any more.
+        let settled = |event: &Event| event.state == State::Live(LiveState::Accepted) && event.is(Flag::SettledThere);
+        self.marked.iter().copied().filter(move |&at| live(&self.events[at]) && !settled(&self.events[at]))
     }
 
     /// Ready events that will go out last, last first.

@@ -70,6 +70,10 @@ impl Engine {
     /// Writes planned events, target by target.
     pub(crate) fn write_batch(&self, level: &Level, demoter: &mut Demoter, batch: Vec<Moving>, kind: ExtentKind) {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
+        if batch.iter().any(|moving| moving.marks.state == ImageState::Accepted && moving.logged_there) {
+            // No image says what its decision does not say yet.
+            self.flush_device_logs();
+        }
         for mut moving in batch {
             if let Err(error) = self.read_parts(&mut moving) {
                 level.note(format!(

@@ -36,7 +36,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
-use forebay_core::Keyspace;
+use forebay_core::{Keyspace, Primary};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -239,6 +239,15 @@ impl Engine {
             if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
                 level.note(error.to_string());
             }
+        }
+    }
+
+    /// The same for what was decided about one event: whoever repeats a verdict is not answered before it is durable.
+    pub(crate) fn flush_log_of(&self, primary: &Primary) {
+        let Some(level) = &self.level else { return };
+        let device = level.log_device(self.shard_of(primary.as_bytes()));
+        if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
+            level.note(error.to_string());
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Moving {
     pub(crate) marks: ImageMarks,
     pub(crate) parts: Vec<Part>,
     pub(crate) record: Option<WarmRecord>,
+    /// Decisions about it go to the log of a device.
+    pub(crate) logged_there: bool,
     /// Payload bytes of its parts, once they are read.
     pub(crate) bytes: u64,
     /// Payload bytes of the whole event.
@@ -137,9 +139,10 @@ impl Engine {
             return None;
         }
         shard.events[event].set(Flag::Moving);
-        let run = shard.runs[shard.events[event].run as usize].run;
-        let (stream, event_bytes) = (self.stream_of(&marks), shard.events[event].bytes);
-        Some(Moving { primary, run, stream, marks, parts, record, bytes: 0, event_bytes })
+        let leaf = &shard.events[event];
+        let run = shard.runs[leaf.run as usize].run;
+        let (stream, logged_there, event_bytes) = (self.stream_of(&marks), leaf.is(Flag::Warm), leaf.bytes);
+        Some(Moving { primary, run, stream, marks, parts, record, logged_there, bytes: 0, event_bytes })
     }
 
     /// Reads entries, and images of what stands on the warm level already. On an error the event stays where it is.

@@ -139,6 +139,7 @@ impl Engine {
         };
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
+        let warm = leaf.is(Flag::Warm);
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|_| true);
@@ -148,10 +149,14 @@ impl Engine {
             known.filter(|_| location.is_warm()).map_or_else(|| self.hot.length_of(location), |(_, length)| length);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
-        let ready = leaf.is(Flag::ReadyMarked) || decided;
-        let marks = StateWord { ready, masked: ready && leaf.is(Flag::LacksMasked), ..leaf.marks() };
+        if decided {
+            shard.events[event].set(Flag::ReadyMarked);
+        }
+        let marks = shard.events[event].marks();
         let anchor = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
-        if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, leaf.is(Flag::Warm)) {
+        if warm && (marks != StateWord::FRESH || shard.events[event].is(Flag::MarksLogged)) {
+            self.log_marks(&mut shard, event);
+        } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, warm) {
             self.hot.mark(anchor, marks);
             self.hot.region.fence();
         }
@@ -171,12 +176,6 @@ impl Engine {
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
-        if decided {
-            leaf.set(Flag::ReadyMarked);
-        }
-        if leaf.is(Flag::Warm) {
-            self.log_marks(&mut shard, event);
-        }
         let ledger = &mut shard.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;

@@ -191,7 +191,10 @@ impl Engine {
                 return Err(closed());
             }
             if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
-                return self.repeat(&shard, primary, token, judgement);
+                self.repeat(&shard, primary, token, judgement)?;
+                drop(shard);
+                self.flush_log_of(primary);
+                return Ok(());
             }
         }
         let written = self.write_results(primary, token, judgement.results)?;
@@ -201,6 +204,9 @@ impl Engine {
             // A repeat has its results from the first time; others are not in force.
             written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
             self.hot.region.fence();
+        }
+        if let Ok(None) = decided {
+            self.flush_log_of(primary);
         }
         // Nothing ends on the medium before the decision is durable there.
         let settled = decided.and_then(|logged| logged.map_or(Ok(()), |logged| self.settle(logged)));

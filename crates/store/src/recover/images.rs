@@ -51,9 +51,9 @@ impl Records<'_> {
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
             let superseded = || {
-                let version = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
-                let found = || shard.superseded.get(&named(entry.rest)).map(|of| of.1);
-                version.or_else(found).is_some_and(|version| version >= entry.version)
+                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
+                let found = shard.superseded.get(&named(entry.rest)).map(|of| of.1);
+                said.max(found).is_some_and(|version| version >= entry.version)
             };
             let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
             if !self.decided.removed.is_empty() && removed() || any_superseded && superseded() {
@@ -140,7 +140,8 @@ impl Records<'_> {
         let Some(event) = event else { return Ok(()) };
         for (location, length, key, version) in lower {
             // Another copy of it is found to be superseded from now on.
-            shard.superseded.insert(key, (event, version));
+            let known = shard.superseded.entry(key).or_insert((event, version));
+            known.1 = known.1.max(version);
             supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, length);
         }
         if copies > 0 {

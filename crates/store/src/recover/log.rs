@@ -215,13 +215,17 @@ fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[LogS
         };
         apply(engine, &mut shards, &mut decided, &decision)?;
     }
-    // Decisions about events of the warm level, which the hot log may have folded already.
     for slots in of_devices {
         slots.each(&mut |slot| match slot {
-            Slot::Decision(decision) if !is_known(engine, &shards, &decided, &decision) => {
-                apply(engine, &mut shards, &mut decided, &decision)
+            Slot::Decision(decision) if is_known(engine, &shards, &decided, &decision) => {
+                // What its event came to later may be all that the hot log says.
+                if let Some(primary) = decision.key.get(..schema.primary_bytes()) {
+                    note_verdict(engine, primary, &decision);
+                }
+                Ok(())
             }
-            _ => Ok(()),
+            Slot::Decision(decision) => apply(engine, &mut shards, &mut decided, &decision),
+            Slot::Blob(_) => Ok(()),
         })?;
     }
     for known in &runs {
@@ -398,6 +402,20 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
     pieces
 }
 
+/// Whoever repeats a verdict is answered as the first time.
+fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
+    let Some(verdict) = Verdict::of(decision.kind) else { return };
+    let Token { boot, counter, .. } = decision.token;
+    let mut recent = engine.recent.lock();
+    if recent.get(decision.token).is_some() {
+        // A snapshot has it, with an output that may be forgotten since.
+        return;
+    }
+    let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
+    let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
+    recent.keep(given, true, engine.verdicts_kept());
+}
+
 fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decision: &Decision) -> Result<()> {
     let schema = &engine.keyspace.schema;
     let whole = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
@@ -411,12 +429,7 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     let Some(index) = shard.run_index(number) else {
         return Err(Error::corrupt(format!("a {:?} record of run {number}, which was never opened", decision.kind)));
     };
-    if let Some(verdict) = Verdict::of(decision.kind) {
-        let Token { boot, counter, .. } = decision.token;
-        let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
-        let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
-        engine.recent.lock().keep(given, true, engine.verdicts_kept());
-    }
+    note_verdict(engine, primary, decision);
     let event = Tally::event(u64::from(decision.fragments), decision.bytes);
     let endings_bytes = shard.endings_bytes;
     let of_run = &mut shard.runs[index as usize];
