@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file that is locked, and that takes the first write.
 const LOCK_FILE: &str = "device.lock";
@@ -179,6 +179,10 @@ pub(super) fn sync(files: &Files, file: FileId) -> io::Result<()> {
     files.synced(&handle)
 }
 
+/// A store that was closed just now lets its devices go when the last thread has noticed.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
 /// Locks the device for this process and leaves word of it.
 fn take_lock(path: &Path, dir: &File) -> io::Result<File> {
     let said = |error: Errno| {
@@ -188,7 +192,14 @@ fn take_lock(path: &Path, dir: &File) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let mut lock = File::from(fs::openat(dir, LOCK_FILE, flags, mode).map_err(said)?);
-    match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+    let deadline = Instant::now() + LOCK_WAIT;
+    let locked = loop {
+        match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            locked => break locked,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut text = [0; 256];
