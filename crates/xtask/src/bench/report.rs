@@ -2,7 +2,7 @@
 
 use super::goals::Goal;
 use super::machine::Machine;
-use super::results::{Results, Row, Unit};
+use super::results::{Results, Row, Series, Unit};
 use crate::Result;
 use serde_json::json;
 use std::fmt::Write;
@@ -92,14 +92,15 @@ impl Report<'_> {
         let rows: Vec<Row<'_>> = self.results.rows().collect();
         let of = |id: &str| rows.iter().filter(move |row| row.series.id == id).collect::<Vec<_>>();
         for (title, unit) in self.tables {
+            let whole = |series: &&Series| series.unit == unit && of(series.id).len() == self.sizes.len();
+            let series: Vec<_> = self.results.series().iter().filter(whole).collect();
+            if series.is_empty() {
+                continue;
+            }
             let heads: Vec<String> = self.sizes.iter().map(|&bytes| size(bytes)).collect();
             let _ = writeln!(page, "\n## {title}\n\n| | {} |\n|---|{}", heads.join(" | "), "--:|".repeat(heads.len()));
-            for series in self.results.series().iter().filter(|series| series.unit == unit) {
-                let measured = of(series.id);
-                if measured.len() != self.sizes.len() {
-                    continue;
-                }
-                let cells = measured.iter().map(|row| short(row.median)).collect::<Vec<_>>().join(" | ");
+            for series in series {
+                let cells = of(series.id).iter().map(|row| short(row.median)).collect::<Vec<_>>().join(" | ");
                 let _ = writeln!(page, "| {} | {cells} |", series.title);
             }
         }
