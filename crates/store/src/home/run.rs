@@ -141,7 +141,7 @@ pub(crate) struct Run {
     pub(crate) pauses: Vec<(u64, u64)>,
     /// The memory of the decided outlives the run: containers may have images of such events.
     pub(crate) keeps_decided: bool,
-    /// It is being closed: it takes nothing any more.
+    /// It is being closed, which may fail: whoever puts waits for the end of that.
     pub(crate) closing: bool,
     /// When it was stopped; of no meaning before.
     pub(crate) stopped_ns: u64,
@@ -205,7 +205,12 @@ impl Run {
 
     /// It takes nothing any more, and answers for all its events.
     pub(crate) fn is_over(&self) -> bool {
-        self.closing || self.state == RunState::Closed
+        self.state == RunState::Closed
+    }
+
+    /// Whether it takes anything will be known in a moment.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing && self.state != RunState::Closed
     }
 
     /// A closed run answers for all its events; what its sources did is in its summary.

@@ -15,6 +15,7 @@ use std::time::Instant;
 enum Again {
     Full(Error),
     UnknownRun(u64),
+    Closing(u64),
 }
 
 impl Store {
@@ -34,6 +35,7 @@ impl Store {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
                 Err(Again::UnknownRun(run)) => engine.open_unknown_run(run)?,
+                Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     engine.relieve_log();
                     if !engine.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
@@ -96,6 +98,9 @@ impl Engine {
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::Full(no_room()) }));
         };
         let known = &shard.runs[run as usize];
+        if known.is_closing() {
+            return Ok(Err(Again::Closing(number)));
+        }
         if !known.is_over() && known.decided.contains(self.decided_form, primary.as_bytes()) {
             return Ok(Ok(PutOutcome::Late));
         }

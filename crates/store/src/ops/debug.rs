@@ -74,7 +74,8 @@ impl Store {
     /// `false` where it is not in the debug stream.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed` also for an event of a closed run.
+    /// `Invalid` for a key of another schema, `Closed` also for an event of a closed run, `Unavailable` while it is being
+    /// closed.
     pub fn replay(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
@@ -88,6 +89,9 @@ impl Store {
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
         let Some(event) = shard.find(primary.as_bytes()).filter(debug) else { return Ok(false) };
         let of_run = &shard.runs[shard.events[event].run as usize];
+        if of_run.is_closing() {
+            return Err(Error::unavailable(format!("run {} is being closed", of_run.run)));
+        }
         if of_run.is_over() {
             return Err(Error::closed(format!("run {} is closed: its account is final", of_run.run)));
         }

@@ -55,6 +55,8 @@ enum Again {
     /// Another put of this key is in flight.
     InFlight,
     UnknownRun(u64),
+    /// The run is being closed, and may stay what it is.
+    Closing(u64),
 }
 
 /// Lack of space for attributes is waited for like that for payload; other errors are final.
@@ -249,6 +251,7 @@ impl Engine {
         loop {
             match again {
                 Again::UnknownRun(run) => self.open_unknown_run(run)?,
+                Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
                     if Instant::now() >= deadline {
                         return Err(Error::unavailable(format!(
@@ -275,6 +278,19 @@ impl Engine {
                 return Err(self.refuse_full(key, length));
             }
         }
+    }
+
+    /// A moment for a run that is being closed.
+    ///
+    /// # Errors
+    /// `Unavailable` past the deadline.
+    #[cold]
+    pub(crate) fn await_close(&self, run: u64, deadline: Instant) -> Result<()> {
+        if Instant::now() >= deadline {
+            return Err(Error::unavailable(format!("run {run} is being closed, which did not end in time")));
+        }
+        std::thread::sleep(Duration::from_micros(100));
+        Ok(())
     }
 
     #[cold]
@@ -310,6 +326,9 @@ impl Engine {
         let offered = Tally::fragment(u64::from(length));
         if let Some(event) = shard.find(primary) {
             let run = shard.events[event].run as usize;
+            if shard.runs[run].is_closing() {
+                return Ok(Err(Again::Closing(shard.runs[run].run)));
+            }
             if shard.runs[run].is_over() {
                 shard.runs[run].ledger.offered += offered;
                 shard.runs[run].ledger.refused += offered;
@@ -371,6 +390,9 @@ impl Engine {
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
         let known = &mut shard.runs[run as usize];
+        if known.is_closing() {
+            return Ok(Err(Again::Closing(number)));
+        }
         if !known.is_over() && known.decided.contains(self.decided_form, primary) {
             self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
             return Ok(Ok(Claim::Late));

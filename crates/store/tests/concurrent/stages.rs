@@ -253,7 +253,9 @@ fn a_run_that_is_closed_beside_puts_and_verdicts_takes_all_or_nothing() {
                     match put(&store, &key(RUN, event, event % 3), b"x") {
                         Ok(outcome) => stored += u64::from(outcome == PutOutcome::Stored),
                         Err(error) => {
+                            // Also beside an attempt to close it that fails.
                             assert_eq!(error.kind(), Kind::Closed, "{error}");
+                            assert_ne!(store.runs()[0].state, RunState::Open, "{error}");
                             break;
                         }
                     }
