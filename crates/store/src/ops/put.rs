@@ -138,12 +138,30 @@ impl Reservation {
     ///
     /// # Errors
     /// As [`Store::put`].
-    pub fn commit(mut self) -> Result<PutOutcome> {
+    pub fn commit(self) -> Result<PutOutcome> {
+        self.commit_if(None)
+    }
+
+    /// The same for bytes that came with a CRC-32C of their own, such as from a network or a readout board.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have it: then nothing is stored. Else as [`Reservation::commit`].
+    pub fn commit_checked(self, checksum: u32) -> Result<PutOutcome> {
+        self.commit_if(Some(checksum))
+    }
+
+    fn commit_if(mut self, expected: Option<u32>) -> Result<PutOutcome> {
         let engine = self.store.engine();
+        let crc = checksum(&self);
+        if let Some(expected) = expected.filter(|&expected| expected != crc) {
+            return Err(Error::corrupt(format!(
+                "{} bytes came with checksum {expected:08x} and have {crc:08x}: not stored; send them again",
+                self.len()
+            )));
+        }
         match self.backing.take() {
             Some(Backing::Place(claimed)) => {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
                 engine.hot.region.flush(offset, claimed.length as usize);
                 let outcome = engine.publish(&claimed, crc)?;
                 if outcome == PutOutcome::Stored && engine.level.is_some() {

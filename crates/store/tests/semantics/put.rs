@@ -264,3 +264,21 @@ fn arrivals_are_reported_once_per_stored_fragment() {
     store.stored(1, 1, b"");
     assert_eq!(*log.0.lock().unwrap(), [(0, 5, crc32c(b"first"), 9), (1, 0, crc32c(b""), 0)]);
 }
+
+#[test]
+fn bytes_that_changed_on_their_way_are_not_stored() {
+    let store = Fixture::new(&three());
+    store.run_open(RUN, &store.keyspace().run.clone()).unwrap();
+    let checksum = crc32c(b"bytes");
+    let filled = |bytes: &[u8]| {
+        let mut reservation = store.reserve(&store.key(1, 0), 5, &PutOptions::default()).unwrap();
+        reservation.copy_from_slice(bytes);
+        reservation
+    };
+    refused(filled(b"bytez").commit_checked(checksum), Kind::Corrupt);
+    assert_eq!((store.read(1, 0), store.ledger(RUN).unwrap().offered.fragments), (None, 0));
+    assert_eq!(filled(b"bytes").commit_checked(checksum).unwrap(), PutOutcome::Stored);
+    assert_eq!(filled(b"bytes").commit_checked(checksum).unwrap(), PutOutcome::Duplicate);
+    refused(filled(b"bytez").commit_checked(checksum), Kind::Corrupt);
+    assert_eq!(store.read(1, 0).unwrap(), b"bytes");
+}
