@@ -57,6 +57,11 @@ impl Filter {
         Ok(Filter { conditions: conditions.iter().map(|text| one(text.as_ref())).collect::<Result<_>>()? })
     }
 
+    /// The conditions.
+    pub fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
     /// Whether everything passes.
     pub fn is_empty(&self) -> bool {
         self.conditions.is_empty()

@@ -5,6 +5,7 @@
 //! schema ──▶ key, bounds, attributes        record, decision, container ──▶ bytes on a medium (docs/format-*.md)
 //! keyspace = schema + policies              ledger = the account per run
 //! counter = wrapping event counters, extended at the producer
+//! options, report, states: what calls take and answer     wire: frames between client and server (docs/format-wire.md)
 //! ```
 //!
 //! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
@@ -23,15 +24,20 @@ mod key;
 mod keyspace;
 mod ledger;
 pub mod limits;
+mod options;
 mod policy;
 mod prescale;
 mod record;
+mod report;
+mod report_warm;
 mod ring;
 mod ring_note;
 mod schema;
 mod source;
+mod states;
 mod superblock;
 mod token;
+mod wire;
 
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
@@ -51,13 +57,25 @@ pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
 pub use keyspace::{Completeness, Keyspace, RunConfig, STAGE_DEFAULT};
 pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
+pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};
 pub use prescale::Prescale;
 pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
+pub use report::{
+    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
+    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
+    Stats, Why,
+};
+pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
 pub use ring_note::{RingNote, RingTerms};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
+pub use states::SourceStates;
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;
+pub use wire::{
+    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION, WireEvent, WireFragment, WireJudgement,
+    WireLease, WirePut, WireReader, WireVerdict, WireWriter,
+};

@@ -23,15 +23,12 @@ mod limits;
 pub mod measure;
 mod open;
 mod ops;
-mod options;
 mod pressure;
 mod record;
 mod recover;
 mod region_file;
 mod ring;
 pub mod sim;
-mod states;
-mod stats;
 mod store;
 mod sync;
 mod warm;
@@ -39,10 +36,15 @@ mod warm;
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
+pub use forebay_core::{
+    Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,
+    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
+    PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
+    SourceStatus, Sources, Stats, WarmStats, Why,
+};
 pub use fragment::{Event, Fragment};
-pub use levels::{ContainerStatus, DeviceStatus, Drain, WarmStats};
+pub use levels::Drain;
 pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
-pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use record::{
     Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
@@ -53,12 +55,6 @@ pub use ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
     RingRecord, RingRecordProgress, RingRecording, RingReservation, RingSourceStatus, RingSources, RingStats,
     SourceWindow, Stretch, Window,
-};
-pub use states::SourceStates;
-pub use stats::{
-    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
-    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
-    Stats, Why,
 };
 pub use store::Store;
 pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};

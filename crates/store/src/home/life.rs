@@ -8,7 +8,7 @@ use super::list::List;
 use super::rule::{Mask, Rule};
 use super::run::{Ending, Run};
 use super::shard::{Ended, Keys, Shard};
-use crate::stats::SourceState;
+use crate::SourceState;
 use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Tally};
 use std::sync::Arc;
 

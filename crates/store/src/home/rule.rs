@@ -1,6 +1,6 @@
 //! What completes an event: the sources that its announcement, its class or its run names, less those that are masked.
 
-use crate::stats::SourceState;
+use crate::SourceState;
 use forebay_core::{AttributeSchema, Completeness, Primary, RunConfig};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The bytes of what the log says in words of its own: runs, masks, holds, producers. `docs/format-hot.md` has them.
 
 use super::hold::Hold;
+use crate::ProducerStatus;
 use crate::RunState;
 use crate::engine::KnownRun;
 use crate::home::{Mask, Until};
-use crate::stats::ProducerStatus;
 use forebay_core::{AttributeSchema, Error, Filter, KeySchema, Primary, Result, RunConfig};
 
 /// Ended masks that a run remembers, to show them.

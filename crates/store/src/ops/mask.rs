@@ -4,10 +4,10 @@
 //! ready stays ready when the mask is lifted.
 
 use super::journal::{MaskChange, apply_mask, encode_mask};
+use crate::SourceStatus;
 use crate::Store;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Flag, Mask, SourceCount, State, Until};
-use crate::stats::SourceStatus;
 use forebay_core::{Blob, Error, LiveState, Primary, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;

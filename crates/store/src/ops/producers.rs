@@ -4,9 +4,9 @@
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
 use super::journal::encode_producer;
+use crate::ProducerStatus;
 use crate::Store;
 use crate::engine::Engine;
-use crate::stats::ProducerStatus;
 use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Blob, Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};

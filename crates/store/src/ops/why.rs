@@ -1,8 +1,8 @@
 //! Why a fragment is missing: for the person who looks for it at night.
 
+use crate::Why;
 use crate::engine::{Engine, closed};
 use crate::home::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
-use crate::stats::Why;
 use crate::{RunState, SourceState, Store};
 use forebay_core::{Key, LiveState, Result};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! State for people and monitors.
 
-use forebay_core::{Key, Ledger, LiveState, Primary, Tally};
+use crate::{Key, Ledger, LiveState, Primary, Tally, WarmStats};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -324,7 +324,8 @@ impl DeadTime {
         InhibitClass::ALL.into_iter().map(|class| self.of(class)).sum()
     }
 
-    pub(crate) fn charge(&mut self, class: InhibitClass, ns: u64) {
+    /// Adds to one class.
+    pub fn charge(&mut self, class: InhibitClass, ns: u64) {
         *self.account(class) += ns;
     }
 
@@ -407,7 +408,7 @@ pub struct Stats {
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
     /// The warm level; `None` where there is none.
-    pub warm: Option<crate::WarmStats>,
+    pub warm: Option<WarmStats>,
     /// The same by class: sums to `inhibited_ns`.
     pub dead_time: DeadTime,
     /// Memory beyond the region.

@@ -1,6 +1,6 @@
 //! What calls take and answer.
 
-use forebay_core::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
+use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
 use std::time::Duration;
 
 /// How a fragment is put.
@@ -67,7 +67,8 @@ impl Sources {
         Ok(Sources::Only(keyspace.group(name)?.sources.clone()))
     }
 
-    pub(crate) fn takes(&self, rest: &[u8]) -> bool {
+    /// Whether this packed source is read.
+    pub fn takes(&self, rest: &[u8]) -> bool {
         match self {
             Sources::None => false,
             Sources::All => true,

@@ -1,0 +1,96 @@
+//! The warm level as people see it: devices, containers, what went down and what went wrong.
+
+use serde::Serialize;
+
+/// One container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContainerStatus {
+    /// Its number, over all devices.
+    pub container: u32,
+    /// Number of its device.
+    pub device: u32,
+    /// `empty`, `filling`, `full`, `draining`, `poisoned`, `recycling` or `lost`.
+    pub state: &'static str,
+    /// What stands in it: `undecided`, `debug`, a stream's name, `shared`, or `recording` with a number; empty where
+    /// nothing does.
+    pub stream: String,
+    /// The run; `None` where it is empty or shared by several.
+    pub run: Option<u64>,
+    /// How often it was filled.
+    pub generation: u32,
+    /// Bytes of the container.
+    pub bytes: u64,
+    /// Bytes written to it in this filling.
+    pub used_bytes: u64,
+    /// Fragments written to it in this filling.
+    pub fragments: u64,
+    /// Those of them that count.
+    pub live_fragments: u32,
+    /// Reads under way.
+    pub pins: u32,
+}
+
+/// One device of the warm level. Bytes and counts are since the opening.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceStatus {
+    /// Its directory.
+    pub name: String,
+    /// How it is written: `io_uring, direct` and the like; `missing` where it is not there.
+    pub method: String,
+    /// It does not answer for longer than `device_stall`.
+    pub stalled: bool,
+    /// Containers in which a write failed.
+    pub poisoned: u32,
+    /// Containers that are being emptied.
+    pub draining: u32,
+    /// Containers that are empty.
+    pub free: u32,
+    /// Payload bytes that were written.
+    pub payload_bytes: u64,
+    /// All bytes that were written: payload, tables, padding, directories, headers.
+    pub written_bytes: u64,
+    /// Syncs that made data durable.
+    pub commits: u64,
+    /// Reads of data.
+    pub reads: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Share of its decision log that is taken, 0 to 1000.
+    pub log_permille: u32,
+    /// Commits of its decision log.
+    pub log_commits: u64,
+}
+
+/// The warm level at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WarmStats {
+    /// Occupied share of the containers, 0 to 1.
+    pub fill: f64,
+    /// Containers in all, and empty ones.
+    pub containers: u32,
+    /// Containers that are empty.
+    pub free: u32,
+    /// Bytes of one container.
+    pub container_bytes: u64,
+    /// Moves of events, or parts of them, since the opening.
+    pub demoted_events: u64,
+    /// Payload bytes that went down since the opening.
+    pub demoted_bytes: u64,
+    /// Payload bytes of fragments that were to go down, and whose events were rejected before.
+    pub saved_bytes: u64,
+    /// Payload bytes that are being written.
+    pub in_flight_bytes: u64,
+    /// Devices.
+    pub devices: Vec<DeviceStatus>,
+    /// What went wrong, the first thousand.
+    pub notes: Vec<String>,
+}
+
+impl WarmStats {
+    /// Bytes written for each payload byte; 0 where nothing was.
+    pub fn write_amplification(&self) -> f64 {
+        let payload: u64 = self.devices.iter().map(|device| device.payload_bytes).sum();
+        let written: u64 = self.devices.iter().map(|device| device.written_bytes).sum();
+        if payload == 0 { 0.0 } else { written as f64 / payload as f64 }
+    }
+}
