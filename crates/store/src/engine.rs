@@ -125,6 +125,8 @@ pub(crate) struct Engine {
     pub(crate) snapshotting: Mutex<()>,
     /// Held by a round of maintenance: closing waits for it.
     pub(crate) maintaining: Mutex<()>,
+    /// Held by whoever closes a run, before anything else.
+    pub(crate) closing_run: Mutex<()>,
 }
 
 impl Engine {
@@ -194,6 +196,7 @@ impl Engine {
             recent: Mutex::new(Recent::default()),
             snapshotting: Mutex::new(()),
             maintaining: Mutex::new(()),
+            closing_run: Mutex::new(()),
             hot,
             keyspace,
             config,

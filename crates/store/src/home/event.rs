@@ -89,6 +89,8 @@ pub(crate) enum Flag {
     SettledThere = 2048,
     /// Nothing of it stands on the hot level.
     AllWarm = 4096,
+    /// Versions of its fragments are known to be superseded.
+    Superseded = 8192,
 }
 
 impl Event {

@@ -359,12 +359,10 @@ impl Shard {
         if !self.ranks.is_empty() {
             self.ranks.remove(&event);
         }
+        self.forget_superseded(event, primary);
         if self.events[event].is(Flag::Warm) {
             self.warm_records.remove(&event);
             self.marked.remove(&event);
-            if !self.superseded.is_empty() {
-                self.superseded.retain(|_, of| of.0 != event);
-            }
         }
     }
 

@@ -101,7 +101,7 @@ pub(crate) struct Shard {
     /// Copies on the warm level of fragments that stand on the hot one: container and position of images, with counts.
     pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
     /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
-    pub(crate) superseded: HashMap<Key, (u32, u16)>,
+    pub(crate) superseded: HashMap<Key, u16>,
     /// Where the last look for events to put down ended, by stage.
     looked_at: [Option<u32>; STAGES_MAX],
     /// Events whose marks the log has.
@@ -317,6 +317,24 @@ impl Shard {
         relist
     }
 
+    /// This version of one of the event's fragments, and those before it, are superseded.
+    pub(crate) fn note_superseded(&mut self, event: u32, key: Key, version: u16) {
+        let known = self.superseded.entry(key).or_insert(version);
+        *known = version.max(*known);
+        self.events[event].set(Flag::Superseded);
+    }
+
+    /// The event ends, and with it what is known of versions of its fragments.
+    pub(crate) fn forget_superseded(&mut self, event: u32, primary: &[u8]) {
+        if !self.events[event].is(Flag::Superseded) {
+            return;
+        }
+        let table = self.tables.bytes(self.events[event].block);
+        for slot in 0..self.events[event].slots as usize {
+            self.superseded.remove(&Key::from_packed(&[primary, self.form.rest_of(table, slot)].concat()));
+        }
+    }
+
     /// Takes out the slot of a reservation that was given up.
     pub(crate) fn remove_slot(&mut self, event: u32, rest: &[u8]) {
         if let Ok((slot, _)) = self.slot(event, rest) {
@@ -387,7 +405,9 @@ impl Shard {
     pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
         let live = |event: &Event| matches!(event.state, State::Live(_));
         // The image of an accepted one is written when nothing changes any more.
-        let settled = |event: &Event| event.state == State::Live(LiveState::Accepted) && event.is(Flag::SettledThere);
+        let settled = |event: &Event| {
+            event.state == State::Live(LiveState::Accepted) && event.is(Flag::SettledThere) && event.is(Flag::AllWarm)
+        };
         self.marked.iter().copied().filter(move |&at| live(&self.events[at]) && !settled(&self.events[at]))
     }
 

@@ -129,10 +129,14 @@ impl Engine {
         }
         let bytes: u64 = batch.iter().map(|moving| moving.bytes).sum();
         let open = &mut demoter.open[at];
-        let placed = open.writer.append(&plans, kind).and_then(|placed| Ok((placed, open.writer.commit()?)));
+        let mut placed = Vec::new();
+        let ticket = open.writer.append(&plans, kind).and_then(|all| {
+            placed = all;
+            open.writer.commit()
+        });
         drop(plans);
-        match placed {
-            Ok((placed, ticket)) => {
+        match ticket {
+            Ok(ticket) => {
                 let mut written: Vec<Written> =
                     batch.into_iter().map(|moving| Written { moving, places: Vec::new() }).collect();
                 // What was read from elsewhere is in the writer's buffers.
@@ -145,7 +149,15 @@ impl Engine {
             }
             Err(error) => {
                 level.note(error.to_string());
-                batch.into_iter().for_each(|moving| self.stay(moving, true));
+                for ((_, begin, end), placed) in of.into_iter().zip(placed) {
+                    if let Placed::At(place) = placed {
+                        level.warm.ended(place, (end - begin) as u32);
+                    }
+                }
+                for moving in batch {
+                    self.doubt_marks(&moving.primary);
+                    self.stay(moving, true);
+                }
                 self.give_up_writer(level, demoter, at);
             }
         }
@@ -391,7 +403,10 @@ impl Engine {
                 copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
             );
         }
-        if now.state != ImageState::Undecided && now == moving.marks && all {
+        // Where only a part of it moved, images of the rest may say less.
+        let whole = shard.events[event].is(Flag::SettledThere)
+            || moving.parts.len() == shard.fragments(event, |_| true).count();
+        if now.state != ImageState::Undecided && now == moving.marks && all && whole {
             shard.events[event].set(Flag::SettledThere);
         } else if now.state != moving.marks.state && now.state != ImageState::Undecided {
             // Decided on its way: it goes on to where such events go.

@@ -70,6 +70,8 @@ impl Store {
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let engine = self.engine();
         engine.look_at_sources(run);
+        // One at a time: whoever fails opens the run's doors again.
+        let _only_one = engine.closing_run.lock();
         let _effects = engine.quiesce.read();
         engine.check_open()?;
         let known = engine.not_closed(&mut engine.runs.lock(), run)?.clone();

@@ -137,8 +137,8 @@ impl Engine {
             }
             for event in shard.listed(LiveState::Accepted) {
                 let detail = shard.events[event].lease;
-                if shard.events[event].is(Flag::SettledThere) {
-                    // Its image says so.
+                if shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm) {
+                    // Its images say so.
                     outputs_there.push(detail);
                     continue;
                 }
@@ -151,7 +151,7 @@ impl Engine {
             for (event, rest, result) in shard.removed_keys() {
                 removed.push((schema.join(&shard.primary(event), &rest).as_bytes().to_vec(), result));
             }
-            superseded.extend(shard.superseded.iter().map(|(key, of)| (key.as_bytes().to_vec(), of.1)));
+            superseded.extend(shard.superseded.iter().map(|(key, version)| (key.as_bytes().to_vec(), *version)));
             for event in shard.marked_events() {
                 let word = shard.events[event].marks();
                 let detail = mark_detail(&word);

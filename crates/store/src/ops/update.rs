@@ -208,7 +208,7 @@ impl Engine {
             if self.level.is_some() {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
-                shard.superseded.insert(claimed.key, (event, version - 1));
+                shard.note_superseded(event, claimed.key, version - 1);
             }
             if shard.leave_warm(event) {
                 cell.publish_ready(&shard);

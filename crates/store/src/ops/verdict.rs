@@ -193,8 +193,7 @@ impl Engine {
             if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
                 self.repeat(&shard, primary, token, judgement)?;
                 drop(shard);
-                self.flush_log_of(primary);
-                return Ok(());
+                return self.flush_log_of(primary);
             }
         }
         let written = self.write_results(primary, token, judgement.results)?;
@@ -205,11 +204,11 @@ impl Engine {
             written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
             self.hot.region.fence();
         }
-        if let Ok(None) = decided {
-            self.flush_log_of(primary);
-        }
         // Nothing ends on the medium before the decision is durable there.
-        let settled = decided.and_then(|logged| logged.map_or(Ok(()), |logged| self.settle(logged)));
+        let settled = decided.and_then(|logged| match logged {
+            Some(logged) => self.settle(logged),
+            None => self.flush_log_of(primary),
+        });
         self.finish(&ended);
         settled
     }

@@ -52,7 +52,7 @@ impl Records<'_> {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
             let superseded = || {
                 let said = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
-                let found = shard.superseded.get(&named(entry.rest)).map(|of| of.1);
+                let found = shard.superseded.get(&named(entry.rest)).copied();
                 said.max(found).is_some_and(|version| version >= entry.version)
             };
             let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
@@ -140,8 +140,7 @@ impl Records<'_> {
         let Some(event) = event else { return Ok(()) };
         for (location, length, key, version) in lower {
             // Another copy of it is found to be superseded from now on.
-            let known = shard.superseded.entry(key).or_insert((event, version));
-            known.1 = known.1.max(version);
+            shard.note_superseded(event, key, version);
             supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, length);
         }
         if copies > 0 {
@@ -166,15 +165,24 @@ impl Records<'_> {
             // Final: it says more than any other image of the event.
             ImageState::Accepted => {
                 shard.reasons.remove(&event);
+                let elsewhere = |location: Location| !location.is_warm() || crate::levels::place_of(location) != place;
+                let partly = shard.fragments(event, |_| true).any(|(_, location)| elsewhere(location));
                 let leaf = &mut shard.events[event];
-                leaf.set(Flag::SettledThere);
+                // Images of the rest may say less: as long as the log has the decision, it must keep it.
+                if !partly || !self.decided.accepted.contains_key(primary) {
+                    leaf.set(Flag::SettledThere);
+                }
                 leaf.lease = marks.detail;
                 (leaf.stage, leaf.deliveries) = (0, 0);
                 leaf.clear(Flag::Complete);
                 leaf.clear(Flag::LacksMasked);
                 adopt_marks(leaf, marks);
             }
-            _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {}
+            _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {
+                if brings && self.decided.accepted.contains_key(primary) {
+                    shard.events[event].clear(Flag::SettledThere);
+                }
+            }
             ImageState::Debug => {
                 // Whether it stands there now the logs say; without the hot level's log the image is believed, unless
                 // something later is known.
@@ -246,8 +254,7 @@ impl Records<'_> {
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
             // Also of an event that has nothing on the warm level any more: a device's log may still say it.
             if let Some(event) = shard.find(primary.as_bytes()) {
-                let known = shard.superseded.entry(key).or_insert((event, version));
-                known.1 = known.1.max(version);
+                shard.note_superseded(event, key, version);
             }
         }
     }

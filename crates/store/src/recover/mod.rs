@@ -170,9 +170,16 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         let mut failed = shard.ready_events();
         failed.retain(|&event| shard.events[event].deliveries >= engine.keyspace.deliveries_max);
         for event in failed {
+            let group = engine.group_of(shard, event);
+            let reason = Reason::ProcessDied as u8;
+            let record = Decision { detail: u32::from(reason), ..shard.decision(event, DecisionKind::Debug, group) };
+            let recorded = engine.log.append(&engine.hot, &record).is_ok();
             shard.move_to(event, LiveState::Debug);
-            shard.reasons.insert(event, Reason::ProcessDied as u8);
-            engine.queue_demotion(shard, event);
+            shard.reasons.insert(event, reason);
+            // Without a record its marks say so, beside its fragments: these stay where they are.
+            if recorded {
+                engine.queue_demotion(shard, event);
+            }
         }
     }
     drop(shards);

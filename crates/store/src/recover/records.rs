@@ -251,7 +251,7 @@ impl<'a> Records<'a> {
                 if engine.level.is_some() && entry.version != other.version {
                     // A container may have the lower one as well: it is counted once.
                     let lower = entry.version.min(other.version);
-                    shard.superseded.insert(entry.key, (event, lower));
+                    shard.note_superseded(event, entry.key, lower);
                 }
                 // An evacuated copy is the same version; an update whose record is missing is a higher one.
                 let (loser, lower) = match entry.version.cmp(&other.version) {
