@@ -71,7 +71,7 @@ impl Engine {
     pub(crate) fn write_batch(&self, level: &Level, demoter: &mut Demoter, batch: Vec<Moving>, kind: ExtentKind) {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
         if batch.iter().any(|moving| moving.marks.state == ImageState::Accepted && moving.logged_there) {
-            // No image says what its decision does not say yet.
+            // No image says what its decision does not say yet, unless the log fails: then the hot log takes it.
             self.flush_device_logs();
         }
         for mut moving in batch {
