@@ -20,7 +20,7 @@ use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
 use forebay_core::{DecisionKind, Error, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -125,6 +125,8 @@ pub(crate) struct Engine {
     pub(crate) snapshotting: Mutex<()>,
     /// Held by a round of maintenance: closing waits for it.
     pub(crate) maintaining: Mutex<()>,
+    /// Tokens of verdicts that neither the log of a device nor the hot one took, by boot and counter.
+    pub(crate) unsettled: Mutex<HashSet<(u32, u64)>>,
     /// Held by whoever closes a run, before anything else.
     pub(crate) closing_run: Mutex<()>,
 }
@@ -196,6 +198,7 @@ impl Engine {
             recent: Mutex::new(Recent::default()),
             snapshotting: Mutex::new(()),
             maintaining: Mutex::new(()),
+            unsettled: Mutex::default(),
             closing_run: Mutex::new(()),
             hot,
             keyspace,

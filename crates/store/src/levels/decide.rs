@@ -24,6 +24,9 @@ struct OnDevice {
     on_hot: bool,
 }
 
+/// Verdicts without a log that are remembered.
+const UNSETTLED_MAX: usize = 1 << 16;
+
 impl Engine {
     /// Records a decision about an event whose lock is held.
     pub(crate) fn record(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<Logged> {
@@ -63,10 +66,17 @@ impl Engine {
         let Some(OnDevice { ticket, decision, on_hot }) = logged.0 else { return Ok(()) };
         let Some(level) = &self.level else { return Ok(()) };
         let Err(error) = level.log.wait(ticket, deadline_after(level.patience)) else { return Ok(()) };
-        if !on_hot {
-            self.log.append(&self.hot, &decision)?;
-        }
         level.note(error.to_string());
+        if !on_hot {
+            let token = (decision.token.boot, decision.token.counter);
+            let mut unsettled = self.unsettled.lock();
+            if unsettled.len() < UNSETTLED_MAX {
+                unsettled.insert(token);
+            }
+            drop(unsettled);
+            self.log.append(&self.hot, &decision)?;
+            self.unsettled.lock().remove(&token);
+        }
         Err(Error::unknown("the decision stands in the hot log only: the log of its device failed; repeat the call")
             .with_source(error))
     }

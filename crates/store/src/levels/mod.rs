@@ -36,7 +36,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
-use forebay_core::{Error, Keyspace, Primary, Result};
+use forebay_core::{Error, Keyspace, Primary, Result, Token};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -242,18 +242,21 @@ impl Engine {
         }
     }
 
-    /// The same for what was decided about one event: whoever repeats a verdict is not answered before it is durable.
+    /// The same for what was decided about one event: whoever repeats a verdict is not answered before it is durable. Where
+    /// the device's log fails the hot one has it, unless it is full.
     ///
     /// # Errors
-    /// `OutcomeUnknown` where the device's log refuses.
-    pub(crate) fn flush_log_of(&self, primary: &Primary) -> Result<()> {
+    /// `OutcomeUnknown` where no log took the verdict.
+    pub(crate) fn flush_log_of(&self, primary: &Primary, token: &Token) -> Result<()> {
         let Some(level) = &self.level else { return Ok(()) };
         let device = level.log_device(self.shard_of(primary.as_bytes()));
-        level.log.flush(device, deadline_after(level.patience)).map_err(|error| {
-            level.note(error.to_string());
-            Error::unknown("the verdict was taken, and the log of its device fails: whether it is durable is not known")
-                .with_source(error)
-        })
+        let Err(error) = level.log.flush(device, deadline_after(level.patience)) else { return Ok(()) };
+        level.note(error.to_string());
+        if !self.unsettled.lock().contains(&(token.boot, token.counter)) {
+            return Ok(());
+        }
+        Err(Error::unknown("the verdict was taken, and no log has room for it: a crash would undo it")
+            .with_source(error))
     }
 
     /// The devices' logs end here: what stands in them is whole.

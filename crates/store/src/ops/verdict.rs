@@ -193,7 +193,7 @@ impl Engine {
             if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
                 self.repeat(&shard, primary, token, judgement)?;
                 drop(shard);
-                return self.flush_log_of(primary);
+                return self.flush_log_of(primary, token);
             }
         }
         let written = self.write_results(primary, token, judgement.results)?;
@@ -207,7 +207,7 @@ impl Engine {
         // Nothing ends on the medium before the decision is durable there.
         let settled = decided.and_then(|logged| match logged {
             Some(logged) => self.settle(logged),
-            None => self.flush_log_of(primary),
+            None => self.flush_log_of(primary, token),
         });
         self.finish(&ended);
         settled
