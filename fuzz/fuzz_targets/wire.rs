@@ -2,7 +2,8 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, FRAME_HEAD_BYTES, FrameHead, Keyspace, WireLease, WirePut, WireReader, WireVerdict, WireWriter, crc32c,
+    AttributeSchema, FRAME_HEAD_BYTES, FrameHead, Keyspace, WireLease, WirePut, WireReader, WireVerdict, WireWriter,
+    crc32c,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
@@ -21,9 +22,8 @@ fuzz_target!(|data: ([u8; FRAME_HEAD_BYTES], bool, u32, &[u8])| {
     if let Ok(puts) = WirePut::decode_all(meta, payload_bytes, &keyspace.schema, &keyspace.attributes) {
         let total: u64 = puts.iter().map(|put| u64::from(put.length)).sum();
         assert_eq!(total, u64::from(payload_bytes));
-        let again = WirePut::encode_all(&puts, &keyspace.attributes).map(|meta| {
-            WirePut::decode_all(&meta, payload_bytes, &keyspace.schema, &keyspace.attributes).ok()
-        });
+        let again = WirePut::encode_all(&puts, &keyspace.attributes)
+            .map(|meta| WirePut::decode_all(&meta, payload_bytes, &keyspace.schema, &keyspace.attributes).ok());
         assert_eq!(again.ok().flatten(), Some(puts));
     }
     if let Ok(verdicts) = WireVerdict::decode_all(meta, payload_bytes, keyspace) {
