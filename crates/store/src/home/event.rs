@@ -109,6 +109,18 @@ impl Event {
         self.flags &= !(flag as u16);
     }
 
+    /// Marks that recovery found: the latest stage counts, and in it the most deliveries, wherever they stand.
+    pub(crate) fn adopt_marks(&mut self, found: StateWord) {
+        (self.stage, self.deliveries) = (self.stage, self.deliveries).max((found.stage, found.deliveries));
+        if found.ready || found.deliveries > 0 || found.stage > 0 {
+            self.set(Flag::ReadyMarked);
+        }
+        if found.masked {
+            self.set(Flag::Complete);
+            self.set(Flag::LacksMasked);
+        }
+    }
+
     /// The marks that stand beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
         let (deliveries, stage) = (self.deliveries, self.stage);

@@ -15,7 +15,7 @@ mod sources;
 mod timers;
 mod verdicts;
 
-pub(crate) use event::{Event, Flag, Form, NIL, State, Word};
+pub(crate) use event::{Flag, Form, NIL, State, Word};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use rule::{Mask, Plan, Until};

@@ -161,6 +161,7 @@ mod x86 {
     /// The features are there and `source` has at least 256 bytes. Except in mode READ, `target` is valid for writes of
     /// `source.len()` bytes; except in mode PLAIN too, it is aligned to 64.
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    // SAFETY: what callers must keep stands above; each block below says why that is enough for it.
     pub(super) unsafe fn fold<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> u32 {
         let blocks = source.len() / 256;
         let from = source.as_ptr();

@@ -6,11 +6,11 @@
 
 use super::records::{Records, supersede};
 use crate::RunState;
-use crate::home::{Event, Flag, State, WarmRecord, Word};
+use crate::home::{Flag, State, WarmRecord, Word};
 use crate::hot::Location;
 use crate::levels::at;
 use crate::warm::{Found, ImagePlace, Warm};
-use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Result, Tally};
+use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Mark, Result, StateWord, Tally};
 use std::cmp::Ordering;
 
 impl Records<'_> {
@@ -176,7 +176,7 @@ impl Records<'_> {
                 (leaf.stage, leaf.deliveries) = (0, 0);
                 leaf.clear(Flag::Complete);
                 leaf.clear(Flag::LacksMasked);
-                adopt_marks(leaf, marks);
+                leaf.adopt_marks(word_of(marks));
             }
             _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {
                 if brings && self.decided.accepted.contains_key(primary) {
@@ -191,7 +191,7 @@ impl Records<'_> {
                 let unmarked = !self.decided.marks.contains_key(primary);
                 // What it failed before its replay is forgiven.
                 let forgiven = ImageMarks { deliveries: 0, ready: true, ..marks };
-                adopt_marks(&mut shard.events[event], if believed { marks } else { forgiven });
+                shard.events[event].adopt_marks(word_of(if believed { marks } else { forgiven }));
                 if believed && unmarked {
                     shard.reasons.insert(event, marks.detail as u8);
                     shard.events[event].set(Flag::SettledThere);
@@ -199,7 +199,7 @@ impl Records<'_> {
             }
             // Its fragments stand on the hot level, and with them what was marked since; or it was never swapped in.
             ImageState::Undecided if !brings => self.doubted.push((index, event, marks)),
-            ImageState::Undecided => adopt_marks(&mut shard.events[event], marks),
+            ImageState::Undecided => shard.events[event].adopt_marks(word_of(marks)),
         }
         if let Some(record) = record {
             if let Some(before) = shard.attribute_word(event) {
@@ -279,14 +279,8 @@ impl Records<'_> {
     }
 }
 
-/// The latest stage counts, and in it the most deliveries.
-fn adopt_marks(leaf: &mut Event, marks: ImageMarks) {
-    (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((marks.stage, marks.deliveries));
-    if marks.ready || marks.deliveries > 0 || marks.stage > 0 {
-        leaf.set(Flag::ReadyMarked);
-    }
-    if marks.masked {
-        leaf.set(Flag::Complete);
-        leaf.set(Flag::LacksMasked);
-    }
+/// What an image says of its event, as it would stand beside a fragment.
+fn word_of(marks: ImageMarks) -> StateWord {
+    let ImageMarks { stage, deliveries, ready, masked, .. } = marks;
+    StateWord { mark: Mark::Live, stage, deliveries, ready, masked }
 }

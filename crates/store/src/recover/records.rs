@@ -216,16 +216,7 @@ impl<'a> Records<'a> {
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
         }
-        let leaf = &mut shard.events[event];
-        // The latest stage counts, and in it the most deliveries, wherever they stand.
-        (leaf.stage, leaf.deliveries) = (leaf.stage, leaf.deliveries).max((state.stage, state.deliveries));
-        if state.ready || state.deliveries > 0 || state.stage > 0 {
-            leaf.set(Flag::ReadyMarked);
-        }
-        if state.masked {
-            leaf.set(Flag::Complete);
-            leaf.set(Flag::LacksMasked);
-        }
+        shard.events[event].adopt_marks(state);
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
         }
