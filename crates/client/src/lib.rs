@@ -1,0 +1,1 @@
+//! The API of a store over the network.

@@ -1,0 +1,47 @@
+//! A connection as sessions see it: bytes that come in into several places at once, and go out from several.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A stream that reads into several places with one call. Writing is that of `AsyncWrite`.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// Reads into the places in turn; 0 is the end of the stream.
+    fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
+        // Without a call of its own: into the first place that takes something.
+        let Some(place) = places.iter_mut().find(|place| !place.is_empty()) else { return Poll::Ready(Ok(0)) };
+        let mut buffer = ReadBuf::new(place);
+        ready!(Pin::new(self).poll_read(context, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+}
+
+macro_rules! vectored {
+    ($($stream:ty),*) => { $(
+        impl Transport for $stream {
+            fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
+                loop {
+                    ready!(self.poll_read_ready(context))?;
+                    match self.try_read_vectored(places) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        answer => return Poll::Ready(answer),
+                    }
+                }
+            }
+        }
+    )* };
+}
+
+vectored!(TcpStream, UnixStream);
+
+/// Writes from several places; how much went out.
+pub(crate) fn poll_write_from<T: Transport>(
+    stream: &mut T,
+    context: &mut Context<'_>,
+    places: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    Pin::new(stream).poll_write_vectored(context, places)
+}
