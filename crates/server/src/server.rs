@@ -86,6 +86,7 @@ impl Server {
             access: Access::default(),
             limits: config.limits.clone(),
             metrics: Metrics::default(),
+            resp: resp::State::default(),
             stopping: false.into(),
             connections: 0.into(),
         });

@@ -18,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// What connections of Redis's protocol have in common.
+    pub(crate) resp: crate::resp::State,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
     /// Connections now.
