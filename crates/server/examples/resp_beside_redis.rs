@@ -155,7 +155,9 @@ fn benchmark(at: &At, case: &Case) -> Outcome<f64> {
     command.args(at.arguments()).arg("--csv");
     let options =
         [("-c", u64::from(case.clients)), ("-P", u64::from(case.pipeline)), ("-n", case.requests), ("-r", case.keys)];
-    options.iter().for_each(|(option, value)| drop(command.args([option.to_string(), value.to_string()])));
+    for (option, value) in options {
+        command.args([option.to_owned(), value.to_string()]);
+    }
     let done = command.args(["SET", "1/__rand_int__/1", &"x".repeat(case.bytes)]).stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8(done.stdout)?;
     let row = text.lines().nth(1).ok_or("redis-benchmark says nothing")?;
