@@ -70,10 +70,7 @@ fn python_packages() -> Result<()> {
         return Ok(());
     }
     let mut command = Command::new("python3");
-    command
-        .args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target"])
-        .arg(&dir)
-        .args(PYTHON_PACKAGES);
+    command.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&dir).args(PYTHON_PACKAGES);
     match child::stream(&mut command)?.success {
         true => Ok(std::fs::write(noted, wanted)?),
         false => Err(format!("pip could not install {}", PYTHON_PACKAGES.join(" ")).into()),
