@@ -122,6 +122,12 @@ impl Client {
         self.may_be_slow = store.warm_stats().is_some();
     }
 
+    /// The store of its keyspace, if there is one.
+    #[inline]
+    pub(super) fn store_at_hand(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
     /// The store of its keyspace.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 
 mod about;
 mod account;
+mod ahead;
 mod client;
 mod connection;
 mod failure;

@@ -28,6 +28,14 @@ pub(super) struct Span {
     length: u32,
 }
 
+impl Parts {
+    /// Whether nothing more can be read before this command is carried out.
+    #[inline]
+    pub(super) fn is_line(self) -> bool {
+        self.line
+    }
+}
+
 impl Span {
     pub(super) fn new(start: usize, length: usize) -> Span {
         Span { start: start as u32, length: length as u32 }
@@ -77,10 +85,21 @@ pub(super) enum Progress {
     More,
 }
 
+/// Where the parts of a whole command stand among those of all that were read ahead.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    first: u32,
+    count: u32,
+    /// It was a line: its words stand apart from the input.
+    line: bool,
+}
+
 /// Reads one command after the other.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     spans: Vec<Span>,
+    /// Spans before this one are of commands that are whole.
+    first: usize,
     /// Parts that the command has; 0 before its header is read.
     expected: usize,
     /// Where reading goes on, from the command's first byte.
@@ -106,26 +125,61 @@ impl Parser {
         self.stranger = stranger;
     }
 
-    /// The last whole command; `bytes` are those that it was read from.
+    /// The command that is being read, as far as it is; `bytes` are those that it is read from.
     #[inline]
     pub(super) fn command<'a>(&'a self, bytes: &'a [u8]) -> Command<'a> {
-        let bytes = if self.line.is_empty() { bytes } else { &self.line };
-        Command { bytes, spans: &self.spans }
+        self.command_of(bytes, self.here())
+    }
+
+    /// A whole command that was passed; `bytes` are those that it was read from.
+    #[inline]
+    pub(super) fn command_of<'a>(&'a self, bytes: &'a [u8], parts: Parts) -> Command<'a> {
+        let bytes = if parts.line { &self.line } else { bytes };
+        let first = parts.first as usize;
+        Command { bytes, spans: self.spans.get(first..first + parts.count as usize).unwrap_or_default() }
+    }
+
+    /// Leaves a whole command behind, and goes on with the one that follows it; not after a line, which is the last that
+    /// is read ahead.
+    #[inline]
+    pub(super) fn pass(&mut self) -> Parts {
+        let parts = self.here();
+        self.first = self.spans.len();
+        (self.expected, self.at, self.open) = (0, 0, None);
+        parts
+    }
+
+    #[inline]
+    fn here(&self) -> Parts {
+        let count = (self.spans.len() - self.first) as u32;
+        Parts { first: self.first as u32, count, line: !self.line.is_empty() }
+    }
+
+    /// Forgets commands that were passed; what has begun goes on.
+    #[inline]
+    pub(super) fn forget_passed(&mut self) {
+        if self.first == self.spans.len() {
+            self.spans.clear();
+        } else {
+            self.spans.drain(..self.first);
+        }
+        self.first = 0;
+        self.line.clear();
     }
 
     /// Parts that are read whole, and how many there will be.
     pub(super) fn parts(&self) -> (usize, usize) {
-        (self.spans.len(), self.expected)
+        (self.spans.len() - self.first, self.expected)
     }
 
     /// Where the last argument's bytes begin and how many there will be, once everything before them is read.
     #[inline]
     pub(super) fn last_value(&self) -> Option<(usize, usize)> {
-        (self.spans.len() + 1 == self.expected).then_some(())?;
+        (self.parts().0 + 1 == self.expected).then_some(())?;
         self.open.map(|length| (self.at, length))
     }
 
-    /// Forgets the command: the next byte is the first of another.
+    /// Forgets everything: the next byte is the first of a command.
     #[inline]
     pub(super) fn reset(&mut self) {
         if self.spans.capacity() > 4096 || self.line.capacity() > 4096 {
@@ -133,7 +187,7 @@ impl Parser {
         }
         self.spans.clear();
         self.line.clear();
-        (self.expected, self.at, self.open) = (0, 0, None);
+        (self.first, self.expected, self.at, self.open) = (0, 0, 0, None);
     }
 
     /// Goes on with the command that begins with the first of these bytes: the same ones as before and those that have
@@ -162,7 +216,7 @@ impl Parser {
                 Some(_) => return self.line(bytes),
             }
         }
-        while self.spans.len() < self.expected {
+        while self.spans.len() - self.first < self.expected {
             let length = match self.open {
                 Some(length) => length,
                 None => match self.bulk_header(bytes)? {
@@ -242,7 +296,7 @@ impl Parser {
         let text = line[..end].strip_suffix(b"\r").unwrap_or(&line[..end]);
         self.at += end + 1;
         inline::split(text, &mut self.line, &mut self.spans).map_err(|()| "unbalanced quotes in request".to_owned())?;
-        self.expected = self.spans.len();
+        self.expected = self.spans.len() - self.first;
         Ok(Progress::Whole(self.at))
     }
 }

@@ -1,6 +1,7 @@
 //! Memory for reading and answering, kept by each thread and lent to the connections that have something to read or to
 //! say: an idle one has none.
 
+use super::ahead::Ahead;
 use std::cell::RefCell;
 
 /// Bytes that are read at once.
@@ -12,6 +13,7 @@ const KEPT: usize = 4;
 
 thread_local! {
     static READS: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static AHEAD: RefCell<Vec<Ahead>> = const { RefCell::new(Vec::new()) };
     static REPLIES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -40,6 +42,21 @@ pub(super) fn give_replies(mut buffer: Vec<u8>) {
     REPLIES.with_borrow_mut(|kept| {
         if (1..=REPLY_BYTES_KEPT).contains(&buffer.capacity()) && kept.len() < KEPT {
             kept.push(buffer);
+        }
+    });
+}
+
+/// Memory for a batch of commands.
+pub(super) fn take_ahead() -> Ahead {
+    AHEAD.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// The batch is carried out.
+pub(super) fn give_ahead(mut ahead: Ahead) {
+    ahead.clear();
+    AHEAD.with_borrow_mut(|kept| {
+        if kept.len() < KEPT {
+            kept.push(ahead);
         }
     });
 }

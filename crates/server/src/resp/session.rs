@@ -11,12 +11,13 @@
 //! *On failure*: a command that fails is answered with its error; bytes that are no commands end the connection.
 
 use super::account::Account;
+use super::ahead::{Ahead, Ready};
 use super::client::Client;
 use super::failure::Failure;
 use super::input::Input;
 use super::landing::{LANDING_BYTES_MIN, Landing};
 use super::parse::{Command, Parser, Progress};
-use super::pool::READ_BYTES;
+use super::pool::{self, READ_BYTES};
 use super::replies::Replies;
 use super::table::{self, Place, Spec};
 use super::turn::{Flow, Turn};
@@ -102,7 +103,9 @@ impl Session {
 
     /// Takes commands as far as it can.
     pub(super) fn run(&mut self, may_wait: bool) -> Step {
-        let step = self.take_commands(may_wait);
+        let mut ahead = pool::take_ahead();
+        let step = self.take_batches(&mut ahead, may_wait);
+        pool::give_ahead(ahead);
         self.account.settle(&self.shared.metrics);
         match step {
             Step::Read if self.shared.stopping.load(Ordering::Acquire) && !self.has_begun() => Step::End("stopping"),
@@ -110,7 +113,7 @@ impl Session {
         }
     }
 
-    fn take_commands(&mut self, may_wait: bool) -> Step {
+    fn take_batches(&mut self, ahead: &mut Ahead, may_wait: bool) -> Step {
         let mut cost = 0;
         loop {
             if cost > COST_MAX || !self.may_answer() {
@@ -118,35 +121,64 @@ impl Session {
             }
             if self.landing.is_some() {
                 match self.land(may_wait) {
-                    None => {
-                        cost += 1;
-                        continue;
-                    }
+                    None => cost += 1,
                     Some(step) => return step,
                 }
+                continue;
             }
-            let flow = match self.parser.parse(self.input.bytes()) {
-                Ok(Progress::Whole(length)) => {
-                    let flow = self.execute(may_wait, &mut cost);
-                    if flow != Flow::Wait {
-                        self.input.consume(length);
-                        self.parser.reset();
-                        self.commands += 1;
-                    }
-                    flow
+            let progress = self.look_ahead(ahead);
+            for ready in &ahead.commands {
+                if cost > COST_MAX || !self.may_answer() {
+                    self.parser.reset();
+                    return Step::Pause;
                 }
+                match self.execute(ready, may_wait, &mut cost) {
+                    Flow::Done => {}
+                    Flow::Wait => {
+                        self.parser.reset();
+                        return Step::Wait;
+                    }
+                    Flow::End(reason) => return Step::End(reason),
+                }
+                self.input.consume(ready.length);
+                self.commands += 1;
+            }
+            self.parser.forget_passed();
+            match progress {
+                Ok(Progress::Whole(_)) => {}
                 Ok(Progress::More) => match self.begin_landing(may_wait) {
-                    Some(flow) => flow,
+                    Some(Flow::Wait) => return Step::Wait,
+                    Some(_) => {}
                     None => return self.need_more(),
                 },
                 Err(error) => return self.out_of_step(&error),
-            };
-            match flow {
-                Flow::Done => {}
-                Flow::Wait => return Step::Wait,
-                Flow::End(reason) => return Step::End(reason),
             }
         }
+    }
+
+    /// Reads the commands that have come whole, as far as a batch goes, and asks for what they will touch. Answers how it
+    /// stands behind the last of them.
+    fn look_ahead(&mut self, ahead: &mut Ahead) -> Result<Progress, String> {
+        ahead.clear();
+        let store = self.client.store_at_hand();
+        let bytes = self.input.bytes();
+        let mut at = 0;
+        let progress = loop {
+            let rest = &bytes[at..];
+            match self.parser.parse(rest) {
+                Ok(Progress::Whole(length)) => {
+                    let parts = self.parser.pass();
+                    let command = self.parser.command_of(rest, parts);
+                    at += length;
+                    if !ahead.add(length, parts, command, store) || parts.is_line() {
+                        break Ok(Progress::Whole(at));
+                    }
+                }
+                progress => break progress,
+            }
+        };
+        ahead.touch(store);
+        progress
     }
 
     /// The rest of a command is to come: its memory is counted with that of all requests under way.
@@ -178,14 +210,14 @@ impl Session {
         self.client.id
     }
 
-    /// Carries out the command that the parser has read.
+    /// Carries out a command that the parser has read.
     #[inline]
-    fn execute(&mut self, may_wait: bool, cost: &mut usize) -> Flow {
-        let command = self.parser.command(self.input.bytes());
+    fn execute(&mut self, ready: &Ready, may_wait: bool, cost: &mut usize) -> Flow {
+        let command = self.parser.command_of(self.input.bytes(), ready.parts);
         if command.len() == 0 {
             return Flow::Done;
         }
-        let Some(spec) = table::find(command.part(0)) else {
+        let Some(spec) = ready.spec else {
             let failure = unknown(command);
             self.replies.error(&failure.line);
             return Flow::Done;
@@ -207,6 +239,7 @@ impl Session {
             replies: &mut self.replies,
             may_wait,
             patience: &mut self.patience,
+            key: ready.key,
             call: spec.call,
             things: 1,
             received: 0,

@@ -48,8 +48,8 @@ pub(super) fn set(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         return update(turn, command, options.token.as_ref());
     }
     let value = command.part(2);
+    let key = turn.key(command)?;
     let store = turn.client.store()?;
-    let key = keys::key(store.schema(), command.part(1))?;
     if options.only_new && store.get(&key)?.is_some() {
         turn.replies.nothing();
         return Ok(Flow::Done);
@@ -71,8 +71,8 @@ fn update(turn: &mut Turn<'_>, command: Command<'_>, token: Option<&Token>) -> A
     if !turn.may_wait {
         return Ok(Flow::Wait);
     }
+    let key = turn.key(command)?;
     let store = turn.client.store()?;
-    let key = keys::key(store.schema(), command.part(1))?;
     if store.get(&key)?.is_none() {
         turn.replies.nothing();
         return Ok(Flow::Done);
@@ -127,7 +127,7 @@ fn look(turn: &Turn<'_>, text: &[u8]) -> Result<Option<Fragment>, Failure> {
 
 /// GET key
 pub(super) fn get(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    match look(turn, command.part(1))? {
+    match turn.client.store()?.get(&turn.key(command)?)? {
         Some(fragment) => {
             turn.sent += fragment.len() as u64;
             turn.replies.fragment(fragment);

@@ -40,6 +40,12 @@ impl Spec {
         matches!(self.name, "auth" | "hello" | "ping" | "echo" | "quit" | "reset")
     }
 
+    /// Whether it works on the fragment of its first argument, and on nothing else.
+    #[inline]
+    pub(super) fn is_on_one_fragment(&self) -> bool {
+        self.place == Place::Data && self.keys == ONE_KEY
+    }
+
     /// Whether it has so many parts.
     #[inline]
     pub(super) fn takes(&self, parts: usize) -> bool {

@@ -2,10 +2,12 @@
 
 use super::client::Client;
 use super::failure::Failure;
+use super::keys;
+use super::parse::Command;
 use super::replies::Replies;
 use crate::call::Call;
 use crate::shared::Shared;
-use forebay_core::{Error, Kind};
+use forebay_core::{Error, Key, Kind};
 use forebay_store::PutOptions;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,8 @@ pub(super) struct Turn<'a> {
     pub(super) may_wait: bool,
     /// Until when the command under way waits for events.
     pub(super) patience: &'a mut Option<Instant>,
+    /// The key of its first argument, where that was read before.
+    pub(super) key: Option<Key>,
     /// The call as which it is counted.
     pub(super) call: Option<Call>,
     /// Things that were asked for, of which some failed by themselves.
@@ -43,6 +47,18 @@ pub(super) enum Flow {
 pub(super) type Answer = Result<Flow, Failure>;
 
 impl Turn<'_> {
+    /// The key of the first argument.
+    ///
+    /// # Errors
+    /// `Invalid` for one that is none.
+    #[inline]
+    pub(super) fn key(&self, command: Command<'_>) -> Result<Key, Failure> {
+        match self.key {
+            Some(key) => Ok(key),
+            None => Ok(keys::key(self.client.store()?.schema(), command.part(1))?),
+        }
+    }
+
     /// How fragments are put: without waiting for space where this thread must not wait.
     #[inline]
     pub(super) fn put_options(&self) -> PutOptions<'static> {

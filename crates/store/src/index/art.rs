@@ -15,7 +15,7 @@ pub(crate) trait Leaves {
 
 /// The tree.
 pub(crate) struct Art {
-    root: Ref,
+    pub(super) root: Ref,
     pub(super) nodes4: Slab<Node4>,
     pub(super) nodes16: Slab<Node16>,
     pub(super) nodes48: Slab<Node48>,
@@ -253,7 +253,7 @@ impl Art {
         }
     }
 
-    fn head(&self, node: Ref) -> &Head {
+    pub(super) fn head(&self, node: Ref) -> &Head {
         match node.kind() {
             Kind::Node4 => &self.nodes4[node.index()].head,
             Kind::Node16 => &self.nodes16[node.index()].head,

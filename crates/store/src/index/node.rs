@@ -97,6 +97,27 @@ pub(crate) struct Node256 {
     children: [Ref; 256],
 }
 
+impl Node16 {
+    /// The end of its children, in another line than its head.
+    pub(super) fn last(&self) -> &Ref {
+        &self.children[15]
+    }
+}
+
+impl Node48 {
+    /// Where the place of a byte's child stands.
+    pub(super) fn place(&self, byte: u8) -> &u8 {
+        &self.places[byte as usize]
+    }
+}
+
+impl Node256 {
+    /// Where a byte's child stands.
+    pub(super) fn child(&self, byte: u8) -> &Ref {
+        &self.children[byte as usize]
+    }
+}
+
 impl Default for Node48 {
     fn default() -> Self {
         Node48 { head: Head::default(), places: [0; 256], children: [Ref::NONE; 48] }
