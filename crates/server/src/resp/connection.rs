@@ -64,6 +64,9 @@ impl<T: Transport> Connection<T> {
                         // It had its turn: others have theirs.
                         tokio::task::yield_now().await;
                     }
+                    if session.replies.unsent() > 0 && std::env::var_os("LATER").is_some() {
+                        behind_others().await;
+                    }
                     let more = step == Step::Pause;
                     match poll_fn(|context| self.poll_exchange(&mut session, context, more)).await {
                         Ok(Exchange::Work) => None,
@@ -163,6 +166,19 @@ impl<T: Transport> Connection<T> {
         session.input.settle();
         matches!(read, Poll::Ready(Ok(0) | Err(_)))
     }
+}
+
+/// Goes on once those that are ready now had their turn.
+async fn behind_others() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set anew
