@@ -64,7 +64,9 @@ impl<T: Transport> Connection<T> {
                         // It had its turn: others have theirs.
                         tokio::task::yield_now().await;
                     }
-                    if session.replies.unsent() > 0 && std::env::var_os("LATER").is_some() {
+                    if session.replies.unsent() > 0 && session.has_company() {
+                        // Clients that are answered together are woken together: one that is asleep for each answer
+                        // costs more than the answer.
                         behind_others().await;
                     }
                     let more = step == Step::Pause;

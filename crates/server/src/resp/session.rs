@@ -96,6 +96,11 @@ impl Session {
         self.commands
     }
 
+    /// Whether there are other connections.
+    pub(super) fn has_company(&self) -> bool {
+        self.shared.connections.load(Ordering::Relaxed) > 1
+    }
+
     /// Whether the client has taken enough of its answers to be given more.
     pub(super) fn may_answer(&self) -> bool {
         self.replies.unsent() <= self.shared.limits.window_bytes as usize
