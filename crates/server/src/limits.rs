@@ -37,3 +37,10 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Requests that wait for threads, over all connections.
+    pub(crate) fn waiting_total(&self) -> usize {
+        self.waiting_threads_max.saturating_mul(16)
+    }
+}

@@ -87,6 +87,8 @@ impl Server {
             limits: config.limits.clone(),
             metrics: Metrics::default(),
             stopping: false.into(),
+            stop_notice: tokio::sync::Notify::new(),
+            on_threads: 0.into(),
             connections: 0.into(),
         });
         let mut listeners = Vec::new();
@@ -123,7 +125,7 @@ impl Server {
     /// had to be cut.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.shared.stopping.store(true, Ordering::Release);
-        self.stop.send_replace(false);
+        self.shared.stop_notice.notify_waiters();
         let end = Instant::now() + grace;
         while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));
@@ -135,6 +137,7 @@ impl Server {
 
     fn halt(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
+        self.shared.stop_notice.notify_waiters();
         self.stop.send_replace(true);
         for thread in self.threads.drain(..) {
             // It was told; what it panicked with was printed.
@@ -256,7 +259,8 @@ fn serve(
     mut connections: mpsc::UnboundedReceiver<(Protocol, Taken)>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+    let threads = shared.limits.waiting_threads_max.max(1);
+    let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };

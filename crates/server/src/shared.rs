@@ -20,6 +20,10 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
+    /// Told when `stopping` is set.
+    pub(crate) stop_notice: tokio::sync::Notify,
+    /// Requests on threads now.
+    pub(crate) on_threads: AtomicUsize,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
 }
