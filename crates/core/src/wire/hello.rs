@@ -34,6 +34,8 @@ pub struct Welcome {
     pub window_bytes: u32,
     /// Boot generation of the store.
     pub boot: u32,
+    /// How long a lease lasts without a heartbeat where none is asked for, in milliseconds.
+    pub lease_ms: u32,
     /// The keyspace, as TOML.
     pub keyspace: String,
     /// Version of the server's software.
@@ -81,6 +83,7 @@ impl Welcome {
         out.u32(self.features);
         out.u32(self.window_bytes);
         out.u32(self.boot);
+        out.u32(self.lease_ms);
         out.long(self.keyspace.as_bytes())?;
         out.long(self.version.as_bytes())?;
         Ok(out.finish())
@@ -96,6 +99,7 @@ impl Welcome {
             features: read.u32()?,
             window_bytes: read.u32()?,
             boot: read.u32()?,
+            lease_ms: read.u32()?,
             keyspace: read.text()?.to_owned(),
             version: read.text()?.to_owned(),
         })
@@ -124,6 +128,7 @@ mod tests {
             features: 0,
             window_bytes: 1 << 24,
             boot: 3,
+            lease_ms: 10_000,
             keyspace: "name = 1".to_owned(),
             version: "0.1.0".to_owned(),
         };

@@ -425,6 +425,7 @@ impl<T: Transport> Session<T> {
             features: 0,
             window_bytes: window,
             boot: stats.boot,
+            lease_ms: u32::try_from(store.lease_time().as_millis()).unwrap_or(u32::MAX),
             keyspace: store.keyspace().to_toml()?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
