@@ -2,6 +2,9 @@
 //! that reads it at work.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod alerts;
+mod dashboard;
 mod http;
 mod metrics;
+mod prometheus;
 mod scene;
