@@ -179,3 +179,31 @@ fn the_debug_stream_has_a_quota_and_an_alarm() {
     assert_eq!(scene.sample("forebay_debug_alarm{keyspace=\"physics\"}"), f64::from(u8::from(alarm.is_some())));
     assert_eq!(conflicts, 1);
 }
+
+/// The table of docs/monitoring.md has every metric, with its labels and its help, and no other.
+#[test]
+fn every_metric_is_documented() {
+    let scene = Scene::new();
+    let _lease = scene.fill();
+    let page = scene.get("/metrics");
+    let docs = std::fs::read_to_string(crate::alerts::root().join("docs/monitoring.md")).unwrap();
+    let rows: BTreeMap<&str, &str> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .filter(|(name, _)| name.starts_with("forebay_") || name.starts_with("process_"))
+        .collect();
+    let helps: BTreeMap<&str, &str> =
+        page.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
+    assert_eq!(rows.keys().collect::<Vec<_>>(), helps.keys().collect::<Vec<_>>());
+    for (name, help) in helps {
+        let row = rows[name];
+        assert!(row.ends_with(&format!("| {} |", help.trim_end_matches('.'))), "{name}: {row}\nsays: {help}");
+        // A histogram has its labels without bounds at its count.
+        let starts = [format!("{name}{{"), format!("{name}_count{{")];
+        let of_name = |line: &&str| starts.iter().any(|start| line.starts_with(start));
+        let sample = page.lines().find(of_name).unwrap_or_default();
+        let labels: Vec<&str> = sample.split("=\"").filter_map(|part| part.rsplit(['{', ',', ' ']).next()).collect();
+        let labels = labels[..labels.len().saturating_sub(1)].join(", ");
+        assert!(row.starts_with(&format!("{labels} | ")), "{name}: {row}\nhas: {labels}");
+    }
+}
