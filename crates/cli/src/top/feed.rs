@@ -81,11 +81,9 @@ impl Source {
     /// `Unavailable` where it does not answer, `Corrupt` where what it answers is no page of metrics.
     pub(super) fn read(&self) -> Result<Reading> {
         let page = Page::read(&self.get("/metrics")?)?;
-        // Words take another look at the stores: only where there is something to say.
-        let words = match page.sum("forebay_inhibit", &[]) > 0.0 {
-            true => serde_json::from_str(&self.get("/status")?).unwrap_or_default(),
-            false => Words::default(),
-        };
+        // Words take another look at the stores: only where there is something to say. Figures alone will do.
+        let said = (page.sum("forebay_inhibit", &[]) > 0.0).then(|| self.get("/status").ok()).flatten();
+        let words = said.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         Ok(Reading { at: Instant::now(), page, words })
     }
 

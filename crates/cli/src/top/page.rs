@@ -42,7 +42,9 @@ impl Page {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         for (count, (number, line)) in lines.enumerate() {
             let (name, sample) = read_sample(line).ok_or_else(|| {
-                Error::corrupt(format!("line {} of the metrics is no metric: `{line:.80}`", number + 1))
+                // Escaped: it may hold what a terminal obeys.
+                let shown: String = line.chars().take(80).collect();
+                Error::corrupt(format!("line {} of the metrics is no metric: {shown:?}", number + 1))
             })?;
             if count >= SAMPLES_MAX {
                 return Err(Error::corrupt(format!("more than {SAMPLES_MAX} metrics: is this a Forebay server?")));
@@ -214,6 +216,7 @@ mod tests {
             let error = Page::read(&format!("ok 1\n{line}\n")).unwrap_err();
             assert!(error.message().contains("line 2"), "{line}: {error}");
         }
+        assert!(!Page::read("\x1b[2J\n").unwrap_err().message().contains('\x1b'));
     }
 
     #[test]
