@@ -35,6 +35,7 @@ mod signal;
 mod sources;
 mod stats;
 mod take;
+mod top;
 mod units;
 mod watch;
 mod why;
@@ -107,6 +108,7 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Top(top::Top),
     Containers(containers::Containers),
     Plan(plan::Plan),
     Record(record::Record),
@@ -137,6 +139,7 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Top(command) => command.run(out),
             Command::Containers(command) => command.run(out),
             Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),

@@ -12,9 +12,9 @@
 use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Scraper};
 use crate::shared::Shared;
-use crate::{resp, session};
+use crate::{http, resp, session};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::io;
@@ -36,6 +36,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     endpoints: Vec<(Protocol, Endpoint)>,
+    http: Option<SocketAddr>,
 }
 
 /// What a listener speaks.
@@ -100,6 +101,8 @@ impl Server {
                 listeners.push((protocol, listener));
             }
         }
+        let monitors = config.http.map(|address| Ok((listen_tcp(address)?, Scraper::new(&shared)))).transpose()?;
+        let http = monitors.as_ref().map(|((_, bound), _)| *bound);
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
         let mut inboxes = Vec::new();
@@ -111,14 +114,19 @@ impl Server {
         }
         threads.push(thread("listen".to_owned(), {
             let shared = shared.clone();
-            move || accept_all(&shared, listeners, &inboxes, stopped)
+            move || accept_all(&shared, listeners, monitors, &inboxes, stopped)
         })?);
-        Ok(Server { shared, stop, threads, endpoints })
+        Ok(Server { shared, stop, threads, endpoints, http })
     }
 
     /// Where it listens: with the ports that the system chose.
     pub fn endpoints(&self) -> impl Iterator<Item = (Protocol, &Endpoint)> {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
+    }
+
+    /// Where metrics and probes are answered over HTTP: with the port that the system chose.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Takes no new requests, answers those under way, and ends within `grace`; answers the number of connections that
@@ -162,6 +170,13 @@ fn thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     spawned.map_err(|error| Error::unavailable("the system gives no thread").with_source(error))
 }
 
+fn listen_tcp(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr)> {
+    match listen(&Endpoint::Tcp(address))? {
+        (Listener::Tcp(listener), Endpoint::Tcp(bound)) => Ok((listener, bound)),
+        _ => Err(Error::internal(format!("{address} is listened at as something else than TCP"))),
+    }
+}
+
 fn listen(endpoint: &Endpoint) -> Result<(Listener, Endpoint)> {
     let failed =
         |error: io::Error| Error::invalid(format!("{endpoint} cannot be listened at: {error}")).with_source(error);
@@ -198,6 +213,7 @@ type Inbox = mpsc::UnboundedSender<(Protocol, Taken)>;
 fn accept_all(
     shared: &Arc<Shared>,
     listeners: Vec<(Protocol, Listener)>,
+    monitors: Option<((std::net::TcpListener, SocketAddr), Scraper)>,
     inboxes: &[Inbox],
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -209,6 +225,9 @@ fn accept_all(
     for (protocol, listener) in listeners {
         let (shared, inboxes) = (shared.clone(), inboxes.to_vec());
         local.spawn_local(accept(shared, protocol, listener, inboxes));
+    }
+    if let Some(((listener, _), scraper)) = monitors {
+        local.spawn_local(http::serve(listener, shared.clone(), scraper));
     }
     local.block_on(&runtime, async { while !*stopped.borrow() && stopped.changed().await.is_ok() {} });
 }
@@ -304,5 +323,26 @@ async fn one<T: crate::transport::Transport>(protocol: Protocol, stream: T, shar
     match protocol {
         Protocol::Native => session::serve(stream, shared).await,
         Protocol::Resp => resp::serve(stream, shared).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_ready_while_it_stops() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(vec![], ServerConfig { http: Some(address), ..ServerConfig::default() }).unwrap();
+        let ask = |path: &str| {
+            let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+            let mut answer = agent.get(format!("http://{}{path}", server.http().unwrap())).call().unwrap();
+            (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+        };
+        assert_eq!(ask("/readyz"), (200, "ready\n".to_owned()));
+        server.shared.stopping.store(true, Ordering::Release);
+        assert_eq!(ask("/readyz"), (503, "stopping\n".to_owned()));
+        assert_eq!(ask("/livez").0, 200);
+        assert!(ask("/metrics").1.contains("\nforebay_ready 0\n"));
     }
 }

@@ -16,8 +16,9 @@ mod levels;
 mod plan;
 mod record;
 mod selection;
+mod top;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "demo",
     "create",
     "put",
@@ -38,6 +39,7 @@ const COMMANDS: [&str; 25] = [
     "check",
     "inspect",
     "stats",
+    "top",
     "plan",
     "record",
     "play",
