@@ -18,14 +18,16 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
         let (put, set) = (of(&judge, "put", TEN_KIB), of(&judge, "redis.set", TEN_KIB).map(|rate| 2.0 * rate));
         judge.at_least(format!("put 10 KiB, {name}: 2 × Redis SET, pipeline 32"), Unit::PerSecond, put, set);
         for (way, test) in [("put", "set"), ("get", "get")] {
-            let (ours, theirs) = (of(&judge, way, SMALL), of(&judge, &format!("redis.{test}"), SMALL).map(|rate| 3.0 * rate));
+            let (ours, theirs) =
+                (of(&judge, way, SMALL), of(&judge, &format!("redis.{test}"), SMALL).map(|rate| 3.0 * rate));
             let goal = format!("{way} 64 B in batches, {name}: 3 × Redis {}, pipeline 32", test.to_uppercase());
             judge.at_least(goal, Unit::PerSecond, ours, theirs);
         }
         for (cores, words) in [("one", "one core"), ("two", "two cores")] {
             for (quantile, times) in [("p50", 1.0), ("p99", 1.2)] {
                 let ours = of(&judge, &format!("latency.{cores}.{quantile}"), SMALL);
-                let theirs = of(&judge, &format!("redis.latency.{cores}.{quantile}"), SMALL).map(|micros| times * micros);
+                let theirs =
+                    of(&judge, &format!("redis.latency.{cores}.{quantile}"), SMALL).map(|micros| times * micros);
                 let goal = format!("round trip on {words}, {name}, {quantile}: at most {times} × Redis's");
                 judge.add(goal, Unit::Micros, ours, theirs, true, false);
             }
@@ -39,7 +41,12 @@ pub(super) fn judge(results: &Results) -> Vec<Goal> {
         let share = of(&judge, "event.share", TEN_KIB);
         judge.at_least(format!("event of 100 × 10 KiB, {name}: 80 % of the bare copy"), Unit::Share, share, Some(0.8));
         let rate = of(&judge, "select", SMALL);
-        judge.at_least(format!("get_any and verdict, one connection, {name}: 50 k/s"), Unit::PerSecond, rate, Some(5e4));
+        judge.at_least(
+            format!("get_any and verdict, one connection, {name}: 50 k/s"),
+            Unit::PerSecond,
+            rate,
+            Some(5e4),
+        );
     }
     let idle = judge.median("idle.bytes", 0);
     judge.add("an idle connection: at most 20 KiB".to_owned(), Unit::Bytes, idle, Some(20480.0), true, false);

@@ -38,7 +38,7 @@ use std::process::Command;
 
 const WHAT: &str = "Server and load are processes of their own, each on a processor of its own, unless a row says one core. \
 The server has one thread for connections. Puts go in calls of 512 fragments, frames of at most 512 KiB, with a CRC-32C each; \
-gets in calls of at most 64 keys. The *limit* moves frames of the same length through the same sort of socket, into or out \
+gets in calls of 512 keys, of 64 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
 of memory that stays in the cache, and does nothing else. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";

@@ -79,7 +79,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let rate = count as f64 / put(&client, run, count, &value)?;
             on.share(&format!("{transport}.put"), bytes, rate, limit);
 
-            let per_get = per_frame.min(64);
+            let per_get = if bytes < 1024 { CALL } else { 64 };
             let from = Instant::now();
             pull(&bare, count.div_ceil(per_get as u64), 44 + 18 * per_get + per_get * bytes)?;
             let limit = count as f64 / from.elapsed().as_secs_f64();
@@ -107,10 +107,11 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
     let events = (on.plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
     let value = vec![0x5A; bytes];
     for event in 0..events {
-        let key = |source| client.schema().key(&[run, event, source]).map(|key| (key, &value[..], PutOptions::default()));
+        let key =
+            |source| client.schema().key(&[run, event, source]).map(|key| (key, &value[..], PutOptions::default()));
         let puts = (0..FRAGMENTS).map(key).collect::<forebay_core::Result<Vec<_>>>()?;
         for outcome in client.put_many(&puts)? {
-            outcome?;
+            let _ = outcome?;
         }
     }
     let from = Instant::now();

@@ -70,7 +70,7 @@ pub(super) struct Peer {
     process: Child,
     /// Where it listens: protocol and address.
     pub(super) addresses: Vec<(String, String)>,
-    scratch: Scratch,
+    _scratch: Scratch,
 }
 
 impl Peer {
@@ -90,7 +90,7 @@ impl Peer {
             let line = line?;
             match line.split_once(' ') {
                 Some((protocol, address)) => addresses.push((protocol.to_owned(), address.to_owned())),
-                None if line == "ready" => return Ok(Peer { process, addresses, scratch }),
+                None if line == "ready" => return Ok(Peer { process, addresses, _scratch: scratch }),
                 None => {}
             }
         }
@@ -107,11 +107,6 @@ impl Peer {
     /// Its process.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
-    }
-
-    /// Its directory.
-    pub(super) fn dir(&self) -> &Path {
-        self.scratch.path()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Redis without persistence beside it: over the same transports, driven by its own benchmark.
 
-use super::moving::{SIZES, client, end_run};
+use super::moving::{SIZES, client};
 use super::{Measurement, pin};
 use crate::bench::engine::Scratch;
 use crate::{Result, child};
@@ -95,9 +95,11 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             on.results.record(&format!("{transport}.resp.custom"), bytes, ours);
             let client = client(on.forebay.address("native", transport)?)?;
             let ledger = client.ledger(1)?;
-            println!("  {transport} {bytes} B: {} duplicates among {}", ledger.duplicate.fragments, ledger.offered.fragments);
+            println!(
+                "  {transport} {bytes} B: {} duplicates among {}",
+                ledger.duplicate.fragments, ledger.offered.fragments
+            );
             client.remove_range(&forebay_core::Bounds::parse(client.schema(), "1")?)?;
-            let _ = end_run;
         }
     }
     Ok(())

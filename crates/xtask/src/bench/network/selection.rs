@@ -21,7 +21,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
                 (first..on.plan.events.min(first + 512)).map(key).collect::<forebay_core::Result<_>>()?;
             for outcome in client.put_many(&puts)? {
-                outcome?;
+                let _ = outcome?;
             }
         }
         let request = GetAny { n: BATCH, sources: Sources::All, ..GetAny::default() };
