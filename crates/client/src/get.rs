@@ -1,7 +1,7 @@
 //! Reading: one fragment, many, a whole event, and ranges as they come.
 
 use crate::client::{Client, Repeat};
-use crate::connection::{Connection, Failure};
+use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
@@ -9,6 +9,26 @@ use forebay_core::{
     WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
+
+/// Keys of one frame, and frames that are under way together.
+const FRAME_KEYS: usize = 512;
+const FRAMES: usize = 16;
+
+fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
+    let mut out = WireWriter::with_capacity(4 + 33 * keys.len());
+    out.shorts(keys.iter().map(Key::as_bytes))?;
+    Ok(out.finish())
+}
+
+type Found = Vec<Result<Option<WireFragment>>>;
+
+/// What was found of the keys of a frame, and how many bytes it is.
+fn read_found(meta: &[u8]) -> Result<(Found, u64)> {
+    let read_one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(WireReader::fragment));
+    let found: Found = WireReader::whole(meta, |read| read.list(1, read_one))?;
+    let bytes = found.iter().flatten().flatten().map(|about| u64::from(about.length)).sum();
+    Ok((found, bytes))
+}
 
 impl Client {
     /// The fragment of a key; `None` where there is none.
@@ -20,31 +40,44 @@ impl Client {
         found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
     }
 
-    /// The fragments of several keys, in the order of the keys, with one request.
+    /// The fragments of several keys, in the order of the keys; several frames are under way where there are many.
     ///
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
-        let mut out = WireWriter::with_capacity(4 + 33 * keys.len());
-        out.shorts(keys.iter().map(Key::as_bytes))?;
-        let meta = out.finish();
-        let answer = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::Get, &meta, &[])?;
-            connection.answer(request, |meta| {
-                let read_one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(WireReader::fragment));
-                let found = WireReader::whole(meta, |read| read.list(1, read_one))?;
-                let bytes = found.iter().flatten().flatten().map(|about: &WireFragment| u64::from(about.length)).sum();
-                Ok((found, bytes))
-            })
-        })?;
-        if answer.said.len() != keys.len() {
-            return Err(Error::corrupt("an answer with another number of fragments than keys"));
+        let mut found = Vec::with_capacity(keys.len());
+        // Frames whose answers fit what the server may send before it is granted more.
+        for keys in keys.chunks(FRAME_KEYS * FRAMES) {
+            let metas = keys.chunks(FRAME_KEYS).map(get_meta).collect::<Result<Vec<_>>>()?;
+            let answers = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+                let requests = metas
+                    .iter()
+                    .map(|meta| connection.send(FrameKind::Get, meta, &[]))
+                    .collect::<std::result::Result<Vec<_>, _>>()?;
+                let mut answers: Vec<Option<Answer<_>>> = Vec::new();
+                answers.resize_with(requests.len(), || None);
+                let mut open = requests.clone();
+                while !open.is_empty() {
+                    let answer = connection.answer_of(&open, read_found)?;
+                    open.retain(|request| *request != answer.request);
+                    if let Some(at) = requests.iter().position(|request| *request == answer.request) {
+                        answers[at] = Some(answer);
+                    }
+                    connection.grant()?;
+                }
+                Ok(answers)
+            })?;
+            for (keys, answer) in keys.chunks(FRAME_KEYS).zip(answers) {
+                let answer = answer.filter(|answer| answer.said.len() == keys.len());
+                let answer =
+                    answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
+                let mut cutter = Cutter::new(answer.payload);
+                for (key, about) in keys.iter().zip(answer.said) {
+                    found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
+                }
+            }
         }
-        let mut cutter = Cutter::new(answer.payload);
-        let cut = |(key, found): (&Key, Result<Option<WireFragment>>)| {
-            found?.map(|about| cutter.next(*key, about)).transpose()
-        };
-        keys.iter().zip(answer.said).map(cut).collect()
+        Ok(found)
     }
 
     /// A live event with the fragments of the given sources; `None` where there is no such event.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! processor 0: server of Forebay | Redis | bare peer, one at a time        processor 1: the load
-//! for each repetition:  moving ─▶ redis ─▶ latency ─▶ selection ─▶ connections
+//! for each repetition:  moving ─▶ redis ─▶ runtimes ─▶ latency ─▶ selection ─▶ connections
 //! all samples ─▶ medians ─▶ goals ─▶ network.md, network.json
 //! ```
 //!
@@ -17,6 +17,7 @@ mod options;
 mod peer;
 mod pin;
 mod redis;
+mod runtimes;
 mod selection;
 mod series;
 mod wire;
@@ -37,8 +38,8 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 const WHAT: &str = "Server and load are processes of their own, each on a processor of its own, unless a row says one core. \
-The server has one thread for connections. Puts go in calls of 512 fragments, frames of at most 512 KiB, with a CRC-32C each; \
-gets in calls of 512 keys, of 64 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
+The server has one thread for connections. Puts go in calls of 4096 fragments, frames of at most 512 of them and 512 KiB, with a CRC-32C each; \
+gets in calls of 4096 keys, of 64 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
 of memory that stays in the cache, and does nothing else. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
@@ -92,6 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         each("moving", moving::measure);
         each("redis", redis::measure);
+        each("runtimes", runtimes::measure);
         each("latency", latency::measure);
         each("selection", selection::measure);
         each("connections", connections::measure);

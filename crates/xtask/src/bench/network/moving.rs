@@ -9,7 +9,9 @@ use forebay_core::{Bounds, Key, PutOptions, PutOutcome, Sources};
 use std::time::Instant;
 
 /// Fragments of one call.
-pub(super) const CALL: usize = 512;
+pub(super) const CALL: usize = 4096;
+/// Of them those that go in one frame.
+const FRAME: usize = 512;
 /// Payload of one frame of the client, as the limit sends it.
 const FRAME_BYTES: usize = 512 << 10;
 /// Bytes of a frame beside its payload, per fragment.
@@ -67,7 +69,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let count = if bytes < 1024 { on.plan.pass_fragments } else { on.plan.pass_bytes / bytes as u64 };
             let count = count.next_multiple_of(SOURCES);
             let value = vec![0xA5; bytes];
-            let per_frame = (FRAME_BYTES / bytes).min(CALL);
+            let per_frame = (FRAME_BYTES / bytes).min(FRAME);
             let frames = count.div_ceil(per_frame as u64);
             let meta = vec![1; 44 + META_BYTES * per_frame];
             let pieces: Vec<&[u8]> = std::iter::once(&meta[..]).chain((0..per_frame).map(|_| &value[..])).collect();

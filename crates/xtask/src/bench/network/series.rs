@@ -45,6 +45,12 @@ pub(crate) const SERIES: &[Series] = series! {
     "tcp.redis.latency.one.p99" Micros "Redis round trip, SET 64 B, one core, 99 %, TCP";
     "tcp.redis.latency.two.p50" Micros "Redis round trip, SET 64 B, two cores, median, TCP";
     "tcp.redis.latency.two.p99" Micros "Redis round trip, SET 64 B, two cores, 99 %, TCP";
+    "echo.threads.p50" Micros "64 B back, one core, a thread for each connection, median";
+    "echo.loop.p50" Micros "64 B back, one core, one event loop, median";
+    "echo.stealing.p50" Micros "64 B back, one core, tasks that move between threads, median";
+    "echo.threads.rate" PerSecond "64 B back, 100 connections, a thread for each";
+    "echo.loop.rate" PerSecond "64 B back, 100 connections, one event loop";
+    "echo.stealing.rate" PerSecond "64 B back, 100 connections, tasks that move between threads";
     "idle.bytes" Bytes "memory of the server per idle connection";
     "active.few" PerSecond "put 64 B, few active connections, sum";
     "active.many" PerSecond "put 64 B, many active connections, sum";
