@@ -33,3 +33,5 @@ pub use objects::{Producer, Sampler, Watch};
 pub use options::Options;
 pub use put::Reservation;
 pub use select::{Lease, Verdict};
+
+forebay_core::implement_event_store!(Client, Fragment, Lease, Producer, |client| client.runs(), client.stats());

@@ -10,6 +10,7 @@
 //!
 //! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
 
+mod api;
 mod attributes;
 mod bounds;
 mod checksum;
@@ -40,6 +41,7 @@ mod superblock;
 mod token;
 mod wire;
 
+pub use api::{CountedProducer, EventStore, LeasedEvent, ReadFragment};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use checksum::{crc32c, crc32c_append};

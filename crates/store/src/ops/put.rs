@@ -92,6 +92,14 @@ impl Store {
         Ok(outcome)
     }
 
+    /// Puts many fragments; outcomes in the same order.
+    ///
+    /// # Errors
+    /// None for the call: those of single fragments stand in their outcomes.
+    pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        Ok(puts.iter().map(|(key, value, options)| self.put(key, value, options)).collect())
+    }
+
     /// Reserves memory of the store for a fragment of `length` bytes: filled in place, then committed.
     ///
     /// # Errors
