@@ -10,8 +10,10 @@
 mod bench;
 mod check;
 mod choose;
+mod connect;
 mod containers;
 mod create;
+mod daq;
 mod debug;
 mod demo;
 mod event;
@@ -105,6 +107,7 @@ enum Command {
     Unmask(mask::Unmask),
     Hold(hold::Hold),
     Debug(debug::Debug),
+    Daq(daq::Daq),
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
@@ -136,6 +139,7 @@ impl Command {
             Command::Unmask(command) => command.run(out),
             Command::Hold(command) => command.run(out),
             Command::Debug(command) => command.run(out),
+            Command::Daq(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),

@@ -230,7 +230,12 @@ macro_rules! implement_event_store {
             fn keyspace(&self) -> &$crate::Keyspace {
                 self.keyspace()
             }
-            fn put(&self, key: &$crate::Key, value: &[u8], options: &$crate::PutOptions<'_>) -> $crate::Result<$crate::PutOutcome> {
+            fn put(
+                &self,
+                key: &$crate::Key,
+                value: &[u8],
+                options: &$crate::PutOptions<'_>,
+            ) -> $crate::Result<$crate::PutOutcome> {
                 self.put(key, value, options)
             }
             fn put_many(
@@ -264,7 +269,11 @@ macro_rules! implement_event_store {
             fn remove_range(&self, bounds: &$crate::Bounds) -> $crate::Result<u64> {
                 self.remove_range(bounds)
             }
-            fn open_event(&self, primary: &$crate::Primary, how: &$crate::OpenEvent<'_>) -> $crate::Result<$crate::PutOutcome> {
+            fn open_event(
+                &self,
+                primary: &$crate::Primary,
+                how: &$crate::OpenEvent<'_>,
+            ) -> $crate::Result<$crate::PutOutcome> {
                 self.open_event(primary, how)
             }
             fn seal(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
