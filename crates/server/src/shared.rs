@@ -3,10 +3,34 @@
 use crate::access::Access;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::peer::{Peers, Refusals};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// An event loop that has not gone round for so long hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
+
+/// Where a server stands between its start and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not yet at its listeners.
+    Starting,
+    /// Serves.
+    Ready,
+    /// Takes nothing new, and ends what is under way.
+    Stopping,
+}
+
+impl Phase {
+    /// Name, for probes.
+    pub fn name(self) -> &'static str {
+        ["starting", "ready", "stopping"][self as usize]
+    }
+}
 
 /// Stores, rules and counters, shared by all threads.
 pub(crate) struct Shared {
@@ -22,9 +46,34 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
+    /// The same by address.
+    pub(crate) peers: Peers,
+    /// How much is logged of refusals.
+    pub(crate) refusals: Refusals,
+    phase: watch::Sender<Phase>,
+    /// When each event loop went round last, in milliseconds since `began`; 0 before its first round.
+    beats: Vec<AtomicU64>,
+    began: Instant,
 }
 
 impl Shared {
+    /// What sessions on so many threads share.
+    pub(crate) fn new(keyspaces: BTreeMap<String, Store>, access: Access, limits: Limits, threads: usize) -> Shared {
+        Shared {
+            keyspaces,
+            access,
+            limits,
+            metrics: Metrics::default(),
+            stopping: false.into(),
+            connections: 0.into(),
+            peers: Peers::default(),
+            refusals: Refusals::default(),
+            phase: watch::Sender::new(Phase::Starting),
+            beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            began: Instant::now(),
+        }
+    }
+
     /// The store of a keyspace; without a name that of the only one.
     ///
     /// # Errors
@@ -38,5 +87,63 @@ impl Shared {
             let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
             Error::invalid(format!("{what}: this server has {}", names()))
         })
+    }
+
+    /// Where the server stands.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// The next phase: none comes again.
+    pub(crate) fn enter(&self, phase: Phase) {
+        if phase == Phase::Stopping {
+            self.stopping.store(true, Ordering::Release);
+        }
+        self.phase.send_if_modified(|now| {
+            let further = phase as u8 > *now as u8;
+            if further {
+                *now = phase;
+            }
+            further
+        });
+    }
+
+    /// Waits until the server takes no new requests: sessions that wait for one end then.
+    pub(crate) async fn until_stopping(&self) {
+        let mut phase = self.phase.subscribe();
+        // It cannot fail: the sender lives here.
+        let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+    }
+
+    /// An event loop went round.
+    pub(crate) fn beat(&self, thread: usize) {
+        if let Some(beat) = self.beats.get(thread) {
+            beat.store(self.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether every event loop went round lately.
+    pub(crate) fn alive(&self) -> bool {
+        let oldest = self.now_ms().saturating_sub(HANGS_AFTER.as_millis() as u64);
+        self.beats.iter().all(|beat| beat.load(Ordering::Relaxed) >= oldest)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_go_one_way() {
+        let shared = Shared::new(BTreeMap::new(), Access::default(), Limits::default(), 1);
+        assert_eq!(shared.phase(), Phase::Starting);
+        shared.enter(Phase::Ready);
+        shared.enter(Phase::Stopping);
+        shared.enter(Phase::Ready);
+        assert_eq!((shared.phase().name(), shared.stopping.load(Ordering::Acquire)), ("stopping", true));
     }
 }
