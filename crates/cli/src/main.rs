@@ -8,6 +8,7 @@
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
 mod bench;
+mod cert;
 mod check;
 mod choose;
 mod containers;
@@ -31,6 +32,7 @@ mod range;
 mod record;
 mod rm;
 mod run;
+mod serve;
 mod signal;
 mod sources;
 mod stats;
@@ -112,6 +114,8 @@ enum Command {
     Record(record::Record),
     Play(play::Play),
     Bench(bench::Bench),
+    Serve(Box<serve::Serve>),
+    Cert(cert::Cert),
 }
 
 impl Command {
@@ -142,6 +146,8 @@ impl Command {
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),
+            Command::Serve(command) => command.run(out),
+            Command::Cert(command) => command.run(out),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -146,22 +146,33 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes connections and deals them out to the threads in turn, until the server is stopping.
-pub(crate) fn accept_all(shared: &Arc<Shared>, listeners: Vec<Listener>, inboxes: &[Inbox]) {
+/// Takes connections and deals them out to the threads in turn, until the server is stopping. Who monitors it is answered
+/// until it is gone.
+pub(crate) fn accept_all(
+    shared: &Arc<Shared>,
+    listeners: Vec<Listener>,
+    inboxes: Vec<Inbox>,
+    mut halted: watch::Receiver<bool>,
+) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
         tracing::error!("no event loop for the listeners");
         return;
     };
     let local = LocalSet::new();
     for listener in listeners {
-        let (shared, inboxes) = (shared.clone(), inboxes.to_vec());
-        local.spawn_local(accept(shared, listener, inboxes));
+        let (shared, inboxes) = (shared.clone(), inboxes.clone());
+        local.spawn_local(async move {
+            tokio::select! {
+                () = shared.until_stopping() => {}
+                () = accept(&shared, listener, &inboxes) => {}
+            }
+        });
     }
-    local.block_on(&runtime, shared.until_stopping());
-    // Dropped with its tasks: the listeners are closed now.
+    // It cannot fail before the server is gone, which is an end as well.
+    let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });
 }
 
-async fn accept(shared: Arc<Shared>, listener: Listener, inboxes: Vec<Inbox>) {
+async fn accept(shared: &Arc<Shared>, listener: Listener, inboxes: &[Inbox]) {
     let Listener { protocol, socket, .. } = listener;
     // The file goes with the task.
     let (tcp, unix, acceptor, _file) = match socket {
@@ -184,7 +195,7 @@ async fn accept(shared: Arc<Shared>, listener: Listener, inboxes: Vec<Inbox>) {
                 continue;
             }
         };
-        let Some(admitted) = Admitted::new(&shared, peer) else {
+        let Some(admitted) = Admitted::new(shared, peer) else {
             shared.refuse_peer(protocol.name(), "limit", Some(peer), "as many connections as there may be");
             continue;
         };

@@ -21,6 +21,7 @@ use crate::{resp, session, tls};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -43,6 +44,7 @@ pub struct Server {
     halt: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     endpoints: Vec<(Protocol, Endpoint)>,
+    http: Option<SocketAddr>,
 }
 
 /// What a listener speaks.
@@ -90,7 +92,7 @@ impl Server {
         let endpoints = listeners.iter().map(|listener| (listener.protocol, listener.endpoint.clone())).collect();
         let shared = Arc::new(Shared::new(keyspaces, access, config.limits, config.threads));
         let (halt, halted) = watch::channel(false);
-        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints };
+        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http: None };
         let mut inboxes = Vec::new();
         for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
@@ -101,7 +103,7 @@ impl Server {
                 .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
         }
         let shared = shared.clone();
-        server.threads.push(thread("listen".to_owned(), move || accept_all(&shared, listeners, &inboxes))?);
+        server.threads.push(thread("listen".to_owned(), move || accept_all(&shared, listeners, inboxes, halted))?);
         server.shared.enter(Phase::Ready);
         Ok(server)
     }
@@ -116,9 +118,19 @@ impl Server {
         self.shared.phase()
     }
 
+    /// Where metrics and probes are answered over HTTP: with the port that the system chose.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
     /// Whether every event loop goes round: what a watchdog asks.
     pub fn alive(&self) -> bool {
-        self.shared.alive() && self.threads.iter().all(|thread| !thread.is_finished())
+        self.shared.alive() && !self.is_broken()
+    }
+
+    /// Whether a thread ended that should not have: the server is to be started again.
+    pub fn is_broken(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Connections now.

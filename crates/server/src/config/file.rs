@@ -93,6 +93,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// One store, served with the defaults.
+    pub fn of(keyspace: KeyspaceSettings) -> Settings {
+        let mut settings = Settings { keyspace: vec![keyspace], ..Settings::default() };
+        settings.fill();
+        settings
+    }
+
     /// Reads and checks a file. Paths in it are meant from its directory.
     ///
     /// # Errors

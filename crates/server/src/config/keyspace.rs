@@ -258,6 +258,25 @@ impl KeyspaceSettings {
         STORE_FILES.iter().any(|name| self.path.join(name).symlink_metadata().is_ok())
     }
 
+    /// Checks, without opening anything, that there is a store, or a keyspace file to make one of.
+    ///
+    /// # Errors
+    /// `Invalid`, saying what is missing.
+    pub fn check_start(&self) -> Result<()> {
+        match &self.create {
+            _ if self.holds_store() => Ok(()),
+            Some(create) => create.read_keyspace().map(|_| ()),
+            None => Err(self.nothing_there()),
+        }
+    }
+
+    fn nothing_there(&self) -> Error {
+        let path = self.path.display();
+        Error::invalid(format!(
+            "{path}: no store here; `forebay create {path}` makes one, and so does a section [keyspace.create]"
+        ))
+    }
+
     /// Opens the store, or makes it where there is none and `create` says of what. A store that another process has is
     /// tried again for a second.
     ///
@@ -266,11 +285,7 @@ impl KeyspaceSettings {
     pub fn open(&self) -> Result<Store> {
         match (&self.create, self.holds_store()) {
             (Some(create), false) => self.make(create),
-            (None, false) => Err(Error::invalid(format!(
-                "{}: no store here; `forebay create {}` makes one, and so does a section [keyspace.create]",
-                self.path.display(),
-                self.path.display()
-            ))),
+            (None, false) => Err(self.nothing_there()),
             (create, true) => self.open_patiently().or_else(|error| match create {
                 // A creation that was cut off never was a store: it is begun again, and a store is never replaced.
                 Some(create) if error.kind() != Kind::Unavailable && self.path.join(STORE_FILES[0]).exists() => {
@@ -294,12 +309,6 @@ impl KeyspaceSettings {
     }
 
     fn make(&self, create: &CreateSettings) -> Result<Store> {
-        let text = std::fs::read_to_string(&create.keyspace).map_err(|error| {
-            let file = create.keyspace.display();
-            Error::invalid(format!("{file}: the keyspace file cannot be read: {error}")).with_source(error)
-        })?;
-        let keyspace = Keyspace::from_toml(&text)
-            .map_err(|error| Error::invalid(format!("{}: {}", create.keyspace.display(), error.message())))?;
         let config = Config {
             hot_bytes: create.hot_bytes,
             segment_bytes: create.segment_bytes,
@@ -309,6 +318,16 @@ impl KeyspaceSettings {
             warm: create.warm.iter().map(|device| WarmDevice::directory(&device.path, device.bytes)).collect(),
             ..self.config()
         };
-        Store::create(&self.path, &keyspace, config)
+        Store::create(&self.path, &create.read_keyspace()?, config)
+    }
+}
+
+impl CreateSettings {
+    fn read_keyspace(&self) -> Result<Keyspace> {
+        let file = self.keyspace.display();
+        let text = std::fs::read_to_string(&self.keyspace).map_err(|error| {
+            Error::invalid(format!("{file}: the keyspace file cannot be read: {error}")).with_source(error)
+        })?;
+        Keyspace::from_toml(&text).map_err(|error| Error::invalid(format!("{file}: {}", error.message())))
     }
 }
