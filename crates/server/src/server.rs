@@ -30,6 +30,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Pause between two looks at whether the last connections have ended.
 const LOOK: Duration = Duration::from_millis(2);
@@ -218,19 +219,28 @@ async fn one(taken: Taken, shared: &Arc<Shared>) {
             Err(_) => "error",
         },
         Stream::Tls(stream, acceptor) => match TcpStream::from_std(stream) {
-            Ok(stream) => match tls::accept(&acceptor, stream, shared.limits.handshake_deadline).await {
-                Ok(stream) => session(protocol, stream, shared).await,
-                Err(refused) => {
-                    shared.refuse(protocol.name(), refused.reason, refused.why);
-                    refused.reason
-                }
-            },
+            Ok(stream) => over_tls(protocol, stream, &acceptor, shared).await,
             Err(_) => "error",
         },
     };
     shared.metrics.disconnected(protocol.name(), reason);
     tracing::debug!(listener = protocol.name(), %peer, reason, "disconnected");
     drop(admitted);
+}
+
+/// Shakes hands, then serves; why it ended.
+async fn over_tls(protocol: Protocol, stream: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> &'static str {
+    let shaken = tokio::select! {
+        shaken = tls::accept(acceptor, stream, shared.limits.handshake_deadline) => shaken,
+        () = shared.until_stopping() => return "stopping",
+    };
+    match shaken {
+        Ok(stream) => session(protocol, stream, shared).await,
+        Err(refused) => {
+            shared.refuse(protocol.name(), refused.reason, refused.why);
+            refused.reason
+        }
+    }
 }
 
 /// Serves one stream to its end; why it ended.
