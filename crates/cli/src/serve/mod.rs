@@ -26,7 +26,7 @@ use std::time::Duration;
 const HELP: &str = "\
 Serve stores over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
 
-A store in a directory, with the defaults, on this machine only (made where there is none yet):
+Example: a store in a directory, with the defaults, on this machine only (made where there is none yet):
   forebay serve /tmp/first
   redis-cli -p 7441 SET 1/42/0 hello
 

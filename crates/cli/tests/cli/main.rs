@@ -16,8 +16,9 @@ mod levels;
 mod plan;
 mod record;
 mod selection;
+mod serve;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 27] = [
     "demo",
     "create",
     "put",
@@ -43,6 +44,8 @@ const COMMANDS: [&str; 25] = [
     "play",
     "bench",
     "containers",
+    "serve",
+    "cert",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.
