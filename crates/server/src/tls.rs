@@ -177,3 +177,75 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Transport for TlsStream<S> {
         Poll::Ready(Ok(total))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::ServerName;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio_rustls::TlsConnector;
+
+    /// Both ends of a connection in memory, hands shaken.
+    async fn pair() -> (tokio_rustls::client::TlsStream<tokio::io::DuplexStream>, TlsStream<tokio::io::DuplexStream>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("forebay-tls-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let files = TlsFiles { certificate: dir.join("c.pem"), key: dir.join("k.pem"), ..TlsFiles::default() };
+        std::fs::write(&files.certificate, certificate.pem()).unwrap();
+        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(&files.key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let acceptor = files.load().unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (here, there) = duplex(1 << 20);
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("localhost").unwrap();
+        let (client, server) =
+            tokio::join!(connector.connect(name, here), accept(&acceptor, there, Duration::from_secs(5)));
+        (client.unwrap(), server.map_err(|refused| refused.why).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_record_fills_several_places_with_one_read() {
+        let (mut client, mut server) = pair().await;
+        let sent: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        client.write_all(&sent).await.unwrap();
+        client.flush().await.unwrap();
+        let (mut head, mut body, mut rest) = ([0; 24], [0; 4000], [0; 2000]);
+        let mut places = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body), IoSliceMut::new(&mut rest)];
+        let came = poll_fn(|context| server.poll_read_into(context, &mut places)).await.unwrap();
+        assert_eq!(came, sent.len());
+        assert_eq!([&head[..], &body[..], &rest[..976]].concat(), sent);
+    }
+
+    #[tokio::test]
+    async fn the_end_is_the_end_and_a_cut_is_an_error() {
+        for orderly in [true, false] {
+            let (mut client, mut server) = pair().await;
+            client.write_all(b"last").await.unwrap();
+            if orderly {
+                client.shutdown().await.unwrap();
+            } else {
+                client.flush().await.unwrap();
+            }
+            drop(client);
+            let (mut first, mut second) = ([0; 4], [0; 4]);
+            let mut places = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+            assert_eq!(poll_fn(|context| server.poll_read_into(context, &mut places)).await.unwrap(), 4);
+            let end = poll_fn(|context| server.poll_read_into(context, &mut places)).await;
+            assert_eq!(end.ok(), orderly.then_some(0));
+        }
+    }
+}

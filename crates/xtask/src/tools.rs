@@ -8,11 +8,12 @@ const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const FIO: (&str, &str) = ("fio", "fio");
+const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const COMPILER: (&str, &str) = ("c++", "g++");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, FIO, COMPILER])?;
+    debian(&[REDIS, FIO, OPENSSL, COMPILER])?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)
 }
