@@ -18,6 +18,7 @@ mod container;
 mod counter;
 mod decision;
 mod error;
+mod event;
 mod filter;
 mod intervals;
 mod key;
@@ -52,6 +53,7 @@ pub use container::{
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};
 pub use error::{Error, Kind, Result};
+pub use event::{Event, Sample};
 pub use filter::{Condition, Filter};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
@@ -76,6 +78,7 @@ pub use states::SourceStates;
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;
 pub use wire::{
-    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION, WireEvent, WireFragment, WireJudgement,
-    WireLease, WirePut, WireReader, WireVerdict, WireWriter,
+    Control, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, ObjectOrder, WIRE_VERSION, Welcome, WireEvent,
+    WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WirePut, WireRange, WireReader, WireRemove,
+    WireSample, WireUpdate, WireVerdict, WireWriter,
 };

@@ -56,6 +56,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Requests that wait for threads, over all connections.
+    pub(crate) fn waiting_total(&self) -> usize {
+        self.waiting_threads_max.saturating_mul(16)
+    }
+
     /// Checks how the limits relate: name of the one that cannot be, and why.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         let counts = [

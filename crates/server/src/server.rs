@@ -180,7 +180,8 @@ fn serve(
     mut connections: mpsc::UnboundedReceiver<Taken>,
     mut halted: watch::Receiver<bool>,
 ) {
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+    let threads = shared.limits.waiting_threads_max.max(1);
+    let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };

@@ -7,9 +7,10 @@ use crate::peer::{Peers, Refusals};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// An event loop that has not gone round for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
@@ -44,13 +45,17 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
+    /// Told when `stopping` is set.
+    pub(crate) stop_notice: Notify,
+    /// Requests on threads now.
+    pub(crate) on_threads: AtomicUsize,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
     /// The same by address.
     pub(crate) peers: Peers,
     /// How much is logged of refusals.
     pub(crate) refusals: Refusals,
-    phase: watch::Sender<Phase>,
+    phase: AtomicU8,
     /// When each event loop went round last, in milliseconds since `began`; 0 before its first round.
     beats: Vec<AtomicU64>,
     began: Instant,
@@ -65,10 +70,12 @@ impl Shared {
             limits,
             metrics: Metrics::default(),
             stopping: false.into(),
+            stop_notice: Notify::new(),
+            on_threads: 0.into(),
             connections: 0.into(),
             peers: Peers::default(),
             refusals: Refusals::default(),
-            phase: watch::Sender::new(Phase::Starting),
+            phase: AtomicU8::new(Phase::Starting as u8),
             beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             began: Instant::now(),
         }
@@ -91,28 +98,29 @@ impl Shared {
 
     /// Where the server stands.
     pub(crate) fn phase(&self) -> Phase {
-        *self.phase.borrow()
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Stopping,
+        }
     }
 
     /// The next phase: none comes again.
     pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Stopping {
             self.stopping.store(true, Ordering::Release);
+            self.stop_notice.notify_waiters();
         }
-        self.phase.send_if_modified(|now| {
-            let further = phase as u8 > *now as u8;
-            if further {
-                *now = phase;
-            }
-            further
-        });
     }
 
-    /// Waits until the server takes no new requests: sessions that wait for one end then.
+    /// Waits until the server takes no new connections and requests.
     pub(crate) async fn until_stopping(&self) {
-        let mut phase = self.phase.subscribe();
-        // It cannot fail: the sender lives here.
-        let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
+        let mut notice = pin!(self.stop_notice.notified());
+        notice.as_mut().enable();
+        if !self.stopping.load(Ordering::Acquire) {
+            notice.await;
+        }
     }
 
     /// An event loop went round.

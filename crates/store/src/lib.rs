@@ -42,9 +42,9 @@ pub use forebay_core::{
     PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
     SourceStatus, Sources, Stats, WarmStats, Why,
 };
-pub use fragment::{Event, Fragment};
+pub use fragment::{Event, Fragment, Sample};
 pub use levels::Drain;
-pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
+pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use record::{
     Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,

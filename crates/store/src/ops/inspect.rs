@@ -82,7 +82,7 @@ impl Store {
             let used = payload_end - SEGMENT_HEADER_BYTES as u64 + u64::from(entries) * unit;
             SegmentInfo {
                 segment: number,
-                state,
+                state: state.into(),
                 generation: segment.generation.load(Ordering::Relaxed),
                 entries: if state == "free" { 0 } else { entries },
                 live: segment.live(),
