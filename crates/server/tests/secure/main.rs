@@ -9,6 +9,7 @@ mod handshake;
 mod log;
 mod sample;
 mod start;
+mod tokens;
 
 use forebay_core::Keyspace;
 use forebay_server::{Endpoint, Protocol, Server, ServerConfig};
