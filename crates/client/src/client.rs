@@ -160,7 +160,8 @@ impl Client {
     ) -> Result<(T, u32)> {
         self.call(repeat, wait, |connection, attempt| {
             let request = connection.send(kind, meta, &[])?;
-            let answer: Answer<T> = connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
+            let answer: Answer<T> =
+                connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
             Ok((answer.said, attempt))
         })
     }

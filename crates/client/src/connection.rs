@@ -70,12 +70,23 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects and says hello.
-    pub(crate) fn open(address: &Address, options: &Options, buffers: &Arc<Buffers>) -> std::result::Result<Connection, Failure> {
+    pub(crate) fn open(
+        address: &Address,
+        options: &Options,
+        buffers: &Arc<Buffers>,
+    ) -> std::result::Result<Connection, Failure> {
         let deadline = Instant::now() + options.connect_deadline;
         let socket = Socket::connect(address, options.connect_deadline).map_err(Failure::Unsent)?;
         let known = Arc::new(Known {
             keyspace: Keyspace::events("unknown", 1),
-            welcome: Welcome { features: 0, window_bytes: 4096, boot: 0, lease_ms: 0, keyspace: String::new(), version: String::new() },
+            welcome: Welcome {
+                features: 0,
+                window_bytes: 4096,
+                boot: 0,
+                lease_ms: 0,
+                keyspace: String::new(),
+                version: String::new(),
+            },
         });
         let mut connection = Connection {
             socket,
@@ -165,7 +176,12 @@ impl Connection {
     }
 
     /// Sends a request; answers its number.
-    pub(crate) fn send(&mut self, kind: FrameKind, meta: &[u8], payload: &[&[u8]]) -> std::result::Result<u64, Failure> {
+    pub(crate) fn send(
+        &mut self,
+        kind: FrameKind,
+        meta: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<u64, Failure> {
         let request = self.next_request;
         self.next_request += 1;
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();

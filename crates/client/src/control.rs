@@ -37,6 +37,7 @@ impl Client {
     /// # Errors
     /// As `Store::run_open`, and `OutcomeUnknown`.
     pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
+        self.keyspace().check_run(config)?;
         self.look(&Control::RunOpen { run, config: config.to_toml(self.schema())? })
     }
 
@@ -190,11 +191,7 @@ impl Client {
     pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
         type Outputs = Option<Vec<(String, Option<Vec<Vec<u8>>>)>>;
         let outputs: Outputs = self.look(&Control::Outputs { primary: *primary })?;
-        let sources = |list: Option<Vec<Vec<u8>>>| match list {
-            None => Sources::All,
-            Some(list) if list.is_empty() => Sources::None,
-            Some(list) => Sources::Only(list),
-        };
+        let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
         Ok(outputs.map(|all| all.into_iter().map(|(name, list)| (name, sources(list))).collect()))
     }
 

@@ -47,6 +47,11 @@ impl Fragment {
         self.about.level
     }
 
+    /// Whether the bytes are a copy of the store's: always.
+    pub fn is_copied(&self) -> bool {
+        true
+    }
+
     /// Reads every byte and compares with the checksum.
     ///
     /// # Errors

@@ -31,4 +31,5 @@ pub use fragment::{Event, Fragment, Sample};
 pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};
 pub use options::Options;
+pub use put::Reservation;
 pub use select::{Lease, Verdict};

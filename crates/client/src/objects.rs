@@ -99,6 +99,19 @@ pub struct Producer {
     announced: AtomicU64,
     fragments: AtomicU64,
     bytes: AtomicU64,
+    /// When the server was told last, in milliseconds from `from` on.
+    told_ms: AtomicU64,
+    from: Instant,
+}
+
+/// How often the server is told the figures of a producer that counts.
+const TOLD_MS: u64 = 1000;
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Its last figures stay with the run, as far as they arrive.
+        let _ = self.object.get_mut().link.is_some().then(|| self.tell(ObjectOrder::Count));
+    }
 }
 
 impl Client {
@@ -145,8 +158,8 @@ impl Client {
     /// As `Store::producer`, and `Unavailable`.
     pub fn producer(&self, run: u64, name: &str) -> Result<Producer> {
         let object = Object::open(self, Control::Producer { run, name: name.to_owned() })?;
-        let (announced, fragments, bytes) = Default::default();
-        Ok(Producer { object: Mutex::new(object), announced, fragments, bytes })
+        let (announced, fragments, bytes, told_ms) = Default::default();
+        Ok(Producer { object: Mutex::new(object), announced, fragments, bytes, told_ms, from: Instant::now() })
     }
 }
 
@@ -197,10 +210,17 @@ impl Sampler {
 }
 
 impl Producer {
-    /// It offered a fragment of so many bytes, whatever the answer was.
+    /// It offered a fragment of so many bytes, whatever the answer was. The server hears of it once a second.
     pub fn offered(&self, bytes: u64) {
         self.fragments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let now_ms = self.from.elapsed().as_millis() as u64;
+        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        let due = now_ms >= told_ms.saturating_add(TOLD_MS);
+        if due && self.told_ms.compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // What does not arrive goes with the next one.
+            let _ = self.count();
+        }
     }
 
     /// It announced so many events.

@@ -2,7 +2,10 @@
 
 use crate::client::{Client, Repeat};
 use crate::connection::{Connection, Failure};
-use forebay_core::{Error, FrameKind, Key, PutOptions, PutOutcome, Result, WirePut, WireReader, crc32c};
+use forebay_core::{
+    Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader, crc32c,
+};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// Payload bytes of one frame.
@@ -36,10 +39,81 @@ impl Client {
         let mut outcomes: Vec<Option<Result<PutOutcome>>> = Vec::new();
         outcomes.resize_with(puts.len(), || None);
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
-        self.call(Repeat::Safe, wait, |connection, attempt| {
-            send_many(self, connection, puts, &mut outcomes, attempt)
-        })?;
+        self.call(Repeat::Safe, wait, |connection, attempt| send_many(self, connection, puts, &mut outcomes, attempt))?;
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+    }
+}
+
+/// Memory of the client for one fragment, filled in place and then committed. Dropping it gives it up.
+pub struct Reservation {
+    client: Client,
+    key: Key,
+    bytes: Vec<u8>,
+    status: u32,
+    attributes: Option<Attributes>,
+    deadline: Option<Duration>,
+    persisted: bool,
+    level: Option<Level>,
+}
+
+impl Client {
+    /// Memory for a fragment of `length` bytes. The server hears of it when it is committed: there the bytes go straight
+    /// into reserved memory of its store.
+    ///
+    /// # Errors
+    /// `Invalid` for a fragment that is longer than a request can be.
+    pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
+        let most = self.inner.known.welcome.window_bytes as usize;
+        if length > most {
+            return Err(Error::invalid(format!("a fragment of {length} bytes; the server takes {most} at once")));
+        }
+        let &PutOptions { status, attributes, deadline, persisted, level } = options;
+        let (client, attributes, bytes) = (self.clone(), attributes.cloned(), vec![0; length]);
+        Ok(Reservation { client, key: *key, bytes, status, attributes, deadline, persisted, level })
+    }
+}
+
+impl Reservation {
+    /// Puts the fragment; the answers are those of [`Client::put`].
+    ///
+    /// # Errors
+    /// As [`Client::put`].
+    pub fn commit(self) -> Result<PutOutcome> {
+        let Reservation { status, deadline, persisted, level, .. } = self;
+        let options = PutOptions { status, attributes: self.attributes.as_ref(), deadline, persisted, level };
+        self.client.put(&self.key, &self.bytes, &options)
+    }
+
+    /// The same for bytes that came with a CRC-32C of their own, such as from a readout board.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have it: then nothing is sent. Else as [`Client::put`].
+    pub fn commit_checked(self, checksum: u32) -> Result<PutOutcome> {
+        let found = crc32c(&self.bytes);
+        if found != checksum {
+            return Err(Error::corrupt(format!(
+                "{} bytes came with checksum {checksum:08x} and have {found:08x}: not stored",
+                self.bytes.len()
+            )));
+        }
+        self.commit()
+    }
+
+    /// Gives the memory up.
+    pub fn abort(self) {}
+}
+
+impl Deref for Reservation {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Reservation {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 }
 

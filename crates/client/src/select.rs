@@ -297,7 +297,9 @@ impl Client {
             // Giving back is not remembered: the repeat of one that went through is fenced.
             if attempt > 0 && verdict.judgement == WireJudgement::Requeue && is_fenced(outcome) {
                 *outcome = Err(unknown(&Error::unavailable("an answer was lost, and the lease is over")));
-            } else if outcome.is_ok() && let Some(heartbeat) = self.heartbeat() {
+            } else if outcome.is_ok()
+                && let Some(heartbeat) = self.heartbeat()
+            {
                 heartbeat.let_go(&verdict.token);
             }
         }

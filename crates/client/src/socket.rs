@@ -19,7 +19,8 @@ impl Socket {
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` for a name that nobody has.
     pub(crate) fn connect(address: &Address, within: Duration) -> Result<Socket> {
-        let away = |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
+        let away =
+            |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
             Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix).map_err(away),
             Address::Tcp(host, port) | Address::Tls(host, port) => {

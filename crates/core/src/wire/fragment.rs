@@ -138,7 +138,9 @@ impl WireWriter {
     /// None for attributes of the schema.
     pub fn attributes(&mut self, attributes: &Attributes, schema: &AttributeSchema) -> Result<()> {
         let mut packed = vec![0; schema.packed_bytes()];
-        attributes.pack(schema, &mut packed);
+        if !packed.is_empty() {
+            attributes.pack(schema, &mut packed);
+        }
         self.long(&packed)
     }
 

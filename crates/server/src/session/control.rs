@@ -137,8 +137,10 @@ pub(super) fn make(store: &Store, objects: &Objects, rights: Rights, control: Co
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
         }
         Control::Drop { object } => {
+            // Its end may take a while: not under the lock.
             let object = objects.all.lock().remove(&object);
-            json(drop(object))
+            drop(object);
+            json(())
         }
     }
 }

@@ -92,7 +92,7 @@ enum Receiving {
 enum Done {
     Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
     Put { job: u64, index: usize, outcome: Result<PutOutcome> },
-    Part { streaming: Box<Streaming>, answer: Result<Answer> },
+    Part { streaming: Streaming, answer: Result<Answer> },
 }
 
 /// A put of which some fragments wait.
@@ -128,7 +128,7 @@ pub(crate) struct Session<T> {
     next_job: u64,
     /// Requests on threads.
     on_threads: usize,
-    streams: Vec<Box<Streaming>>,
+    streams: Vec<Streaming>,
     asking: Vec<Asking>,
     objects: Option<Arc<Objects>>,
     done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
@@ -205,10 +205,9 @@ impl<T: Transport> Session<T> {
             }
             if let Some(reason) = self.ending
                 && self.is_idle()
+                && self.outbox.is_empty()
             {
-                if self.outbox.is_empty() {
-                    return Poll::Ready(reason);
-                }
+                return Poll::Ready(reason);
             }
             if turns >= TURN_FRAMES {
                 // Others on this thread have their turn.
@@ -380,7 +379,7 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    fn part(&mut self, streaming: Box<Streaming>, answer: Result<Answer>) {
+    fn part(&mut self, streaming: Streaming, answer: Result<Answer>) {
         let more = answer.as_ref().is_ok_and(|answer| answer.more) && !self.is_eof;
         let head = streaming.head;
         let credit = if more { 0 } else { self.give_back(head.frame_bytes()) };
@@ -464,7 +463,7 @@ impl<T: Transport> Session<T> {
             FrameKind::Range => match Streaming::start(&store, head, &request.meta) {
                 Ok(streaming) => {
                     self.shared.metrics.answered(call, 1, None, from.elapsed());
-                    self.streams.push(Box::new(streaming));
+                    self.streams.push(streaming);
                     self.pump_streams();
                 }
                 Err(error) => self.answered(head, call, 1, from, Err(error)),

@@ -1,7 +1,7 @@
 //! Calls that answer at once or say that they would wait: for an event loop that serves many.
 //!
 //! *Invariants*: nothing here waits for space, for another put or for a device; a call that says that it would wait has
-//! booked nothing (tests/now.rs).
+//! booked nothing (tests/embedded.rs).
 //!
 //! *Not here*: the waiting; whoever hears `None` makes the ordinary call on a thread that may wait.
 
