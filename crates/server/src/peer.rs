@@ -73,6 +73,11 @@ impl Admitted {
         shared.connections.fetch_add(1, Ordering::AcqRel);
         Some(Admitted { shared: shared.clone(), address })
     }
+
+    /// What it shares with all others.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Drop for Admitted {

@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
 use crate::listen::{Listener, Stream, Taken, accept_all};
-use crate::peer::PEER;
+use crate::peer::{Admitted, PEER, Peer};
 use crate::shared::{Phase, Shared};
 use crate::tls::TlsFiles;
 use crate::transport::Transport;
@@ -210,7 +210,8 @@ fn serve(
 /// Serves one connection to its end.
 async fn one(taken: Taken, shared: &Arc<Shared>) {
     let Taken { protocol, peer, stream, admitted } = taken;
-    let reason = match stream {
+    let mut ended = Ended { protocol, peer, reason: "error", admitted };
+    ended.reason = match stream {
         Stream::Tcp(stream) => match TcpStream::from_std(stream) {
             Ok(stream) => session(protocol, stream, shared).await,
             Err(_) => "error",
@@ -224,9 +225,24 @@ async fn one(taken: Taken, shared: &Arc<Shared>) {
             Err(_) => "error",
         },
     };
-    shared.metrics.disconnected(protocol.name(), reason);
-    tracing::debug!(listener = protocol.name(), %peer, reason, "disconnected");
-    drop(admitted);
+}
+
+/// Counts the end of a connection, however it comes: also by a panic, or with the server.
+struct Ended {
+    protocol: Protocol,
+    peer: Peer,
+    reason: &'static str,
+    admitted: Admitted,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let (listener, peer, shared) = (self.protocol.name(), self.peer, self.admitted.shared());
+        let cut = self.reason == "error" && shared.stopping.load(Ordering::Acquire);
+        let reason = if cut { "stopping" } else { self.reason };
+        shared.metrics.disconnected(listener, reason);
+        tracing::debug!(listener, %peer, reason, "disconnected");
+    }
 }
 
 /// Shakes hands, then serves; why it ended.

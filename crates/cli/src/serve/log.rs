@@ -108,6 +108,12 @@ pub(super) fn install(settings: &LogSettings) -> Result<Log> {
         LogFormat::Json => tracing::subscriber::set_global_default(builder.json().flatten_event(true).finish()),
     };
     installed.map_err(|error| Error::internal("something logs already").with_source(error))?;
+    // A bug in one connection ends that connection: the log has it among its lines.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let backtrace = std::backtrace::Backtrace::capture();
+        tracing::error!(thread = thread.name(), %panic, %backtrace, "a bug: please report it");
+    }));
     Ok(Log { lines })
 }
 

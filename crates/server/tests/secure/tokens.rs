@@ -24,7 +24,12 @@ fn server(temp: &Temp, tokens: Vec<Token>) -> (Server, String) {
 }
 
 fn connect(address: &str, keyspace: &str, secret: &[u8]) -> forebay_core::Result<Client> {
-    let options = Options { keyspace: keyspace.to_owned(), token: secret.to_vec(), ..Options::default() };
+    let options = Options {
+        keyspace: keyspace.to_owned(),
+        token: secret.to_vec(),
+        deadline: Duration::from_secs(1),
+        ..Options::default()
+    };
     Client::connect(address, options)
 }
 
