@@ -37,6 +37,7 @@ mod signal;
 mod sources;
 mod stats;
 mod take;
+mod top;
 mod units;
 mod watch;
 mod why;
@@ -109,6 +110,7 @@ enum Command {
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Top(top::Top),
     Containers(containers::Containers),
     Plan(plan::Plan),
     Record(record::Record),
@@ -141,6 +143,7 @@ impl Command {
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Top(command) => command.run(out),
             Command::Containers(command) => command.run(out),
             Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),

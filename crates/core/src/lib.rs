@@ -67,8 +67,8 @@ pub use record::{
 };
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
-    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
-    Stats, Why,
+    LedgerRow, Marks, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState,
+    SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};

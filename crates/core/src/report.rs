@@ -418,6 +418,23 @@ pub struct Stats {
     pub boot: u32,
 }
 
+/// Fills (0 to 1) at which inhibit and demotion start and stop. What concerns the warm level is idle without one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Marks {
+    /// Fill of the hot level at which inhibit starts.
+    pub hot_high: f64,
+    /// Fill of the hot level at which it stops.
+    pub hot_low: f64,
+    /// Fill of the hot level at which demotion starts.
+    pub demote_high: f64,
+    /// Fill of the hot level at which it stops.
+    pub demote_low: f64,
+    /// Fill of the warm level at which inhibit starts.
+    pub warm_high: f64,
+    /// Fill of the warm level at which it stops.
+    pub warm_low: f64,
+}
+
 /// One segment, for `inspect`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentInfo {

@@ -11,6 +11,7 @@ mod access;
 mod call;
 mod config;
 mod endpoint;
+mod http;
 mod limits;
 mod listen;
 mod metrics;

@@ -11,11 +11,15 @@
 //! replaced, one that somebody listens at is not.
 
 use crate::endpoint::Endpoint;
+use crate::http;
+use crate::metrics::Scraper;
 use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;
 use forebay_core::{Error, Result};
+use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,30 +96,16 @@ impl Listener {
         tls: Option<&TlsAcceptor>,
         mode: u32,
     ) -> Result<Listener> {
-        let failed = |error: io::Error| {
-            let hint = match error.kind() {
-                io::ErrorKind::AddrInUse => ": another server has it; stop that one, or name another address",
-                io::ErrorKind::PermissionDenied => ": this user may not",
-                io::ErrorKind::NotFound => ": its directory is not there",
-                _ => "",
-            };
-            Error::invalid(format!("{endpoint} cannot be listened at{hint}")).with_source(error)
-        };
-        let tcp = |address| {
-            let listener = std::net::TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let bound = listener.local_addr()?;
-            Ok((listener, bound))
-        };
+        let failed = |error| cannot_listen(endpoint, error);
         let (socket, endpoint) = match endpoint {
             Endpoint::Tcp(address) => {
-                let (listener, bound) = tcp(address).map_err(failed)?;
+                let (listener, bound) = open_tcp(*address).map_err(failed)?;
                 (Socket::Tcp(listener), Endpoint::Tcp(bound))
             }
             Endpoint::Tls(address) => {
                 let acceptor =
                     tls.ok_or_else(|| Error::invalid(format!("{endpoint}: no certificate is configured")))?;
-                let (listener, bound) = tcp(address).map_err(failed)?;
+                let (listener, bound) = open_tcp(*address).map_err(failed)?;
                 (Socket::Tls(listener, acceptor.clone()), Endpoint::Tls(bound))
             }
             Endpoint::Unix(path) => {
@@ -125,6 +115,31 @@ impl Listener {
         };
         Ok(Listener { protocol, endpoint, socket })
     }
+}
+
+/// Opens the address for metrics and probes; with the port that the system chose.
+///
+/// # Errors
+/// `Invalid` for one that cannot be listened at.
+pub(crate) fn open_for_monitors(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr)> {
+    open_tcp(address).map_err(|error| cannot_listen(&format_args!("http://{address}"), error))
+}
+
+fn open_tcp(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+fn cannot_listen(at: &dyn fmt::Display, error: io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => ": another server has it; stop that one, or name another address",
+        io::ErrorKind::PermissionDenied => ": this user may not",
+        io::ErrorKind::NotFound => ": its directory is not there",
+        _ => "",
+    };
+    Error::invalid(format!("{at} cannot be listened at{hint}")).with_source(error)
 }
 
 fn unix(path: &Path, mode: u32) -> io::Result<(std::os::unix::net::UnixListener, SocketFile)> {
@@ -151,6 +166,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 pub(crate) fn accept_all(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
+    monitors: Option<(std::net::TcpListener, Scraper)>,
     inboxes: Vec<Inbox>,
     mut halted: watch::Receiver<bool>,
 ) {
@@ -167,6 +183,9 @@ pub(crate) fn accept_all(
                 () = accept(&shared, listener, &inboxes) => {}
             }
         });
+    }
+    if let Some((listener, scraper)) = monitors {
+        local.spawn_local(http::serve(listener, shared.clone(), scraper));
     }
     // It cannot fail before the server is gone, which is an end as well.
     let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });

@@ -13,11 +13,12 @@ use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
 use crate::listen::{Listener, Stream, Taken, accept_all};
+use crate::metrics::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
 use crate::shared::{Phase, Shared};
 use crate::tls::TlsFiles;
 use crate::transport::Transport;
-use crate::{resp, session, tls};
+use crate::{listen, resp, session, tls};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
@@ -90,10 +91,12 @@ impl Server {
                 listeners.push(Listener::open(protocol, endpoint, acceptor.as_ref(), config.unix_mode)?);
             }
         }
+        let monitors = config.http.map(listen::open_for_monitors).transpose()?;
+        let http = monitors.as_ref().map(|(_, bound)| *bound);
         let endpoints = listeners.iter().map(|listener| (listener.protocol, listener.endpoint.clone())).collect();
         let shared = Arc::new(Shared::new(keyspaces, access, config.limits, config.threads));
         let (halt, halted) = watch::channel(false);
-        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http: None };
+        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http };
         let mut inboxes = Vec::new();
         for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
@@ -103,8 +106,9 @@ impl Server {
                 .threads
                 .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
         }
-        let shared = shared.clone();
-        server.threads.push(thread("listen".to_owned(), move || accept_all(&shared, listeners, inboxes, halted))?);
+        let monitors = monitors.map(|(listener, _)| (listener, Scraper::new(&shared)));
+        let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
+        server.threads.push(thread("listen".to_owned(), accepting)?);
         server.shared.enter(Phase::Ready);
         Ok(server)
     }
@@ -255,7 +259,7 @@ async fn over_tls(protocol: Protocol, stream: TcpStream, acceptor: &TlsAcceptor,
         Ok(stream) => session(protocol, stream, shared).await,
         Err(refused) => {
             shared.refuse(protocol.name(), refused.reason, refused.why);
-            refused.reason
+            "error"
         }
     }
 }
@@ -265,5 +269,26 @@ async fn session<T: Transport>(protocol: Protocol, stream: T, shared: &Arc<Share
     match protocol {
         Protocol::Native => session::serve(stream, shared).await,
         Protocol::Resp => resp::serve(stream, shared).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_ready_while_it_stops() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(vec![], ServerConfig { http: Some(address), ..ServerConfig::default() }).unwrap();
+        let ask = |path: &str| {
+            let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+            let mut answer = agent.get(format!("http://{}{path}", server.http().unwrap())).call().unwrap();
+            (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+        };
+        assert_eq!(ask("/readyz"), (200, "ready\n".to_owned()));
+        server.shared.enter(Phase::Stopping);
+        assert_eq!(ask("/readyz"), (503, "stopping\n".to_owned()));
+        assert_eq!(ask("/livez").0, 200);
+        assert!(ask("/metrics").1.contains("\nforebay_ready 0\n"));
     }
 }

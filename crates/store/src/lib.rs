@@ -38,7 +38,7 @@ pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
 pub use forebay_core::{
     Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,
-    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
+    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, Marks, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
     PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
     SourceStatus, Sources, Stats, WarmStats, Why,
 };

@@ -10,10 +10,13 @@ const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const FIO: (&str, &str) = ("fio", "fio");
 const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const COMPILER: (&str, &str) = ("c++", "g++");
+/// A terminal that tests can look at, and the monitor with its checker.
+const TERMINAL: (&str, &str) = ("tmux", "tmux");
+const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, FIO, OPENSSL, COMPILER])?;
+    debian(&[REDIS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS])?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)
 }

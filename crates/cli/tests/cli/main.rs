@@ -17,8 +17,9 @@ mod plan;
 mod record;
 mod selection;
 mod serve;
+mod top;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "demo",
     "create",
     "put",
@@ -39,6 +40,7 @@ const COMMANDS: [&str; 27] = [
     "check",
     "inspect",
     "stats",
+    "top",
     "plan",
     "record",
     "play",

@@ -85,6 +85,11 @@ fn a_server_starts_and_ends_in_order_and_says_what_it_holds() {
     assert_eq!(server.line["pid"], server.child.id());
     TcpStream::connect(server.address("native")).unwrap();
     TcpStream::connect(server.address("resp")).unwrap();
+    let http = server.line["listening"]["http"].as_str().unwrap();
+    for (path, expected) in [("/readyz", "ready\n"), ("/livez", "alive\n")] {
+        let mut answer = ureq::get(&format!("{http}{path}")).call().unwrap();
+        assert_eq!(answer.body_mut().read_to_string().unwrap(), expected);
+    }
     let (code, said, log) = server.end("TERM");
     assert_eq!(code, Some(0), "{log}");
     let report: Value = serde_json::from_str(&said).unwrap();

@@ -43,7 +43,9 @@ fn an_expired_server_is_refused_by_its_clients() {
 #[test]
 fn client_certificates_count_where_they_are_required() {
     let (temp, ca, log) = (Temp::new(), Authority::new("ca"), log::collect());
-    let (_server, address) = temp.server(config(temp.tls(&ca.server(NOW), Some(&ca), true)));
+    let tls = temp.tls(&ca.server(NOW), Some(&ca), true);
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let (server, address) = temp.server(ServerConfig { http, ..config(tls) });
     assert_eq!(refusal(connect(address, &ca, Some(&ca.client(NOW))).unwrap()), None);
     let strangers = Authority::new("strangers");
     let cases = [
@@ -61,6 +63,7 @@ fn client_certificates_count_where_they_are_required() {
         let line = log.refusal_of(client);
         assert!(line.contains("reason=\"certificate\"") && line.contains("listener=\"native\""), "{line}");
     }
+    assert_eq!(crate::refused(&server, "native", "certificate"), 4);
 }
 
 #[test]

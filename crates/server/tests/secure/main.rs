@@ -77,3 +77,16 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// What the server's metrics say of refusals by this listener, for this reason.
+fn refused(server: &Server, listener: &str, reason: &str) -> u64 {
+    let url = format!("http://{}/metrics", server.http().unwrap());
+    let page = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+    let is_ours = |line: &&str| {
+        line.starts_with("forebay_refused_total{")
+            && line.contains(&format!("listener=\"{listener}\""))
+            && line.contains(&format!("reason=\"{reason}\""))
+    };
+    let line = page.lines().find(is_ours).unwrap_or_else(|| panic!("no such figure in {page}"));
+    line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+}

@@ -17,7 +17,8 @@ fn token(name: &str, secret: &[u8], rights: &[(&str, &[Right])]) -> Token {
 fn server(temp: &Temp, tokens: Vec<Token>) -> (Server, String) {
     let native = vec!["tcp://127.0.0.1:0".parse().unwrap()];
     let stores = vec![temp.store("events"), temp.store("calib")];
-    let config = ServerConfig { native, tokens, threads: 1, ..ServerConfig::default() };
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let config = ServerConfig { native, http, tokens, threads: 1, ..ServerConfig::default() };
     let server = Server::start(stores, config).unwrap();
     let address = server.endpoints().next().unwrap().1.to_string();
     (server, address)
@@ -36,12 +37,13 @@ fn connect(address: &str, keyspace: &str, secret: &[u8]) -> forebay_core::Result
 #[test]
 fn without_a_known_token_nobody_enters() {
     let (temp, log) = (Temp::new(), log::collect());
-    let (_server, address) = server(&temp, vec![token("readout", SECRET, &[("*", &Right::ALL)])]);
+    let (server, address) = server(&temp, vec![token("readout", SECRET, &[("*", &Right::ALL)])]);
     for wrong in [&b""[..], WRONG, &SECRET[..SECRET.len() - 1], &[SECRET, b"x"].concat()] {
         let error = connect(&address, "events", wrong).err().unwrap();
         assert_eq!(error.kind(), Kind::Invalid, "{error}");
         assert!(error.message().contains("token"), "{error}");
     }
+    assert_eq!(crate::refused(&server, "native", "token"), 4);
     connect(&address, "events", SECRET).unwrap();
     let text = log.text();
     for secret in [SECRET, WRONG] {
@@ -53,7 +55,7 @@ fn without_a_known_token_nobody_enters() {
 fn a_token_allows_what_its_rights_say_and_nothing_else() {
     let temp = Temp::new();
     let readout = token("readout", SECRET, &[("events", &[Right::Write])]);
-    let (_server, address) = server(&temp, vec![readout, token("all", WRONG, &[("*", &Right::ALL)])]);
+    let (server, address) = server(&temp, vec![readout, token("all", WRONG, &[("*", &Right::ALL)])]);
     let elsewhere = connect(&address, "calib", SECRET).err().unwrap();
     assert!(elsewhere.message().contains("`readout`") && elsewhere.message().contains("calib"), "{elsewhere}");
     let writer = connect(&address, "events", SECRET).unwrap();
@@ -71,6 +73,7 @@ fn a_token_allows_what_its_rights_say_and_nothing_else() {
         assert_eq!(error.kind(), Kind::Invalid, "call {at}: {error}");
         assert!(error.message().contains("right"), "call {at}: {error}");
     }
+    assert_eq!(crate::refused(&server, "native", "right"), 6);
     let all = connect(&address, "events", WRONG).unwrap();
     assert_eq!(&all.get(&key).unwrap().unwrap()[..], b"hello");
     assert_eq!(all.get_any(&GetAny::default()).unwrap().len(), 1);
