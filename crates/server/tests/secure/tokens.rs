@@ -46,6 +46,7 @@ fn without_a_known_token_nobody_enters() {
     assert_eq!(crate::refused(&server, "native", "token"), 4);
     connect(&address, "events", SECRET).unwrap();
     let text = log.text();
+    assert!(text.contains("a token that is not known, by a client called") && text.contains("reason=\"token\""));
     for secret in [SECRET, WRONG] {
         assert!(!text.contains(std::str::from_utf8(secret).unwrap()));
     }
@@ -53,7 +54,7 @@ fn without_a_known_token_nobody_enters() {
 
 #[test]
 fn a_token_allows_what_its_rights_say_and_nothing_else() {
-    let temp = Temp::new();
+    let (temp, _) = (Temp::new(), log::collect());
     let readout = token("readout", SECRET, &[("events", &[Right::Write])]);
     let (server, address) = server(&temp, vec![readout, token("all", WRONG, &[("*", &Right::ALL)])]);
     let elsewhere = connect(&address, "calib", SECRET).err().unwrap();
@@ -74,6 +75,7 @@ fn a_token_allows_what_its_rights_say_and_nothing_else() {
         assert!(error.message().contains("right"), "call {at}: {error}");
     }
     assert_eq!(crate::refused(&server, "native", "right"), 6);
+    assert!(log::collect().text().contains("`run` needs the right `admin`, which this token has not here"));
     let all = connect(&address, "events", WRONG).unwrap();
     assert_eq!(&all.get(&key).unwrap().unwrap()[..], b"hello");
     assert_eq!(all.get_any(&GetAny::default()).unwrap().len(), 1);
