@@ -8,6 +8,7 @@
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
 mod bench;
+mod cert;
 mod check;
 mod choose;
 mod connect;
@@ -33,6 +34,7 @@ mod range;
 mod record;
 mod rm;
 mod run;
+mod serve;
 mod signal;
 mod sources;
 mod stats;
@@ -117,6 +119,8 @@ enum Command {
     Record(record::Record),
     Play(play::Play),
     Bench(bench::Bench),
+    Serve(Box<serve::Serve>),
+    Cert(cert::Cert),
 }
 
 impl Command {
@@ -149,6 +153,8 @@ impl Command {
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),
+            Command::Serve(command) => command.run(out),
+            Command::Cert(command) => command.run(out),
         }
     }
 }

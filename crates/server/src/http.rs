@@ -3,7 +3,7 @@
 //! | Path | Answer |
 //! |---|---|
 //! | `/metrics` | everything that is counted, as Prometheus reads it |
-//! | `/livez` | 200 while the process answers |
+//! | `/livez` | 200 while every event loop goes round, else 503 |
 //! | `/readyz` | 200 while the server takes requests, else 503 |
 //! | `/status` | the state in words, as JSON: inhibit with cause and owner, alarms |
 //! | `/` | links |
@@ -117,9 +117,10 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Res
     Ok(match request.uri().path() {
         "/metrics" => look(&site, CONTENT_TYPE, |site| site.scraper.page(&site.shared)).await,
         "/status" => look(&site, JSON, |site| Ok(format!("{}\n", state(&site.shared)))).await,
-        "/livez" => page(StatusCode::OK, TEXT, "alive\n"),
+        "/livez" if site.shared.alive() => page(StatusCode::OK, TEXT, "alive\n"),
+        "/livez" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "an event loop hangs\n"),
         "/readyz" if is_ready(&site.shared) => page(StatusCode::OK, TEXT, "ready\n"),
-        "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n"),
+        "/readyz" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", site.shared.phase().name())),
         "/" => page(StatusCode::OK, HTML, LINKS),
         _ => page(StatusCode::NOT_FOUND, TEXT, "not here: / has what there is\n"),
     })

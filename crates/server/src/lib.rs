@@ -13,15 +13,24 @@ mod config;
 mod endpoint;
 mod http;
 mod limits;
+mod listen;
 mod metrics;
+mod peer;
 mod resp;
 mod server;
 mod session;
 mod shared;
+mod tls;
 mod transport;
 
+pub use access::{Secret, Token};
 pub use call::{Call, Right};
-pub use config::ServerConfig;
+pub use config::{
+    CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings, ServerConfig, Settings,
+    TokenSettings, WarmSettings,
+};
 pub use endpoint::Endpoint;
 pub use limits::Limits;
 pub use server::{Protocol, Server};
+pub use shared::Phase;
+pub use tls::TlsFiles;

@@ -8,6 +8,7 @@ const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const FIO: (&str, &str) = ("fio", "fio");
+const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.
 const TERMINAL: (&str, &str) = ("tmux", "tmux");
@@ -15,7 +16,7 @@ const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, FIO, COMPILER, TERMINAL, PROMETHEUS])?;
+    debian(&[REDIS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS])?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)
 }

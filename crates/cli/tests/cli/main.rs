@@ -16,9 +16,10 @@ mod levels;
 mod plan;
 mod record;
 mod selection;
+mod serve;
 mod top;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 28] = [
     "demo",
     "create",
     "put",
@@ -45,6 +46,8 @@ const COMMANDS: [&str; 26] = [
     "play",
     "bench",
     "containers",
+    "serve",
+    "cert",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.

@@ -8,7 +8,7 @@ use super::page::Page;
 use super::stores::{self, Rising};
 use super::{Metrics, process};
 use crate::call::Call;
-use crate::shared::Shared;
+use crate::shared::{Phase, Shared};
 use forebay_core::{Kind, Result};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ pub(crate) fn state(shared: &Shared) -> Value {
 
 /// Whether the server takes requests.
 pub(crate) fn is_ready(shared: &Shared) -> bool {
-    !shared.stopping.load(Ordering::Acquire)
+    shared.phase() == Phase::Ready
 }
 
 fn server(page: &mut Page, shared: &Shared) {

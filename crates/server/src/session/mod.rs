@@ -404,19 +404,16 @@ impl<T: Transport> Session<T> {
         let access = &self.shared.access;
         let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
         let Some(grant) = grant else {
-            self.shared.metrics.refused("native", "token");
-            tracing::warn!(client = %hello.name, "a client was refused: no token, or one that is not known");
+            let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
+            self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
             return Err(Error::invalid("this server wants a token, and this is none that it knows"));
         };
         let store = self.shared.store(&hello.keyspace)?.named(&hello.name);
         let rights = grant.rights(&store.keyspace().name);
         if rights == Rights::default() {
-            self.shared.metrics.refused("native", "right");
-            return Err(Error::invalid(format!(
-                "token `{}` has no right in keyspace `{}`",
-                grant.name,
-                store.keyspace().name
-            )));
+            let why = format!("token `{}` has no right in keyspace `{}`", grant.name, store.keyspace().name);
+            self.shared.refuse("native", "right", &why);
+            return Err(Error::invalid(why));
         }
         let window = self.shared.limits.window_bytes;
         let stats = store.stats();
@@ -428,7 +425,7 @@ impl<T: Transport> Session<T> {
             keyspace: store.keyspace().to_toml()?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        tracing::debug!(client = %hello.name, token = %grant.name, keyspace = %store.keyspace().name, "hello");
+        tracing::debug!(client = hello.name, token = %grant.name, keyspace = %store.keyspace().name, "hello");
         self.outbox.open(hello.window_bytes);
         self.credit = u64::from(window);
         self.peer = Some(Box::new(Peer { store, rights, has_warm: stats.warm.is_some() }));
@@ -455,8 +452,9 @@ impl<T: Transport> Session<T> {
             return self.fail(head.kind, head.request, error);
         };
         if !rights.allow(call.right()) {
-            self.shared.metrics.refused("native", "right");
-            return self.answered(head, call, 1, from, Err(control::no_right(call)));
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
         }
         match head.kind {
             FrameKind::GetAny => self.get_any(request, &store, from),
@@ -494,9 +492,14 @@ impl<T: Transport> Session<T> {
             Err(error) => return self.answered(head, Call::Look, 1, from, Err(error)),
         };
         let call = control::call_of(&control);
+        if !rights.allow(call.right()) {
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
         let objects = self.objects.get_or_insert_default().clone();
         self.on_thread(move || {
-            let answer = control::make(&store, &objects, rights, control);
+            let answer = control::make(&store, &objects, control);
             Done::Answer { head, call, things: 1, from, answer }
         });
     }
@@ -579,7 +582,7 @@ impl<T: Transport> Session<T> {
         if self.receive_by.is_some_and(|by| now >= by) {
             let what = if self.peer.is_some() { "frame" } else { "handshake" };
             if self.peer.is_none() {
-                self.shared.metrics.refused("native", "handshake");
+                self.shared.refuse("native", "handshake", "no hello in its time");
             }
             tracing::info!(what, "a client did not send what it began: its connection is cut");
             return Poll::Ready(Some("deadline"));

@@ -171,7 +171,8 @@ impl<T: Transport> Session<T> {
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
                 let mut putting = Box::new(Putting::new(head.request, head.frame_bytes(), puts));
                 if !allowed {
-                    self.shared.metrics.refused("native", "right");
+                    let error = super::control::no_right(Call::Put);
+                    self.shared.refuse("native", "right", error.message());
                     putting.refuse(|| super::control::no_right(Call::Put));
                 }
                 self.long_fragments = putting.is_of_long_fragments();
