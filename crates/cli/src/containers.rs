@@ -277,7 +277,7 @@ mod tests {
         ContainerStatus {
             container,
             device: 0,
-            state,
+            state: state.into(),
             stream: if used_bytes > 0 { "physics".to_owned() } else { String::new() },
             run: Some(7),
             generation: 1,

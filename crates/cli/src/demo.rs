@@ -10,6 +10,7 @@ use forebay_core::{Error, Result};
 use forebay_daq::chaos::{self, ChaosConfig};
 use forebay_daq::demo::{self, DemoConfig, DemoDevice, Duty, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
+use forebay_daq::processes::{AllConfig, run_all};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,9 @@ is 1:
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
   forebay demo --duty 50% --seconds 12
+
+A server, two readouts and two filters as processes of their own, one of which is killed:
+  forebay demo --processes --kill-filter
 
 The warm level on two disks, and a store of one level:
   forebay demo --warm /disk1/try:4G --warm /disk2/try:4G --seconds 30
@@ -107,6 +111,16 @@ pub(crate) struct Demo {
     /// Recorded detector frames to replay (WIB1 of 464 B or WIBEth of 7200 B).
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// A server, readouts and filters as processes of their own, and one ledger over all of them; --readout-threads and
+    /// --filter-threads are then the numbers of processes.
+    #[arg(long, conflicts_with_all = ["profile", "duty", "input", "chaos", "classes", "watch", "warm", "warm_bytes", "kill_source"])]
+    processes: bool,
+    /// With --processes: kill a filter on the way, not gently.
+    #[arg(long, requires = "processes")]
+    kill_filter: bool,
+    /// With --processes: kill the server on the way, not gently, and start it again.
+    #[arg(long, requires = "processes")]
+    kill_server: bool,
     /// Seed of emulated frames and of the decisions.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -145,6 +159,9 @@ impl Demo {
         self.check()?;
         if let Some(seconds) = self.chaos {
             return self.run_chaos(out, seconds);
+        }
+        if self.processes {
+            return self.run_processes(out);
         }
         match self.profile {
             Some(Scenario::MiniDaq) => self.run_minidaq(out),
@@ -189,6 +206,57 @@ impl Demo {
         out.json(&summary)?;
         out.line(summary.text())?;
         Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
+    }
+
+    fn run_processes(&self, out: &mut Output) -> Result<Answer> {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::internal("this program does not find itself").with_source(error))?;
+        let own = self.dir.is_none();
+        let dir = self.dir.clone().unwrap_or_else(|| {
+            let memory = PathBuf::from("/dev/shm");
+            let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+            parent.join(format!("forebay-demo-{}", std::process::id()))
+        });
+        std::fs::create_dir_all(&dir)
+            .map_err(|error| Error::invalid(format!("{} cannot be made", dir.display())).with_source(error))?;
+        let rate = self.events_per_second.unwrap_or(1000);
+        let config = AllConfig {
+            program,
+            dir: dir.clone(),
+            hot_bytes: self.hot_bytes.unwrap_or(1 << 30),
+            readouts: self.readout_threads.unwrap_or(2).max(1) as u32,
+            filters: self.filter_threads.unwrap_or(2).max(1) as u32,
+            sources: self.sources.unwrap_or(10),
+            fragment_bytes: self.fragment_bytes.unwrap_or(7200),
+            events: (self.seconds.unwrap_or(10.0) * rate.max(1) as f64) as u64,
+            events_per_second: rate,
+            accept: self.accept.unwrap_or(0.1),
+            kill_filter: self.kill_filter,
+            kill_server: self.kill_server,
+        };
+        let stop = signal::stop_flag()?;
+        let mut line = ProgressLine::new(out.json);
+        let connect = |address: &str| {
+            let options = forebay_client::Options { name: "demo".to_owned(), ..forebay_client::Options::default() };
+            forebay_client::Client::connect(address, options)
+        };
+        let summary = run_all(&config, connect, forebay_client::Client::events, &stop, |ledger| {
+            line.show(&|| {
+                let decided = ledger.rejected.events + ledger.released.events;
+                format!(
+                    "{} of {} events complete, {decided} decided and gone, {} fragments stored",
+                    ledger.complete, config.events, ledger.stored.fragments
+                )
+            });
+        });
+        line.end();
+        if own {
+            std::fs::remove_dir_all(&dir).ok();
+        }
+        let summary = summary?;
+        out.json(&summary)?;
+        out.line(summary.text().trim_end())?;
+        Ok(answer(stop.load(Ordering::Relaxed), summary.problems.is_empty()))
     }
 
     fn run_chaos(&self, out: &mut Output, seconds: f64) -> Result<Answer> {

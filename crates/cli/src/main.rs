@@ -8,10 +8,13 @@
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
 mod bench;
+mod cert;
 mod check;
 mod choose;
+mod connect;
 mod containers;
 mod create;
+mod daq;
 mod debug;
 mod demo;
 mod event;
@@ -31,10 +34,12 @@ mod range;
 mod record;
 mod rm;
 mod run;
+mod serve;
 mod signal;
 mod sources;
 mod stats;
 mod take;
+mod top;
 mod units;
 mod watch;
 mod why;
@@ -104,14 +109,18 @@ enum Command {
     Unmask(mask::Unmask),
     Hold(hold::Hold),
     Debug(debug::Debug),
+    Daq(daq::Daq),
     Check(check::Check),
     Inspect(inspect::Inspect),
     Stats(stats::Stats),
+    Top(top::Top),
     Containers(containers::Containers),
     Plan(plan::Plan),
     Record(record::Record),
     Play(play::Play),
     Bench(bench::Bench),
+    Serve(Box<serve::Serve>),
+    Cert(cert::Cert),
 }
 
 impl Command {
@@ -134,14 +143,18 @@ impl Command {
             Command::Unmask(command) => command.run(out),
             Command::Hold(command) => command.run(out),
             Command::Debug(command) => command.run(out),
+            Command::Daq(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Inspect(command) => command.run(out),
             Command::Stats(command) => command.run(out),
+            Command::Top(command) => command.run(out),
             Command::Containers(command) => command.run(out),
             Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
             Command::Bench(command) => command.run(out),
+            Command::Serve(command) => command.run(out),
+            Command::Cert(command) => command.run(out),
         }
     }
 }

@@ -3,8 +3,12 @@
 use forebay_core::{Error, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A flag that SIGINT and SIGTERM set.
 ///
@@ -19,4 +23,37 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
             .map_err(|error| Error::internal("cannot install the handler of Ctrl-C").with_source(error))?;
     }
     Ok(stop)
+}
+
+/// The wait for SIGINT or SIGTERM, by a command that sleeps until then.
+pub(crate) struct Waiting {
+    stop: Arc<AtomicBool>,
+    wake: UnixStream,
+}
+
+/// As [`stop_flag`], with a wait.
+///
+/// # Errors
+/// `Internal` where the handlers cannot be installed.
+pub(crate) fn wait_for_stop() -> Result<Waiting> {
+    let stop = stop_flag()?;
+    let failed = |error| Error::internal("cannot install the handler of Ctrl-C").with_source(error);
+    let (wake, rung) = UnixStream::pair().map_err(failed)?;
+    for signal in [SIGINT, SIGTERM] {
+        let bell = rung.try_clone().map_err(failed)?;
+        pipe::register(signal, bell).map_err(failed)?;
+    }
+    Ok(Waiting { stop, wake })
+}
+
+impl Waiting {
+    /// Sleeps until a signal comes, or for so long; whether one came.
+    pub(crate) fn stopped_within(&self, time: Duration) -> bool {
+        let asked = || self.stop.load(Ordering::Acquire);
+        if !asked() && self.wake.set_read_timeout(Some(time.max(Duration::from_millis(1)))).is_ok() {
+            // A byte, the end of the time, or an interruption: the flag says which.
+            let _ = (&self.wake).read(&mut [0; 1]);
+        }
+        asked()
+    }
 }

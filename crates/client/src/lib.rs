@@ -1,1 +1,37 @@
-//! The API of a store over the network.
+//! The API of a store over the network: the same calls, the same answers, on a server.
+//!
+//! ```text
+//! Client ──▶ a pool of connections ──▶ frames (docs/format-wire.md) ──▶ server
+//!    └ leases are extended by a thread of the client while they are held
+//! ```
+//!
+//! Start with [`Client::connect`], then the calls of `forebay-store`: [`Client::put`], [`Client::get_any`], [`Lease::accept`].
+//!
+//! *Not here*: placement on several servers.
+
+mod address;
+mod buffer;
+mod client;
+mod connection;
+mod control;
+mod edit;
+mod fragment;
+mod get;
+mod heartbeat;
+mod objects;
+mod options;
+mod put;
+mod select;
+mod socket;
+
+pub use address::{Address, PORT};
+pub use client::Client;
+pub use forebay_core as core;
+pub use fragment::{Event, Fragment, Sample};
+pub use get::Range;
+pub use objects::{Producer, Sampler, Watch};
+pub use options::Options;
+pub use put::Reservation;
+pub use select::{Lease, Verdict};
+
+forebay_core::implement_event_store!(Client, Fragment, Lease, Producer, |client| client.runs(), client.stats());

@@ -1,7 +1,23 @@
 //! Packed keys: plain bytes of at most 32, cheap to copy and to compare.
 
 use crate::limits::KEY_BYTES_MAX;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * KEY_BYTES_MAX {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
+    digits.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
 
 macro_rules! packed {
     ($name:ident, $doc:literal) => {
@@ -40,11 +56,22 @@ macro_rules! packed {
 
         impl fmt::Debug for $name {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(out, concat!(stringify!($name), "("))?;
-                for byte in self.as_bytes() {
-                    write!(out, "{byte:02x}")?;
-                }
-                write!(out, ")")
+                write!(out, concat!(stringify!($name), "({})"), hex(self.as_bytes()))
+            }
+        }
+
+        /// As hexadecimal digits.
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&hex(self.as_bytes()))
+            }
+        }
+
+        impl<'a> Deserialize<'a> for $name {
+            fn deserialize<D: Deserializer<'a>>(from: D) -> Result<$name, D::Error> {
+                let text = <Cow<'_, str>>::deserialize(from)?;
+                let bytes = unhex(&text).ok_or_else(|| D::Error::custom(concat!("no ", stringify!($name))))?;
+                Ok($name::from_packed(&bytes))
             }
         }
     };

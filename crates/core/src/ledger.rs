@@ -50,7 +50,8 @@ impl SubAssign for Tally {
 }
 
 /// The states in which an event's data is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum LiveState {
     /// Still waiting for fragments.

@@ -10,6 +10,7 @@
 //!
 //! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
 
+mod api;
 mod attributes;
 mod bounds;
 mod checksum;
@@ -18,6 +19,7 @@ mod container;
 mod counter;
 mod decision;
 mod error;
+mod event;
 mod filter;
 mod intervals;
 mod key;
@@ -39,6 +41,7 @@ mod superblock;
 mod token;
 mod wire;
 
+pub use api::{CountedProducer, EventStore, LeasedEvent, ReadFragment};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use checksum::{crc32c, crc32c_append};
@@ -52,6 +55,7 @@ pub use container::{
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use decision::{Blob, BlobChunk, Decision, DecisionKind, Slot, SlotLayout};
 pub use error::{Error, Kind, Result};
+pub use event::{Event, Sample};
 pub use filter::{Condition, Filter};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
@@ -65,8 +69,8 @@ pub use record::{
 };
 pub use report::{
     ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
-    LedgerRow, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState, SourceStatus,
-    Stats, Why,
+    LedgerRow, Marks, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState,
+    SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
@@ -76,6 +80,7 @@ pub use states::SourceStates;
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;
 pub use wire::{
-    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION, WireEvent, WireFragment, WireJudgement,
-    WireLease, WirePut, WireReader, WireVerdict, WireWriter,
+    Control, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, ObjectOrder, WIRE_VERSION, Welcome, WireEvent,
+    WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WirePut, WireRange, WireReader, WireRemove,
+    WireSample, WireUpdate, WireVerdict, WireWriter,
 };

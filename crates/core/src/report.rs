@@ -1,12 +1,13 @@
 //! State for people and monitors.
 
 use crate::{Key, Ledger, LiveState, Primary, Tally, WarmStats};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 /// Where a run stands in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
     /// Takes fragments.
@@ -32,7 +33,7 @@ impl RunState {
 }
 
 /// One run as `watch` and `runs` show it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStatus {
     /// Run number.
     pub run: u64,
@@ -49,7 +50,7 @@ pub struct RunStatus {
 }
 
 /// What one producer says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProducerStatus {
     /// Its name.
     pub name: String,
@@ -66,7 +67,7 @@ pub struct ProducerStatus {
 }
 
 /// What remains of a run once it is closed: kept as `runs/run-N.json` in the store's directory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Run number.
     pub run: u64,
@@ -93,7 +94,7 @@ pub struct RunSummary {
 }
 
 /// By what a ledger is split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerBy {
     /// By accepted stream; an event may stand in several.
     Stream,
@@ -104,7 +105,7 @@ pub enum LedgerBy {
 }
 
 /// One row of a split ledger.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {
     /// Stream, source or attribute value; `unknown` for what cannot be attributed after a crash.
     pub name: String,
@@ -125,7 +126,7 @@ pub struct LedgerRow {
 }
 
 /// How one source of an event stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceState {
     /// Its fragment is there.
@@ -152,7 +153,7 @@ impl SourceState {
 }
 
 /// One source of a run: figures since the store was opened, over what the last snapshot had.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// The source, as text.
     pub source: String,
@@ -177,11 +178,11 @@ pub struct SourceStatus {
 }
 
 /// Why a fragment is, or is not, in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
     /// One word: `present`, `in-flight`, `missing`, `masked`, `removed`, `not-expected`, `never-announced`, `rejected`,
     /// `moved`, `removed-event`, `never-seen`, `decided`, `run-closed`, `run-unknown`, `lost`.
-    pub answer: &'static str,
+    pub answer: Cow<'static, str>,
     /// The same in a sentence, with figures.
     pub because: String,
     /// What is remembered of puts of this key that were not stored: refused, late, conflict; newest last.
@@ -189,12 +190,12 @@ pub struct Why {
 }
 
 /// One event of the debug stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebugInfo {
     /// The event's name.
     pub primary: Primary,
     /// Why it is there: `worker silent`, `held too long`, `process died`.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Stage in which it failed, by name.
     pub stage: String,
     /// Failed deliveries.
@@ -204,7 +205,7 @@ pub struct DebugInfo {
 }
 
 /// The debug stream at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebugStats {
     /// Events, fragments and bytes in it.
     pub tally: Tally,
@@ -217,7 +218,7 @@ pub struct DebugStats {
 }
 
 /// Events that are held back from delivery.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldInfo {
     /// Number of the hold, for releasing it.
     pub id: u32,
@@ -230,7 +231,7 @@ pub struct HoldInfo {
 }
 
 /// A kept conflicting copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConflictInfo {
     /// The key.
     pub key: Key,
@@ -242,7 +243,7 @@ pub struct ConflictInfo {
 
 /// The account to which the time of an inhibit goes: its first cause. Where several hold at once, the earlier in
 /// [`InhibitClass::ALL`] is charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitClass {
     /// A device of the warm level answers nothing, and a level has filled up meanwhile.
@@ -275,7 +276,7 @@ impl InhibitClass {
 }
 
 /// Why the trigger must pause: always with where, what fills the store, who can change that, and what ends it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inhibit {
     /// The account that is charged.
     pub class: InhibitClass,
@@ -298,7 +299,7 @@ impl fmt::Display for Inhibit {
 
 /// How long inhibit was set since the store was opened, by class, in nanoseconds of the store's clock. Each instant is
 /// charged to exactly one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadTime {
     /// [`InhibitClass::DeviceStalled`].
     pub device_stalled_ns: u64,
@@ -341,7 +342,7 @@ impl DeadTime {
 }
 
 /// One holder of guards.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderStats {
     /// Name given by `Store::named`.
     pub holder: String,
@@ -352,7 +353,7 @@ pub struct HolderStats {
 }
 
 /// Memory beyond the region, in bytes, everything counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// Radix tree nodes, slack included.
     pub nodes: u64,
@@ -369,7 +370,7 @@ pub struct MemoryStats {
 }
 
 /// The store at a glance.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Segments in the region.
     pub segments: u32,
@@ -417,13 +418,30 @@ pub struct Stats {
     pub boot: u32,
 }
 
+/// Fills (0 to 1) at which inhibit and demotion start and stop. What concerns the warm level is idle without one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Marks {
+    /// Fill of the hot level at which inhibit starts.
+    pub hot_high: f64,
+    /// Fill of the hot level at which it stops.
+    pub hot_low: f64,
+    /// Fill of the hot level at which demotion starts.
+    pub demote_high: f64,
+    /// Fill of the hot level at which it stops.
+    pub demote_low: f64,
+    /// Fill of the warm level at which inhibit starts.
+    pub warm_high: f64,
+    /// Fill of the warm level at which it stops.
+    pub warm_low: f64,
+}
+
 /// One segment, for `inspect`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentInfo {
     /// Position in the region.
     pub segment: u32,
     /// `free`, `open`, `sealed` or `log`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Generation.
     pub generation: u32,
     /// Entries or slots written.
@@ -437,7 +455,7 @@ pub struct SegmentInfo {
 }
 
 /// One live event without its payload, for `inspect` and listings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventInfo {
     /// The event's name.
     pub primary: Primary,

@@ -1,16 +1,17 @@
 //! The warm level as people see it: devices, containers, what went down and what went wrong.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// One container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStatus {
     /// Its number, over all devices.
     pub container: u32,
     /// Number of its device.
     pub device: u32,
     /// `empty`, `filling`, `full`, `draining`, `poisoned`, `recycling` or `lost`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// What stands in it: `undecided`, `debug`, a stream's name, `shared`, or `recording` with a number; empty where
     /// nothing does.
     pub stream: String,
@@ -31,7 +32,7 @@ pub struct ContainerStatus {
 }
 
 /// One device of the warm level. Bytes and counts are since the opening.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStatus {
     /// Its directory.
     pub name: String,
@@ -62,7 +63,7 @@ pub struct DeviceStatus {
 }
 
 /// The warm level at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmStats {
     /// Occupied share of the containers, 0 to 1.
     pub fill: f64,

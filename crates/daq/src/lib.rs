@@ -20,6 +20,7 @@ pub mod frames;
 pub mod limits;
 pub mod minidaq;
 pub mod plan;
+pub mod processes;
 pub mod record;
 pub mod replay;
 mod source;

@@ -1,7 +1,24 @@
 //! Who may do what: tokens and their rights in each keyspace.
+//!
+//! *Invariants*: a secret is compared with that of every token, in the same time whether and where it matches; it has no
+//! text form (test `a_secret_is_never_shown`).
 
 use crate::call::Right;
+use forebay_core::{Error, Result};
 use std::collections::BTreeMap;
+use std::fmt;
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+
+/// Shortest secret: 128 bits, where its bytes are random.
+pub(crate) const SECRET_BYTES_MIN: usize = 16;
+/// Longest secret.
+pub(crate) const SECRET_BYTES_MAX: usize = 256;
+/// What is read of a file with a secret: a line that is too long shows as such.
+pub(crate) const SECRET_FILE_BYTES_MAX: u64 = SECRET_BYTES_MAX as u64 + 2;
+/// Most tokens: each login compares with all of them.
+const TOKENS_MAX: usize = 1024;
+
+const _: () = assert!(SECRET_BYTES_MIN < SECRET_BYTES_MAX);
 
 /// Rights in one keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +40,62 @@ impl Rights {
     }
 }
 
+/// What somebody knows who may enter: always of one length in memory, padded.
+#[derive(Clone)]
+pub struct Secret {
+    bytes: [u8; SECRET_BYTES_MAX],
+    length: u64,
+}
+
+impl Secret {
+    /// A secret of these bytes.
+    ///
+    /// # Errors
+    /// `Invalid` for one that is too short to be a secret, or too long, or has bytes that no line of text has.
+    pub fn new(bytes: &[u8]) -> Result<Secret> {
+        if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
+            return Err(Error::invalid(format!(
+                "its secret has {} bytes: {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} are needed; `openssl rand -hex 32` \
+                 makes a good one",
+                bytes.len()
+            )));
+        }
+        if bytes.iter().any(u8::is_ascii_control) {
+            return Err(Error::invalid("its secret has control characters: one line of text is needed"));
+        }
+        Ok(Secret::padded(bytes))
+    }
+
+    /// What fits of these bytes, with the length of all of them.
+    fn padded(bytes: &[u8]) -> Secret {
+        let mut secret = Secret { bytes: [0; SECRET_BYTES_MAX], length: bytes.len() as u64 };
+        let fits = bytes.len().min(SECRET_BYTES_MAX);
+        secret.bytes[..fits].copy_from_slice(&bytes[..fits]);
+        secret
+    }
+
+    fn equals(&self, other: &Secret) -> Choice {
+        self.bytes.ct_eq(&other.bytes) & self.length.ct_eq(&other.length)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Secret(not shown)")
+    }
+}
+
+/// A token: a name for logs, a secret, and what its holder may do.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// Name, for logs.
+    pub name: String,
+    /// What its holder knows.
+    pub secret: Secret,
+    /// What its holder may do, by keyspace; `*` is any that is not named.
+    pub rights: BTreeMap<String, Vec<Right>>,
+}
+
 /// What the holder of a token may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
@@ -41,16 +114,142 @@ impl Grant {
 
 /// All tokens of a server.
 #[derive(Debug, Default)]
-pub(crate) struct Access {}
+pub(crate) struct Access {
+    tokens: Vec<(Secret, Grant)>,
+}
 
 impl Access {
-    /// What a client without a token may do: everything where no token is configured, else nothing.
-    pub(crate) fn anonymous(&self) -> Option<Grant> {
-        Some(Grant { name: "anonymous".to_owned(), rights: [("*".to_owned(), Rights::ALL)].into() })
+    /// The tokens of a server that serves these keyspaces.
+    ///
+    /// # Errors
+    /// `Invalid` for two tokens of one name or one secret, and for rights in a keyspace that is not served.
+    pub(crate) fn new<'a>(tokens: Vec<Token>, keyspaces: impl Iterator<Item = &'a str> + Clone) -> Result<Access> {
+        if tokens.len() > TOKENS_MAX {
+            return Err(Error::invalid(format!("{} tokens: at most {TOKENS_MAX}", tokens.len())));
+        }
+        let mut access = Access::default();
+        for Token { name, secret, rights } in tokens {
+            for (known, grant) in &access.tokens {
+                if grant.name == name {
+                    return Err(Error::invalid(format!("two tokens have the name `{name}`: logs tell them by name")));
+                }
+                if bool::from(known.equals(&secret)) {
+                    let message =
+                        format!("tokens `{}` and `{name}` have the same secret: give each its own", grant.name);
+                    return Err(Error::invalid(message));
+                }
+            }
+            if let Some(unknown) = rights.keys().find(|name| *name != "*" && !keyspaces.clone().any(|k| k == *name)) {
+                let served = keyspaces.clone().collect::<Vec<_>>().join(", ");
+                return Err(Error::invalid(format!(
+                    "token `{name}` has rights in keyspace `{unknown}`, which this server does not have: it has {served}"
+                )));
+            }
+            let rights = rights.into_iter().map(|(keyspace, list)| {
+                (keyspace, list.into_iter().fold(Rights::default(), |rights, right| rights.with(right)))
+            });
+            access.tokens.push((secret, Grant { name, rights: rights.collect() }));
+        }
+        Ok(access)
     }
 
-    /// What the holder of this secret may do; `None` for a secret that nobody has.
-    pub(crate) fn grant(&self, _secret: &[u8]) -> Option<Grant> {
-        self.anonymous()
+    /// What a client without a token may do: everything where no token is configured, else nothing.
+    pub(crate) fn anonymous(&self) -> Option<Grant> {
+        self.tokens
+            .is_empty()
+            .then(|| Grant { name: "anonymous".to_owned(), rights: [("*".to_owned(), Rights::ALL)].into() })
+    }
+
+    /// What the holder of this secret may do; `None` for a secret that nobody has. Where no token is configured a secret
+    /// changes nothing.
+    pub(crate) fn grant(&self, secret: &[u8]) -> Option<Grant> {
+        if self.tokens.is_empty() {
+            return self.anonymous();
+        }
+        let shown = Secret::padded(secret);
+        // The position of the match, without a branch on it.
+        let mut found = u32::MAX;
+        for (at, (known, _)) in self.tokens.iter().enumerate() {
+            found = u32::conditional_select(&found, &(at as u32), known.equals(&shown));
+        }
+        self.tokens.get(found as usize).map(|(_, grant)| grant.clone())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A token that may do everything.
+    pub(crate) fn token(name: &str, secret: &[u8]) -> Token {
+        let secret = Secret::new(secret).unwrap();
+        Token { name: name.to_owned(), secret, rights: [("*".to_owned(), Right::ALL.to_vec())].into() }
+    }
+
+    fn access(tokens: Vec<Token>) -> Result<Access> {
+        Access::new(tokens, ["events", "calib"].into_iter())
+    }
+
+    #[test]
+    fn without_tokens_everybody_may_do_everything() {
+        let access = Access::default();
+        assert!(Right::ALL.iter().all(|right| access.anonymous().unwrap().rights("any").allow(*right)));
+        assert_eq!(access.grant(b"whatever"), access.anonymous());
+    }
+
+    #[test]
+    fn with_tokens_only_the_whole_secret_enters() {
+        let (first, second) = (b"0123456789abcdef", b"0123456789abcdeg");
+        let access = access(vec![token("first", first), token("second", second)]).unwrap();
+        assert_eq!(access.anonymous(), None);
+        assert_eq!(access.grant(first).unwrap().name, "first");
+        assert_eq!(access.grant(second).unwrap().name, "second");
+        let padded = [first.as_slice(), &[0]].concat();
+        let long = [first.as_slice(), &[0; 1 << 16]].concat();
+        for wrong in [b"".as_slice(), b"0123456789abcde", b"0123456789abcdeF", &padded, &long, &[0; 16], &[0; 256]] {
+            assert_eq!(access.grant(wrong), None, "{} bytes", wrong.len());
+        }
+    }
+
+    #[test]
+    fn rights_go_by_keyspace_and_a_named_one_goes_before_the_star() {
+        let mut one = token("one", b"0123456789abcdef");
+        one.rights =
+            [("*".to_owned(), vec![Right::Read, Right::Admin]), ("calib".to_owned(), vec![Right::Write])].into();
+        let grant = access(vec![one]).unwrap().grant(b"0123456789abcdef").unwrap();
+        let may = |keyspace: &str| Right::ALL.map(|right| grant.rights(keyspace).allow(right));
+        assert_eq!(may("events"), [true, false, false, true]);
+        assert_eq!(may("calib"), [false, true, false, false]);
+        let nothing = Grant { name: "none".to_owned(), rights: BTreeMap::new() };
+        assert!(!Right::ALL.iter().any(|right| nothing.rights("events").allow(*right)));
+    }
+
+    #[test]
+    fn tokens_that_cannot_be_told_apart_are_refused() {
+        let same_name = vec![token("a", b"0123456789abcdef"), token("a", b"0123456789abcdeg")];
+        assert!(access(same_name).unwrap_err().message().contains("name `a`"));
+        let same_secret = vec![token("a", b"0123456789abcdef"), token("b", b"0123456789abcdef")];
+        assert!(access(same_secret).unwrap_err().message().contains("same secret"));
+        let mut elsewhere = token("a", b"0123456789abcdef");
+        elsewhere.rights = [("clib".to_owned(), vec![Right::Read])].into();
+        assert!(access(vec![elsewhere]).unwrap_err().message().contains("keyspace `clib`"));
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
+        for wrong in [b"".as_slice(), b"fifteen bytes !", &[b'x'; 257], b"0123456789abcdef\n"] {
+            let error = Secret::new(wrong).unwrap_err();
+            assert!(!error.message().contains("fifteen bytes !"), "{error}");
+        }
+        Secret::new(&[b'x'; 16]).unwrap();
+        Secret::new(&[0xff; 256]).unwrap();
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let token = token("t", b"0123456789abcdef");
+        let shown = format!("{token:?} {:?}", access(vec![token.clone()]));
+        assert!(!shown.contains("0123") && !shown.contains("48, 49"), "{shown}");
+        assert!(shown.contains("not shown"));
     }
 }

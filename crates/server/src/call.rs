@@ -1,7 +1,8 @@
 //! The calls of the API as a server counts, allows and times them, whatever the protocol.
 
 /// What a holder of a token may do in a keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Right {
     /// Read fragments, events, accounts and statistics.
     Read,

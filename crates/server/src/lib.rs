@@ -11,19 +11,29 @@ mod access;
 mod call;
 mod config;
 mod endpoint;
+mod http;
 mod limits;
+mod listen;
 mod metrics;
+mod peer;
 mod resp;
 mod server;
 mod session;
 mod shared;
+mod tls;
 mod transport;
 
+pub use access::{Secret, Token};
 pub use call::{Call, Right};
-pub use config::ServerConfig;
+pub use config::{
+    CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings, ServerConfig, Settings,
+    TokenSettings, WarmSettings,
+};
 pub use endpoint::Endpoint;
 pub use limits::Limits;
 pub use server::{Protocol, Server};
+pub use shared::Phase;
+pub use tls::TlsFiles;
 
 /// The decoder of Redis's protocol over bytes that come in two pieces, for the fuzzer: how many commands it found.
 #[doc(hidden)]

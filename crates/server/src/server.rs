@@ -12,30 +12,41 @@
 use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
-use crate::metrics::Metrics;
-use crate::shared::Shared;
-use crate::{resp, session};
+use crate::listen::{Listener, Stream, Taken, accept_all};
+use crate::metrics::Scraper;
+use crate::peer::{Admitted, PEER, Peer};
+use crate::shared::{Phase, Shared};
+use crate::tls::TlsFiles;
+use crate::transport::Transport;
+use crate::{listen, resp, session, tls};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
-use std::io;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+
+/// Pause between two looks at whether the last connections have ended.
+const LOOK: Duration = Duration::from_millis(2);
+/// How often an event loop says that it goes round.
+const BEAT: Duration = Duration::from_secs(1);
+/// What threads of waiting calls get to end when the server does. Their answers have nowhere to go by then.
+const WAITING_GRACE: Duration = Duration::from_millis(200);
 
 /// A server at work. Dropping it stops it without grace.
 pub struct Server {
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
+    halt: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     endpoints: Vec<(Protocol, Endpoint)>,
+    http: Option<SocketAddr>,
 }
 
 /// What a listener speaks.
@@ -54,25 +65,16 @@ impl Protocol {
     }
 }
 
-/// A connection on its way to the thread that will serve it.
-enum Taken {
-    Tcp(std::net::TcpStream),
-    Unix(std::os::unix::net::UnixStream),
-}
-
-enum Listener {
-    Tcp(std::net::TcpListener),
-    Unix(std::os::unix::net::UnixListener),
-}
-
 impl Server {
     /// Serves these stores until it is stopped or dropped.
     ///
     /// # Errors
-    /// `Invalid` for two stores of one keyspace's name and for an address that cannot be listened at, `Unavailable`
-    /// where the system gives no threads or sockets.
+    /// `Invalid` for two stores of one keyspace's name, for limits, tokens or certificates that cannot be, for an address
+    /// that would be open to everybody by accident or cannot be listened at; `Unavailable` where the system gives no
+    /// threads.
     pub fn start(stores: Vec<Store>, config: ServerConfig) -> Result<Server> {
-        let mut keyspaces = std::collections::BTreeMap::new();
+        config.check()?;
+        let mut keyspaces = BTreeMap::new();
         for store in stores {
             let name = store.keyspace().name.clone();
             if keyspaces.insert(name.clone(), store).is_some() {
@@ -81,38 +83,34 @@ impl Server {
                 )));
             }
         }
-        let shared = Arc::new(Shared {
-            keyspaces,
-            access: Access::default(),
-            limits: config.limits.clone(),
-            metrics: Metrics::default(),
-            resp: resp::State::default(),
-            stopping: false.into(),
-            connections: 0.into(),
-        });
+        let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;
+        let acceptor = config.tls.as_ref().map(TlsFiles::load).transpose()?;
         let mut listeners = Vec::new();
-        let mut endpoints = Vec::new();
         for (protocol, list) in [(Protocol::Native, &config.native), (Protocol::Resp, &config.resp)] {
             for endpoint in list {
-                let (listener, bound) = listen(endpoint)?;
-                endpoints.push((protocol, bound));
-                listeners.push((protocol, listener));
+                listeners.push(Listener::open(protocol, endpoint, acceptor.as_ref(), config.unix_mode)?);
             }
         }
-        let (stop, stopped) = watch::channel(false);
-        let mut threads = Vec::new();
+        let monitors = config.http.map(listen::open_for_monitors).transpose()?;
+        let http = monitors.as_ref().map(|(_, bound)| *bound);
+        let endpoints = listeners.iter().map(|listener| (listener.protocol, listener.endpoint.clone())).collect();
+        let shared = Arc::new(Shared::new(keyspaces, access, config.limits, config.threads));
+        let (halt, halted) = watch::channel(false);
+        let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http };
         let mut inboxes = Vec::new();
-        for number in 0..config.threads.max(1) {
+        for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
             inboxes.push(inbox);
-            let (shared, stopped) = (shared.clone(), stopped.clone());
-            threads.push(thread(format!("serve {number}"), move || serve(&shared, connections, stopped))?);
+            let (shared, halted) = (shared.clone(), halted.clone());
+            server
+                .threads
+                .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
         }
-        threads.push(thread("listen".to_owned(), {
-            let shared = shared.clone();
-            move || accept_all(&shared, listeners, &inboxes, stopped)
-        })?);
-        Ok(Server { shared, stop, threads, endpoints })
+        let monitors = monitors.map(|(listener, _)| (listener, Scraper::new(&shared)));
+        let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
+        server.threads.push(thread("listen".to_owned(), accepting)?);
+        server.shared.enter(Phase::Ready);
+        Ok(server)
     }
 
     /// Where it listens: with the ports that the system chose.
@@ -120,38 +118,57 @@ impl Server {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
     }
 
-    /// Takes no new requests, answers those under way, and ends within `grace`; answers the number of connections that
-    /// had to be cut.
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        self.shared.phase()
+    }
+
+    /// Where metrics and probes are answered over HTTP: with the port that the system chose.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Whether every event loop goes round: what a watchdog asks.
+    pub fn alive(&self) -> bool {
+        self.shared.alive() && !self.is_broken()
+    }
+
+    /// Whether a thread ended that should not have: the server is to be started again.
+    pub fn is_broken(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Connections now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Acquire)
+    }
+
+    /// Takes no new connections and requests, answers those under way, and ends within `grace`; answers the number of
+    /// connections that had to be cut. The stores are whoever's who gave them: they are to be closed after this.
     pub fn stop(mut self, grace: Duration) -> usize {
-        self.shared.stopping.store(true, Ordering::Release);
-        self.stop.send_replace(false);
+        self.shared.enter(Phase::Stopping);
         let end = Instant::now() + grace;
-        while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(2));
+        while self.connections() > 0 && Instant::now() < end {
+            std::thread::sleep(LOOK);
         }
-        let cut = self.shared.connections.load(Ordering::Acquire);
-        self.halt();
+        let cut = self.connections();
+        self.end();
         cut
     }
 
-    fn halt(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        self.stop.send_replace(true);
+    fn end(&mut self) {
+        self.shared.enter(Phase::Stopping);
+        self.halt.send_replace(true);
         for thread in self.threads.drain(..) {
             // It was told; what it panicked with was printed.
             let _ = thread.join();
-        }
-        for (_, endpoint) in &self.endpoints {
-            if let Endpoint::Unix(path) = endpoint {
-                let _ = std::fs::remove_file(path);
-            }
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.halt();
+        self.end();
     }
 }
 
@@ -160,146 +177,118 @@ fn thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     spawned.map_err(|error| Error::unavailable("the system gives no thread").with_source(error))
 }
 
-fn listen(endpoint: &Endpoint) -> Result<(Listener, Endpoint)> {
-    let failed =
-        |error: io::Error| Error::invalid(format!("{endpoint} cannot be listened at: {error}")).with_source(error);
-    match endpoint {
-        Endpoint::Tcp(address) | Endpoint::Tls(address) => {
-            let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            let bound: SocketAddr = listener.local_addr().map_err(failed)?;
-            let bound = if matches!(endpoint, Endpoint::Tcp(_)) { Endpoint::Tcp(bound) } else { Endpoint::Tls(bound) };
-            Ok((Listener::Tcp(listener), bound))
-        }
-        Endpoint::Unix(path) => {
-            remove_dead_socket(path).map_err(failed)?;
-            let listener = std::os::unix::net::UnixListener::bind(path).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            Ok((Listener::Unix(listener), endpoint.clone()))
-        }
-    }
-}
-
-/// A socket that nobody listens at is left over from a server that was killed.
-fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() && std::os::unix::net::UnixStream::connect(path).is_err() => {
-            std::fs::remove_file(path)
-        }
-        _ => Ok(()),
-    }
-}
-
-type Inbox = mpsc::UnboundedSender<(Protocol, Taken)>;
-
-/// Takes connections and deals them out to the threads in turn.
-fn accept_all(
-    shared: &Arc<Shared>,
-    listeners: Vec<(Protocol, Listener)>,
-    inboxes: &[Inbox],
-    mut stopped: watch::Receiver<bool>,
-) {
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
-        tracing::error!("no event loop for the listeners");
-        return;
-    };
-    let local = LocalSet::new();
-    for (protocol, listener) in listeners {
-        let (shared, inboxes) = (shared.clone(), inboxes.to_vec());
-        local.spawn_local(accept(shared, protocol, listener, inboxes));
-    }
-    local.block_on(&runtime, async { while !*stopped.borrow() && stopped.changed().await.is_ok() {} });
-}
-
-async fn accept(shared: Arc<Shared>, protocol: Protocol, listener: Listener, inboxes: Vec<Inbox>) {
-    let listener = match listener {
-        Listener::Tcp(listener) => TcpListener::from_std(listener).map(Ok),
-        Listener::Unix(listener) => UnixListener::from_std(listener).map(Err),
-    };
-    let Ok(listener) = listener else { return tracing::error!("a listener cannot be watched") };
-    let mut next = 0;
-    loop {
-        let taken = match &listener {
-            Ok(tcp) => tcp.accept().await.and_then(|(stream, _)| {
-                stream.set_nodelay(true)?;
-                Ok(Taken::Tcp(stream.into_std()?))
-            }),
-            Err(unix) => unix.accept().await.and_then(|(stream, _)| Ok(Taken::Unix(stream.into_std()?))),
-        };
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(error) => {
-                // Most often no more file descriptors: others must end first.
-                tracing::warn!(%error, listener = protocol.name(), "a connection could not be taken");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        if shared.stopping.load(Ordering::Acquire) {
-            continue;
-        }
-        if shared.connections.load(Ordering::Acquire) >= shared.limits.connections_max {
-            shared.metrics.refused(protocol.name(), "limit");
-            continue;
-        }
-        shared.connections.fetch_add(1, Ordering::AcqRel);
-        shared.metrics.connected(protocol.name());
-        next = (next + 1) % inboxes.len();
-        if inboxes[next].send((protocol, taken)).is_err() {
-            return;
-        }
-    }
-}
-
 /// One thread: an event loop and the sessions on it.
 fn serve(
     shared: &Arc<Shared>,
-    mut connections: mpsc::UnboundedReceiver<(Protocol, Taken)>,
-    mut stopped: watch::Receiver<bool>,
+    number: usize,
+    mut connections: mpsc::UnboundedReceiver<Taken>,
+    mut halted: watch::Receiver<bool>,
 ) {
-    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
+    let threads = shared.limits.waiting_threads_max.max(1);
+    let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };
+    shared.beat(number);
     let local = LocalSet::new();
-    let taking = shared.clone();
+    let beating = shared.clone();
     local.spawn_local(async move {
-        while let Some((protocol, taken)) = connections.recv().await {
-            let shared = taking.clone();
-            tokio::task::spawn_local(async move {
-                let _counted = Counted { shared: shared.clone() };
-                let reason = match taken {
-                    Taken::Tcp(stream) => match TcpStream::from_std(stream) {
-                        Ok(stream) => one(protocol, stream, &shared).await,
-                        Err(_) => "error",
-                    },
-                    Taken::Unix(stream) => match UnixStream::from_std(stream) {
-                        Ok(stream) => one(protocol, stream, &shared).await,
-                        Err(_) => "error",
-                    },
-                };
-                shared.metrics.disconnected(protocol.name(), reason);
-            });
+        loop {
+            beating.beat(number);
+            tokio::time::sleep(BEAT).await;
         }
     });
-    local.block_on(&runtime, async { while !*stopped.borrow() && stopped.changed().await.is_ok() {} });
+    let taking = shared.clone();
+    local.spawn_local(async move {
+        while let Some(taken) = connections.recv().await {
+            let shared = taking.clone();
+            tokio::task::spawn_local(PEER.scope(taken.peer, async move { one(taken, &shared).await }));
+        }
+    });
+    // It cannot fail before the server is gone, which is an end as well.
+    let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });
+    drop(local);
+    runtime.shutdown_timeout(WAITING_GRACE);
 }
 
-/// One connection among those that are counted.
-struct Counted {
-    shared: Arc<Shared>,
+/// Serves one connection to its end.
+async fn one(taken: Taken, shared: &Arc<Shared>) {
+    let Taken { protocol, peer, stream, admitted } = taken;
+    let mut ended = Ended { protocol, peer, reason: "error", admitted };
+    ended.reason = match stream {
+        Stream::Tcp(stream) => match TcpStream::from_std(stream) {
+            Ok(stream) => session(protocol, stream, shared).await,
+            Err(_) => "error",
+        },
+        Stream::Unix(stream) => match UnixStream::from_std(stream) {
+            Ok(stream) => session(protocol, stream, shared).await,
+            Err(_) => "error",
+        },
+        Stream::Tls(stream, acceptor) => match TcpStream::from_std(stream) {
+            Ok(stream) => over_tls(protocol, stream, &acceptor, shared).await,
+            Err(_) => "error",
+        },
+    };
 }
 
-impl Drop for Counted {
+/// Counts the end of a connection, however it comes: also by a panic, or with the server.
+struct Ended {
+    protocol: Protocol,
+    peer: Peer,
+    reason: &'static str,
+    admitted: Admitted,
+}
+
+impl Drop for Ended {
     fn drop(&mut self) {
-        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        let (listener, peer, shared) = (self.protocol.name(), self.peer, self.admitted.shared());
+        let cut = self.reason == "error" && shared.stopping.load(Ordering::Acquire);
+        let reason = if cut { "stopping" } else { self.reason };
+        shared.metrics.disconnected(listener, reason);
+        tracing::debug!(listener, %peer, reason, "disconnected");
     }
 }
 
-/// Serves one connection to its end; why it ended.
-async fn one<T: crate::transport::Transport>(protocol: Protocol, stream: T, shared: &Arc<Shared>) -> &'static str {
+/// Shakes hands, then serves; why it ended.
+async fn over_tls(protocol: Protocol, stream: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> &'static str {
+    let shaken = tokio::select! {
+        shaken = tls::accept(acceptor, stream, shared.limits.handshake_deadline) => shaken,
+        () = shared.until_stopping() => return "stopping",
+    };
+    match shaken {
+        Ok(stream) => session(protocol, stream, shared).await,
+        Err(refused) => {
+            shared.refuse(protocol.name(), refused.reason, refused.why);
+            "error"
+        }
+    }
+}
+
+/// Serves one stream to its end; why it ended.
+async fn session<T: Transport>(protocol: Protocol, stream: T, shared: &Arc<Shared>) -> &'static str {
     match protocol {
         Protocol::Native => session::serve(stream, shared).await,
         Protocol::Resp => resp::serve(stream, shared).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_ready_while_it_stops() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(vec![], ServerConfig { http: Some(address), ..ServerConfig::default() }).unwrap();
+        let ask = |path: &str| {
+            let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+            let mut answer = agent.get(format!("http://{}{path}", server.http().unwrap())).call().unwrap();
+            (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+        };
+        assert_eq!(ask("/readyz"), (200, "ready\n".to_owned()));
+        server.shared.enter(Phase::Stopping);
+        assert_eq!(ask("/readyz"), (503, "stopping\n".to_owned()));
+        assert_eq!(ask("/livez").0, 200);
+        assert!(ask("/metrics").1.contains("\nforebay_ready 0\n"));
     }
 }

@@ -3,10 +3,35 @@
 use crate::access::Access;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::peer::{Peers, Refusals};
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// An event loop that has not gone round for so long hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
+
+/// Where a server stands between its start and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not yet at its listeners.
+    Starting,
+    /// Serves.
+    Ready,
+    /// Takes nothing new, and ends what is under way.
+    Stopping,
+}
+
+impl Phase {
+    /// Name, for probes.
+    pub fn name(self) -> &'static str {
+        ["starting", "ready", "stopping"][self as usize]
+    }
+}
 
 /// Stores, rules and counters, shared by all threads.
 pub(crate) struct Shared {
@@ -22,11 +47,43 @@ pub(crate) struct Shared {
     pub(crate) resp: crate::resp::State,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
+    /// Told when `stopping` is set.
+    pub(crate) stop_notice: Notify,
+    /// Requests on threads now.
+    pub(crate) on_threads: AtomicUsize,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
+    /// The same by address.
+    pub(crate) peers: Peers,
+    /// How much is logged of refusals.
+    pub(crate) refusals: Refusals,
+    phase: AtomicU8,
+    /// When each event loop went round last, in milliseconds since `began`; 0 before its first round.
+    beats: Vec<AtomicU64>,
+    began: Instant,
 }
 
 impl Shared {
+    /// What sessions on so many threads share.
+    pub(crate) fn new(keyspaces: BTreeMap<String, Store>, access: Access, limits: Limits, threads: usize) -> Shared {
+        Shared {
+            keyspaces,
+            access,
+            limits,
+            metrics: Metrics::default(),
+            resp: crate::resp::State::default(),
+            stopping: false.into(),
+            stop_notice: Notify::new(),
+            on_threads: 0.into(),
+            connections: 0.into(),
+            peers: Peers::default(),
+            refusals: Refusals::default(),
+            phase: AtomicU8::new(Phase::Starting as u8),
+            beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            began: Instant::now(),
+        }
+    }
+
     /// The store of a keyspace; without a name that of the only one.
     ///
     /// # Errors
@@ -40,5 +97,64 @@ impl Shared {
             let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
             Error::invalid(format!("{what}: this server has {}", names()))
         })
+    }
+
+    /// Where the server stands.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Starting,
+            1 => Phase::Ready,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// The next phase: none comes again.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        if phase == Phase::Stopping {
+            self.stopping.store(true, Ordering::Release);
+            self.stop_notice.notify_waiters();
+        }
+    }
+
+    /// Waits until the server takes no new connections and requests.
+    pub(crate) async fn until_stopping(&self) {
+        let mut notice = pin!(self.stop_notice.notified());
+        notice.as_mut().enable();
+        if !self.stopping.load(Ordering::Acquire) {
+            notice.await;
+        }
+    }
+
+    /// An event loop went round.
+    pub(crate) fn beat(&self, thread: usize) {
+        if let Some(beat) = self.beats.get(thread) {
+            beat.store(self.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether every event loop went round lately.
+    pub(crate) fn alive(&self) -> bool {
+        let oldest = self.now_ms().saturating_sub(HANGS_AFTER.as_millis() as u64);
+        self.beats.iter().all(|beat| beat.load(Ordering::Relaxed) >= oldest)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_go_one_way() {
+        let shared = Shared::new(BTreeMap::new(), Access::default(), Limits::default(), 1);
+        assert_eq!(shared.phase(), Phase::Starting);
+        shared.enter(Phase::Ready);
+        shared.enter(Phase::Stopping);
+        shared.enter(Phase::Ready);
+        assert_eq!((shared.phase().name(), shared.stopping.load(Ordering::Acquire)), ("stopping", true));
     }
 }

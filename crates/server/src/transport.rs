@@ -22,6 +22,12 @@ macro_rules! vectored {
     ($($stream:ty),*) => { $(
         impl Transport for $stream {
             fn poll_read_into(&mut self, context: &mut Context<'_>, places: &mut [IoSliceMut<'_>]) -> Poll<io::Result<usize>> {
+                if let [place] = places {
+                    // A read that does not fill its place saves the next one: the stream knows that it is empty.
+                    let mut buffer = ReadBuf::new(place);
+                    ready!(Pin::new(self).poll_read(context, &mut buffer))?;
+                    return Poll::Ready(Ok(buffer.filled().len()));
+                }
                 loop {
                     ready!(self.poll_read_ready(context))?;
                     match self.try_read_vectored(places) {

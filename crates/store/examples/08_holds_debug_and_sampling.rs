@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A monitor looks at live events, at its own rate: it takes nothing, delays nobody, and gets copies.
     let mut monitor = store.sampler(&Sampling { rate_hz: 1000.0, ..Sampling::default() })?;
     let seen = monitor.next(Duration::from_secs(1))?.ok_or("there are events to see")?;
-    assert_eq!((seen.state, seen.fragments.len()), ("ready", 1));
+    assert_eq!((&*seen.state, seen.fragments.len()), ("ready", 1));
     println!("a monitor sees {} ({})", schema.text(seen.primary.as_bytes()), seen.state);
 
     // Sections 5 to 9 wait for their calibration: workers get the others only.
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::thread::sleep(Duration::from_millis(1));
     }
     let failed = store.debug_events();
-    assert_eq!((failed[0].primary, failed[0].reason, failed[0].deliveries), (poison, "worker silent", 2));
+    assert_eq!((failed[0].primary, &*failed[0].reason, failed[0].deliveries), (poison, "worker silent", 2));
     println!("{}", store.stats().debug.alarm.ok_or("the debug stream is an alarm")?);
 
     // Somebody repairs the workers and gives them the event again, with a clean record.

@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let number = drain.container();
         drop(drain);
-        let state = store.containers()[number as usize].state;
+        let state = store.containers()[number as usize].state.clone();
         println!("container {number}: {of_container} events moved, now {state}");
         assert_eq!(state, "empty");
         moved += of_container;

@@ -1,8 +1,8 @@
 //! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
 
-use crate::pressure::InhibitListener;
+use crate::pressure::{InhibitListener, check_marks};
 use crate::warm::Device;
-use forebay_core::{Clock, Key, MonotonicClock};
+use forebay_core::{Clock, Key, MonotonicClock, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,5 +164,15 @@ impl Default for Config {
             arrivals: None,
             inhibit: None,
         }
+    }
+}
+
+impl Config {
+    /// Checks the marks, as each opening does; those of demotion and of the warm level only where there is one.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the mark that is no part of a level, or the two that contradict each other.
+    pub fn check_marks(&self, warm: bool) -> Result<()> {
+        check_marks(self, warm)
     }
 }

@@ -20,10 +20,11 @@ use crate::pressure::Pressure;
 use crate::{HolderStats, RunState};
 use forebay_core::{DecisionKind, Error, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// A run as the whole store knows it.
@@ -118,6 +119,9 @@ pub(crate) struct Engine {
     pub(crate) handles: AtomicU64,
     pub(crate) closed: AtomicBool,
     ready_waiters: AtomicU32,
+    /// Tasks of event loops that wait for ready events.
+    pub(crate) ready_tasks: AtomicU32,
+    pub(crate) ready_wakers: Mutex<VecDeque<Waker>>,
     ready_lock: Mutex<()>,
     ready: Condvar,
     /// The last verdicts. Locked after a cell.
@@ -193,6 +197,8 @@ impl Engine {
             handles: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             ready_waiters: AtomicU32::new(0),
+            ready_tasks: AtomicU32::new(0),
+            ready_wakers: Mutex::default(),
             ready_lock: Mutex::new(()),
             ready: Condvar::new(),
             recent: Mutex::new(Recent::default()),
@@ -260,6 +266,9 @@ impl Engine {
         if self.ready_waiters.load(Ordering::SeqCst) > 0 {
             drop(self.ready_lock.lock());
             self.ready.notify_all();
+        }
+        if self.ready_tasks.load(Ordering::SeqCst) > 0 {
+            self.wake_ready_task();
         }
     }
 

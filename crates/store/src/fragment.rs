@@ -3,11 +3,10 @@
 //! A guard pins its segment: the bytes stay where they are, whatever happens to the event, and the mapping stays after
 //! the store is closed. What is pinned counts as fill and is listed by holder.
 
-use crate::SourceStates;
 use crate::engine::{Engine, Holder};
 use crate::hot::checksum;
 use crate::warm::ReadImage;
-use forebay_core::{Attributes, Entry, Error, Key, Level, LiveState, Primary, Result};
+use forebay_core::{Entry, Error, Key, Level, Result};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -133,23 +132,8 @@ impl fmt::Debug for Fragment {
     }
 }
 
-/// An event as it is read.
-#[derive(Debug)]
-pub struct Event {
-    /// The event's name.
-    pub primary: Primary,
-    /// Where it stands.
-    pub state: LiveState,
-    /// Stage of the selection that it has reached, by name.
-    pub stage: String,
-    /// Attributes set so far.
-    pub attributes: Attributes,
-    /// Streams that it was accepted into.
-    pub streams: Vec<String>,
-    /// Fragments in key order, those that were asked for.
-    pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there (for completeness by source list), masked ones not among them.
-    pub missing: Vec<Key>,
-    /// How each of its sources stands.
-    pub sources: SourceStates,
-}
+/// An event as it is read: its fragments are guards.
+pub type Event = forebay_core::Event<Fragment>;
+
+/// One event as a monitor sees it: its fragments are copies.
+pub type Sample = forebay_core::Sample<Fragment>;

@@ -38,13 +38,13 @@ pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
 pub use forebay_core as core;
 pub use forebay_core::{
     Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,
-    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
+    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, Marks, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
     PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
     SourceStatus, Sources, Stats, WarmStats, Why,
 };
-pub use fragment::{Event, Fragment};
+pub use fragment::{Event, Fragment, Sample};
 pub use levels::Drain;
-pub use ops::{Lease, Producer, Range, Reservation, Sample, Sampler, Watch};
+pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use record::{
     Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
@@ -58,6 +58,8 @@ pub use ring::{
 };
 pub use store::Store;
 pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
+
+forebay_core::implement_event_store!(Store, Fragment, Lease, Producer, |store| Ok(store.runs()), Ok(store.stats()));
 
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]

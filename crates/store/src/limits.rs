@@ -45,6 +45,8 @@ const ENDINGS_KEPT_MAX: usize = 1 << 20;
 const REGION_BYTES_PER_ENDING: u64 = 16 << 10;
 /// Events handled in one hold of a shard lock by the maintenance round and by listings.
 pub(crate) const BATCH_EVENTS: usize = 256;
+/// Runs whose accounts are read in one hold of a shard lock.
+pub(crate) const BATCH_RUNS: usize = 256;
 /// Pause between maintenance rounds, in milliseconds.
 pub(crate) const MAINTENANCE_MS: u64 = 5;
 /// Sealed segments with less than this share of live bytes (in percent) are evacuated when space gets short.

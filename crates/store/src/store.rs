@@ -51,6 +51,11 @@ impl Store {
         &self.engine().keyspace
     }
 
+    /// How long a lease lasts without a heartbeat where none is asked for.
+    pub fn lease_time(&self) -> std::time::Duration {
+        self.engine().config.lease
+    }
+
     /// The keyspace's key schema.
     pub fn schema(&self) -> &KeySchema {
         &self.engine().keyspace.schema

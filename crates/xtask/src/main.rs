@@ -44,6 +44,11 @@ enum Bench {
     Embedded(bench::Options),
     /// The warm level on one device, beside fio: bandwidths, amplification, CPU, reopening; writes Markdown, JSON and SVG.
     Warm(bench::warm::Options),
+    /// A server and a client beside Redis and a bare copy of the same frames; writes Markdown and JSON.
+    Network(bench::network::Options),
+    /// The other side of a measurement, in a process of its own (started by `network`).
+    #[command(hide = true)]
+    NetworkPeer(bench::network::PeerOptions),
     /// One measurement of memory beyond the region, in a process of its own (started by `embedded`).
     #[command(hide = true)]
     MemoryProbe(bench::ProbeOptions),
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(Bench::Embedded(options)) => bench::run(&options),
         Chore::Bench(Bench::Warm(options)) => bench::warm::run(&options),
+        Chore::Bench(Bench::Network(options)) => bench::network::run(&options),
+        Chore::Bench(Bench::NetworkPeer(options)) => bench::network::serve(&options).map(|()| true),
         Chore::Bench(Bench::MemoryProbe(options)) => bench::probe(&options).map(|()| true),
     };
     match outcome {

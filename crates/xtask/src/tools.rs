@@ -9,15 +9,19 @@ const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const REDIS_TOOLS: (&str, &str) = ("redis-cli", "redis-tools");
 const FIO: (&str, &str) = ("fio", "fio");
+const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const PYTHON: (&str, &str) = ("python3", "python3");
 const PIP: (&str, &str) = ("pip3", "python3-pip");
 /// Packages of Python that tests use, kept beside the build: nothing of the system's changes.
 const PYTHON_PACKAGES: [&str; 1] = ["redis==8.1.0"];
 const COMPILER: (&str, &str) = ("c++", "g++");
+/// A terminal that tests can look at, and the monitor with its checker.
+const TERMINAL: (&str, &str) = ("tmux", "tmux");
+const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, REDIS_TOOLS, FIO, COMPILER, PYTHON, PIP])?;
+    debian(&[REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, PYTHON, PIP])?;
     python_packages()?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)

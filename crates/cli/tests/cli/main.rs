@@ -16,8 +16,10 @@ mod levels;
 mod plan;
 mod record;
 mod selection;
+mod serve;
+mod top;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 28] = [
     "demo",
     "create",
     "put",
@@ -38,11 +40,14 @@ const COMMANDS: [&str; 25] = [
     "check",
     "inspect",
     "stats",
+    "top",
     "plan",
     "record",
     "play",
     "bench",
     "containers",
+    "serve",
+    "cert",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.

@@ -49,6 +49,11 @@ impl WireWriter {
         WireWriter::default()
     }
 
+    /// An empty meta with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> WireWriter {
+        WireWriter { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Appends bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

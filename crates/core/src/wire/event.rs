@@ -69,8 +69,6 @@ pub struct WireVerdict {
     pub results: Vec<(Vec<u8>, u32, u32)>,
 }
 
-/// Least bytes of a fragment with its key, in a meta.
-const FRAGMENT_BYTES_MIN: usize = 16;
 /// Least bytes of a verdict.
 const VERDICT_BYTES_MIN: usize = 22;
 
@@ -86,11 +84,7 @@ impl WireEvent {
         out.attributes(&self.attributes, &keyspace.attributes)?;
         out.u32(self.streams.len() as u32);
         self.streams.iter().try_for_each(|stream| out.long(stream.as_bytes()))?;
-        out.u32(self.fragments.len() as u32);
-        for (key, fragment) in &self.fragments {
-            out.short(key.as_bytes())?;
-            out.fragment(fragment);
-        }
+        out.fragments(&self.fragments)?;
         out.u32(self.missing.len() as u32);
         self.missing.iter().try_for_each(|key| out.short(key.as_bytes()))?;
         out.long(self.sources.packed())
@@ -112,8 +106,7 @@ impl WireEvent {
         let attributes = read.attributes(&keyspace.attributes)?;
         let count = read.count(4)?;
         let streams = (0..count).map(|_| Ok(read.text()?.to_owned())).collect::<Result<Vec<_>>>()?;
-        let count = read.count(FRAGMENT_BYTES_MIN)?;
-        let fragments = (0..count).map(|_| Ok((read.key(schema)?, read.fragment()?))).collect::<Result<Vec<_>>>()?;
+        let fragments = read.fragments(schema)?;
         let count = read.count(2)?;
         let missing = (0..count).map(|_| read.key(schema)).collect::<Result<Vec<_>>>()?;
         let sources = SourceStates::from_packed(read.long()?, schema.rest_bytes())?;

@@ -138,7 +138,9 @@ impl WireWriter {
     /// None for attributes of the schema.
     pub fn attributes(&mut self, attributes: &Attributes, schema: &AttributeSchema) -> Result<()> {
         let mut packed = vec![0; schema.packed_bytes()];
-        attributes.pack(schema, &mut packed);
+        if !packed.is_empty() {
+            attributes.pack(schema, &mut packed);
+        }
         self.long(&packed)
     }
 
@@ -175,6 +177,19 @@ impl WireWriter {
         self.u8(u8::from(fragment.level == Level::Warm));
     }
 
+    /// Appends fragments with their keys.
+    ///
+    /// # Errors
+    /// None for keys of a schema.
+    pub fn fragments(&mut self, fragments: &[(Key, WireFragment)]) -> Result<()> {
+        self.u32(fragments.len() as u32);
+        for (key, fragment) in fragments {
+            self.short(key.as_bytes())?;
+            self.fragment(fragment);
+        }
+        Ok(())
+    }
+
     /// Appends that something went well, or its error.
     pub fn outcome<T>(&mut self, outcome: &Result<T>, well: impl FnOnce(&mut WireWriter, &T)) {
         match outcome {
@@ -199,8 +214,20 @@ impl WireWriter {
 /// Longest message of an error, in bytes: the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
+/// Least bytes of a fragment with its key, in a meta.
+const FRAGMENT_BYTES_MIN: usize = 16;
+
 /// The same, read.
 impl WireReader<'_> {
+    /// Fragments with their keys.
+    ///
+    /// # Errors
+    /// `Corrupt` where the meta ends before, `Invalid` for keys of another schema.
+    pub fn fragments(&mut self, schema: &KeySchema) -> Result<Vec<(Key, WireFragment)>> {
+        let count = self.count(FRAGMENT_BYTES_MIN)?;
+        (0..count).map(|_| Ok((self.key(schema)?, self.fragment()?))).collect()
+    }
+
     /// A key.
     ///
     /// # Errors

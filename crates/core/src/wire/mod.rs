@@ -10,11 +10,19 @@
 //! *Not here*: sockets, connections, credit as it is spent.
 
 mod codec;
+mod control;
 mod event;
 mod fragment;
 mod frame;
+mod hello;
+mod request;
+mod sample;
 
 pub use codec::{WireReader, WireWriter};
+pub use control::{Control, ObjectOrder};
 pub use event::{WireEvent, WireJudgement, WireLease, WireVerdict};
 pub use fragment::{WireFragment, WirePut};
 pub use frame::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION};
+pub use hello::{Hello, Welcome};
+pub use request::{WireExtend, WireOpen, WireRange, WireRemove, WireUpdate};
+pub use sample::WireSample;

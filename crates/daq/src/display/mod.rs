@@ -15,6 +15,7 @@ use crate::frames::{FrameKind, recognise};
 use forebay_core::Keyspace;
 use forebay_store::{Sample, SourceState};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -44,7 +45,7 @@ pub struct EventDisplay {
     /// Its name, such as `1/42`.
     pub event: String,
     /// Where it stands.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Stage of the selection.
     pub stage: String,
     /// Attributes by name.
@@ -94,7 +95,7 @@ impl EventDisplay {
         }
         EventDisplay {
             event: schema.text(sample.primary.as_bytes()),
-            state: sample.state,
+            state: sample.state.clone(),
             stage: sample.stage.clone(),
             attributes: sample.attributes.text(&keyspace.attributes).into_iter().collect(),
             event_fragments: sample.event_fragments,

@@ -79,8 +79,7 @@ impl Client {
             return Ok(());
         }
         self.refusals += 1;
-        shared.metrics.refused("resp", "token");
-        tracing::warn!(client = self.id, "a secret that no token has");
+        shared.refuse("resp", "token", "a secret that no token has, or not under this name");
         Err(Failure::coded("WRONGPASS", "invalid username-password pair or user is disabled."))
     }
 
@@ -157,15 +156,11 @@ impl Client {
         if self.is_stranger() {
             return Failure::coded("NOAUTH", "Authentication required.");
         }
-        shared.metrics.refused("resp", "right");
         let keyspace = shared.keyspaces.keys().nth(self.keyspace).map_or("", |name| name);
-        Failure::coded(
-            "NOPERM",
-            format!(
-                "token '{}' has no right '{}' in keyspace '{keyspace}', which '{command}' needs",
-                self.user(),
-                call.right().name()
-            ),
-        )
+        let right = call.right().name();
+        let why =
+            format!("token '{}' has no right '{right}' in keyspace '{keyspace}', which '{command}' needs", self.user());
+        shared.refuse("resp", "right", &why);
+        Failure::coded("NOPERM", why)
     }
 }

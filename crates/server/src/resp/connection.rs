@@ -11,10 +11,13 @@
 
 use super::session::{Session, Step};
 use crate::limits::Limits;
+use crate::shared::Shared;
 use crate::transport::{Transport, poll_write_from};
 use std::future::{Future, poll_fn};
 use std::io::{IoSlice, IoSliceMut};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokio::io::{AsyncWriteExt, ReadBuf};
@@ -41,41 +44,43 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Serves the session to its end; why it ended.
-    pub(super) async fn serve(mut self, mut session: Box<Session>) -> &'static str {
+    pub(super) async fn serve(mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> &'static str {
+        let mut stopping = pin!(shared.stop_notice.notified());
+        // This task is woken when the server stops, and the session looks whether it does.
+        let _ = poll_fn(|context| Poll::Ready(stopping.as_mut().poll(context))).await;
         loop {
-            let mut step = session.run(false);
-            while step == Step::Wait {
-                if poll_fn(|context| Poll::Ready(self.is_over(&mut session, context))).await {
-                    return "closed";
-                }
-                let waited = tokio::task::spawn_blocking(move || {
-                    let step = session.run(true);
-                    (session, step)
-                });
-                match waited.await {
-                    Ok(done) => (session, step) = done,
-                    Err(_) => return "error",
-                }
-            }
+            let step = match session.run(false) {
+                Step::Wait => match self.elsewhere(session, shared).await {
+                    Some(done) => {
+                        let step;
+                        (session, step) = done;
+                        step
+                    }
+                    None => return "error",
+                },
+                step => step,
+            };
             let ended = match step {
                 Step::End(reason) => Some(reason),
-                _ => {
-                    if step == Step::Pause && session.may_answer() {
-                        // It had its turn: others have theirs.
-                        tokio::task::yield_now().await;
-                    }
-                    if session.replies.unsent() > 0 && session.has_company() {
-                        // Clients that are answered together are woken together: one that is asleep for each answer
-                        // costs more than the answer.
-                        behind_others().await;
-                    }
-                    let more = step == Step::Pause;
-                    match poll_fn(|context| self.poll_exchange(&mut session, context, more)).await {
-                        Ok(Exchange::Work) => None,
-                        Ok(Exchange::Ended) => Some("closed"),
-                        Err(reason) => return reason,
-                    }
+                Step::Later(again) => {
+                    let mut timer = pin!(tokio::time::sleep(again));
+                    let gone = poll_fn(|context| {
+                        session.wake_when_ready(context.waker());
+                        if self.is_gone(&mut session, context) {
+                            return Poll::Ready(true);
+                        }
+                        match shared.stopping.load(Ordering::Acquire) {
+                            true => Poll::Ready(false),
+                            false => timer.as_mut().poll(context).map(|()| false),
+                        }
+                    });
+                    gone.await.then_some("closed")
                 }
+                _ => match self.exchange(&mut session, step == Step::Pause).await {
+                    Ok(Exchange::Work) => None,
+                    Ok(Exchange::Ended) => Some("closed"),
+                    Err(reason) => return reason,
+                },
             };
             if let Some(reason) = ended {
                 let written = poll_fn(|context| self.poll_last_words(&mut session, context)).await;
@@ -83,6 +88,31 @@ impl<T: Transport> Connection<T> {
                 return written.err().unwrap_or(reason);
             }
         }
+    }
+
+    /// Has the session go on where it may wait, after its answers so far are on their way; `None` where it panicked.
+    async fn elsewhere(&mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> Option<(Box<Session>, Step)> {
+        if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
+            return Some((session, Step::End(reason)));
+        }
+        shared.on_threads.fetch_add(1, Ordering::Relaxed);
+        let waited = tokio::task::spawn_blocking(move || {
+            let step = session.run(true);
+            (session, step)
+        });
+        let done = waited.await;
+        shared.on_threads.fetch_sub(1, Ordering::Relaxed);
+        done.ok()
+    }
+
+    /// Answers and asks, once others that are ready had their turn.
+    async fn exchange(&mut self, session: &mut Session, more: bool) -> Result<Exchange, &'static str> {
+        // Clients that are answered together are woken together: waking one for each answer costs more than the answer.
+        // A session that has more to do has taken its turn.
+        if more || session.replies.unsent() > 0 && session.has_company() {
+            behind_others().await;
+        }
+        poll_fn(|context| self.poll_exchange(session, context, more)).await
     }
 
     /// Writes what it can, then reads, or answers at once where there is more to do and room for its answers.
@@ -106,6 +136,9 @@ impl<T: Transport> Connection<T> {
             }
         }
         session.input.settle();
+        if session.is_to_stop() {
+            return Poll::Ready(Ok(Exchange::Work));
+        }
         self.deadlines.poll(session, context).map(Err)
     }
 
@@ -156,17 +189,20 @@ impl<T: Transport> Connection<T> {
         Poll::Ready(Ok(count))
     }
 
-    /// Before a wait: answers go out as far as they are taken, and a client that has gone is waited for no more.
-    fn is_over(&mut self, session: &mut Session, context: &mut Context<'_>) -> bool {
+    /// During a wait: answers go out as far as they are taken, and a client that has gone is waited for no more.
+    fn is_gone(&mut self, session: &mut Session, context: &mut Context<'_>) -> bool {
         if self.write(session, context).is_err() {
             return true;
         }
-        if session.landing.is_some() || !session.input.is_short() {
-            return false;
+        while session.landing.is_none() && session.input.is_short() {
+            match self.poll_fill(session, context) {
+                Poll::Ready(Ok(0) | Err(_)) => return true,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => break,
+            }
         }
-        let read = self.poll_fill(session, context);
         session.input.settle();
-        matches!(read, Poll::Ready(Ok(0) | Err(_)))
+        false
     }
 }
 

@@ -19,20 +19,23 @@ pub(super) struct Landing {
     pub(super) key: Key,
     /// Where it goes; or why it goes nowhere.
     pub(super) target: Result<Reservation, Failure>,
-    /// Whether its commit may wait as well.
-    pub(super) may_wait: bool,
     length: usize,
     filled: usize,
 }
 
 impl Landing {
-    pub(super) fn new(key: Key, length: usize, target: Result<Reservation, Failure>, may_wait: bool) -> Landing {
-        Landing { key, target, may_wait, length, filled: 0 }
+    pub(super) fn new(key: Key, length: usize, target: Result<Reservation, Failure>) -> Landing {
+        Landing { key, target, length, filled: 0 }
     }
 
     /// Bytes of the value.
     pub(super) fn length(&self) -> usize {
         self.length
+    }
+
+    /// Whether its end has to wait for a device.
+    pub(super) fn commit_may_wait(&self) -> bool {
+        self.target.as_ref().is_ok_and(Reservation::commit_may_wait)
     }
 
     /// Bytes that have not come.

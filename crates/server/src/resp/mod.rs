@@ -42,7 +42,7 @@ use std::sync::Arc;
 pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
     let session = Box::new(Session::new(shared));
     let client = session.client_id();
-    let reason = Connection::new(stream, &shared.limits).serve(session).await;
+    let reason = Connection::new(stream, &shared.limits).serve(session, shared).await;
     match reason {
         "deadline" | "limit" | "token" => tracing::warn!(client, reason, "a connection was ended"),
         _ => tracing::debug!(client, reason, "a connection ended"),

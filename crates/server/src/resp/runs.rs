@@ -113,7 +113,7 @@ pub(super) fn why(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let why = store.why(&keys::key(store.schema(), command.part(1))?)?;
     turn.replies.map(3);
     turn.replies.text("answer");
-    turn.replies.text(why.answer);
+    turn.replies.text(&why.answer);
     turn.replies.text("because");
     turn.replies.text(&why.because);
     turn.replies.text("incidents");

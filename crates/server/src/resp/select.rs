@@ -16,8 +16,10 @@ const EVENTS_AT_ONCE: usize = 16;
 const FRAGMENTS_MAX: usize = 50_000;
 /// Most events of one FB.GETANY.
 const COUNT_MAX: usize = 10_000;
-/// How long a thread that may wait is kept by one client before others have their turn.
-const SLICE: Duration = Duration::from_millis(100);
+/// How often a command that waits for events looks again when no notice came.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The same where its conditions may be met without a notice.
+const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 fn text(word: Option<&[u8]>) -> Result<&str, Failure> {
     Ok(keys::utf8(word.ok_or_else(Failure::syntax)?)?)
@@ -67,27 +69,18 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         }
     }
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
-    let wait = request.wait;
-    let left = match *turn.patience {
-        Some(until) => until.saturating_duration_since(Instant::now()),
-        None => Duration::ZERO,
-    };
-    // First without waiting; then for a while at a time, where threads may wait.
-    request.wait = if turn.may_wait { left.min(SLICE) } else { Duration::ZERO };
+    let wait = std::mem::take(&mut request.wait);
     request.n = wanted.min(EVENTS_AT_ONCE);
     let mut leases = store.get_any(&request)?;
-    if leases.is_empty() && !turn.shared.stopping.load(Ordering::Acquire) {
-        match *turn.patience {
-            None if !wait.is_zero() => {
-                *turn.patience = Some(Instant::now() + wait);
-                return Ok(Flow::Wait);
-            }
-            Some(_) if left > SLICE => return Ok(Flow::Wait),
-            _ => {}
+    if leases.is_empty() && !wait.is_zero() && !turn.shared.stopping.load(Ordering::Acquire) {
+        let now = Instant::now();
+        let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
+        if !left.is_zero() {
+            let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
+            return Ok(Flow::Later(left.min(again)));
         }
     }
     *turn.patience = None;
-    request.wait = Duration::ZERO;
     let fragments = |leases: &[Lease]| leases.iter().map(|lease| lease.fragments.len()).sum::<usize>();
     while !leases.is_empty() && leases.len() < wanted && fragments(&leases) < FRAGMENTS_MAX {
         request.n = (wanted - leases.len()).min(EVENTS_AT_ONCE);

@@ -24,10 +24,11 @@ use super::turn::{Flow, Turn};
 use super::{keys, strings};
 use crate::call::Call;
 use crate::shared::Shared;
-use forebay_core::{Error, Key, Kind};
+use forebay_core::{Error, Key};
 use forebay_store::{PutOptions, PutOutcome, Reservation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// What commands may cost before others on the same thread have their turn, in commands on one fragment.
@@ -42,6 +43,8 @@ pub(super) enum Step {
     Pause,
     /// A thread that may wait.
     Wait,
+    /// Ready events, or to look again after this time.
+    Later(Duration),
     /// Its end, after its answers are written, for this reason.
     End(&'static str),
 }
@@ -91,9 +94,21 @@ impl Session {
         !self.input.is_empty() || self.landing.is_some()
     }
 
+    /// Whether the server stops, and nothing is under way.
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.shared.stopping.load(Ordering::Acquire) && !self.has_begun()
+    }
+
     /// Commands so far.
     pub(super) fn commands(&self) -> u64 {
         self.commands
+    }
+
+    /// Wakes this task once there may be ready events.
+    pub(super) fn wake_when_ready(&self, waker: &Waker) {
+        if let Some(store) = self.client.store_at_hand() {
+            store.wake_when_ready(waker);
+        }
     }
 
     /// Whether there are other connections.
@@ -113,7 +128,7 @@ impl Session {
         pool::give_ahead(ahead);
         self.account.settle(&self.shared.metrics);
         match step {
-            Step::Read if self.shared.stopping.load(Ordering::Acquire) && !self.has_begun() => Step::End("stopping"),
+            Step::Read if self.is_to_stop() => Step::End("stopping"),
             step => step,
         }
     }
@@ -142,6 +157,10 @@ impl Session {
                     Flow::Wait => {
                         self.parser.reset();
                         return Step::Wait;
+                    }
+                    Flow::Later(again) => {
+                        self.parser.reset();
+                        return Step::Later(again);
                     }
                     Flow::End(reason) => return Step::End(reason),
                 }
@@ -255,7 +274,10 @@ impl Session {
         let Turn { call, things, received, sent, cost: its_cost, .. } = turn;
         *cost += its_cost;
         let flow = match answer {
-            Ok(Flow::Wait) => return Flow::Wait,
+            Ok(flow @ (Flow::Wait | Flow::Later(_))) => {
+                self.replies.back_to(bookmark);
+                return flow;
+            }
             Ok(flow) => flow,
             Err(failure) => {
                 self.replies.back_to(bookmark);
@@ -287,53 +309,40 @@ impl Session {
         }
         let command = self.parser.command(self.input.bytes());
         let spec = table::find(command.part(0)).filter(|spec| spec.name == "set")?;
-        if self.client.may_be_slow() && !may_wait {
-            return Some(Flow::Wait);
-        }
         self.account.begin(spec.call, &self.shared.metrics);
         let target = allowed(&self.shared, &self.client, spec).and_then(|()| {
             let store = self.client.store()?;
-            Ok((keys::key(store.schema(), command.part(1))?, store))
+            let key = keys::key(store.schema(), command.part(1))?;
+            let options = PutOptions::default();
+            Ok(if may_wait {
+                Some((key, store.reserve(&key, length, &options)?))
+            } else {
+                store.reserve_now(&key, length, &options)?.map(|reservation| (key, reservation))
+            })
         });
-        let (key, reserved) = match target {
-            Ok((key, store)) => {
-                let deadline = if may_wait { None } else { Some(Duration::ZERO) };
-                let options = PutOptions { deadline, ..PutOptions::default() };
-                (key, store.reserve(&key, length, &options))
-            }
-            Err(failure) => {
-                let landing = Landing::new(Key::EMPTY, length, Err(failure), may_wait);
-                return Some(self.landed(start, landing));
-            }
+        let (key, target) = match target {
+            Ok(None) => return Some(Flow::Wait),
+            Ok(Some((key, reservation))) => (key, self.within_memory(length, reservation)),
+            Err(failure) => (Key::EMPTY, Err(failure)),
         };
-        let may_pass = |error: &Error| matches!(error.kind(), Kind::Full | Kind::Unavailable);
-        if reserved.as_ref().is_err_and(|error| may_pass(error) && !may_wait) {
-            return Some(Flow::Wait);
-        }
-        let target = self.within_memory(length, reserved);
-        Some(self.landed(start, Landing::new(key, length, target, may_wait)))
+        self.landed(start, Landing::new(key, length, target));
+        Some(Flow::Done)
     }
 
     /// A client that only promises takes no more of the store than all requests together may.
-    fn within_memory(
-        &mut self,
-        length: usize,
-        reserved: forebay_core::Result<Reservation>,
-    ) -> Result<Reservation, Failure> {
-        let reservation = reserved?;
+    fn within_memory(&mut self, length: usize, reservation: Reservation) -> Result<Reservation, Failure> {
         if self.hold(length as u64) {
             return Ok(reservation);
         }
         Err(Error::full("requests under way take all memory that they may (memory_bytes_max)").into())
     }
 
-    fn landed(&mut self, start: usize, mut landing: Landing) -> Flow {
+    fn landed(&mut self, start: usize, mut landing: Landing) {
         self.input.consume(start);
         let came = landing.take(self.input.bytes());
         self.input.consume(came);
         self.parser.reset();
         self.landing = Some(landing);
-        Flow::Done
     }
 
     /// Goes on with the value that is on its way; `None` once it is answered.
@@ -352,7 +361,7 @@ impl Session {
                 return Some(self.out_of_step("a bulk does not end after its length"));
             }
         }
-        if landing.may_wait && !may_wait {
+        if landing.commit_may_wait() && !may_wait {
             return Some(Step::Wait);
         }
         let landing = self.landing.take()?;

@@ -3,10 +3,10 @@
 use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
-use super::turn::{Answer, Flow, Turn};
+use super::turn::{Answer, Flow, Looked, Turn};
 use crate::call::Call;
 use forebay_core::{Key, KeySchema, Token};
-use forebay_store::{Fragment, PutOutcome};
+use forebay_store::PutOutcome;
 
 /// How SET was meant.
 #[derive(Default)]
@@ -47,19 +47,24 @@ pub(super) fn set(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     if options.only_there {
         return update(turn, command, options.token.as_ref());
     }
-    let value = command.part(2);
     let key = turn.key(command)?;
-    let store = turn.client.store()?;
-    if options.only_new && store.get(&key)?.is_some() {
-        turn.replies.nothing();
-        return Ok(Flow::Done);
+    if options.only_new {
+        match turn.look(&key)? {
+            Looked::Wait => return Ok(Flow::Wait),
+            Looked::Absent => {}
+            Looked::There(_) => {
+                turn.replies.nothing();
+                return Ok(Flow::Done);
+            }
+        }
     }
-    match store.put(&key, value, &turn.put_options()) {
-        Ok(PutOutcome::Stored) => turn.replies.ok(),
-        Ok(PutOutcome::Duplicate) if options.only_new => turn.replies.nothing(),
-        Ok(PutOutcome::Duplicate) => turn.replies.ok(),
-        Ok(PutOutcome::Late) => return Err(late(store.schema(), &key)),
-        Err(error) => return turn.wait_or(error),
+    let value = command.part(2);
+    match turn.put(&key, value)? {
+        None => return Ok(Flow::Wait),
+        Some(PutOutcome::Stored) => turn.replies.ok(),
+        Some(PutOutcome::Duplicate) if options.only_new => turn.replies.nothing(),
+        Some(PutOutcome::Duplicate) => turn.replies.ok(),
+        Some(PutOutcome::Late) => return Err(late(turn.client.store()?.schema(), &key)),
     }
     turn.received += value.len() as u64;
     Ok(Flow::Done)
@@ -107,11 +112,11 @@ pub(super) fn mset(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             line: format!("{} (key {} of {pairs}; those before it are stored)", failure.line, at + 1),
             ..failure
         };
-        match store.put(key, value, &turn.put_options()) {
-            Ok(PutOutcome::Stored | PutOutcome::Duplicate) => received += value.len() as u64,
-            Ok(PutOutcome::Late) => return Err(told(late(schema, key))),
+        match turn.put(key, value).map_err(told)? {
+            Some(PutOutcome::Stored | PutOutcome::Duplicate) => received += value.len() as u64,
+            Some(PutOutcome::Late) => return Err(told(late(schema, key))),
             // Repeated from the first key on: those that are stored answer as duplicates.
-            Err(error) => return turn.wait_or(error).map_err(told),
+            None => return Ok(Flow::Wait),
         }
     }
     turn.received += received;
@@ -120,19 +125,22 @@ pub(super) fn mset(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     Ok(Flow::Done)
 }
 
-fn look(turn: &Turn<'_>, text: &[u8]) -> Result<Option<Fragment>, Failure> {
-    let store = turn.client.store()?;
-    Ok(store.get(&keys::key(store.schema(), text)?)?)
-}
-
 /// GET key
 pub(super) fn get(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    match turn.client.store()?.get(&turn.key(command)?)? {
-        Some(fragment) => {
+    let key = turn.key(command)?;
+    say(turn, &key)
+}
+
+/// Answers a fragment's bytes.
+#[inline]
+fn say(turn: &mut Turn<'_>, key: &Key) -> Answer {
+    match turn.look(key)? {
+        Looked::There(fragment) => {
             turn.sent += fragment.len() as u64;
             turn.replies.fragment(fragment);
         }
-        None => turn.replies.nothing(),
+        Looked::Absent => turn.replies.nothing(),
+        Looked::Wait => return Ok(Flow::Wait),
     }
     Ok(Flow::Done)
 }
@@ -142,14 +150,11 @@ pub(super) fn mget(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let keys = command.from(1);
     (turn.things, turn.cost) = (keys.len() as u64, keys.len());
     turn.replies.array(keys.len());
-    for key in keys {
+    for text in keys {
         turn.check_answer()?;
-        match look(turn, key)? {
-            Some(fragment) => {
-                turn.sent += fragment.len() as u64;
-                turn.replies.fragment(fragment);
-            }
-            None => turn.replies.nothing(),
+        let key = keys::key(turn.client.store()?.schema(), text)?;
+        if say(turn, &key)? == Flow::Wait {
+            return Ok(Flow::Wait);
         }
     }
     Ok(Flow::Done)
@@ -158,8 +163,12 @@ pub(super) fn mget(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 /// EXISTS key [key …]
 pub(super) fn exists(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let mut found = 0;
-    for key in command.from(1) {
-        found += u64::from(look(turn, key)?.is_some());
+    for text in command.from(1) {
+        match turn.look(&keys::key(turn.client.store()?.schema(), text)?)? {
+            Looked::There(_) => found += 1,
+            Looked::Absent => {}
+            Looked::Wait => return Ok(Flow::Wait),
+        }
     }
     (turn.things, turn.cost) = (command.len() as u64 - 1, command.len());
     turn.replies.number(found);
@@ -168,14 +177,22 @@ pub(super) fn exists(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 
 /// STRLEN key
 pub(super) fn strlen(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let length = look(turn, command.part(1))?.map_or(0, |fragment| fragment.len());
+    let length = match turn.look(&turn.key(command)?)? {
+        Looked::There(fragment) => fragment.len(),
+        Looked::Absent => 0,
+        Looked::Wait => return Ok(Flow::Wait),
+    };
     turn.replies.number(length as u64);
     Ok(Flow::Done)
 }
 
 /// TYPE key
 pub(super) fn kind(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let word = if look(turn, command.part(1))?.is_some() { "string" } else { "none" };
+    let word = match turn.look(&turn.key(command)?)? {
+        Looked::There(_) => "string",
+        Looked::Absent => "none",
+        Looked::Wait => return Ok(Flow::Wait),
+    };
     turn.replies.simple(word);
     Ok(Flow::Done)
 }

@@ -9,7 +9,7 @@ use crate::resp::parse::Command;
 /// Where a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On the event loop: it never waits.
+    /// On the event loop: it does not wait, or says itself when it has to.
     Loop,
     /// There as well, where all data stands in memory.
     Data,
@@ -43,7 +43,7 @@ impl Spec {
     /// Whether it works on the fragment of its first argument, and on nothing else.
     #[inline]
     pub(super) fn is_on_one_fragment(&self) -> bool {
-        self.place == Place::Data && self.keys == ONE_KEY
+        self.place == Place::Loop && self.keys == ONE_KEY
     }
 
     /// Whether it has so many parts.
@@ -111,14 +111,14 @@ const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const KEYS: (i32, i32, i32) = (1, -1, 1);
 
 commands! {
-    "set" -3 Data Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment; equal bytes again are a success, other bytes a conflict";
-    "get" 2 Data Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
+    "set" -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment; equal bytes again are a success, other bytes a conflict";
+    "get" 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
     "ping" -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
-    "mget" -2 Data Some(Call::Get), KEYS, strings::mget, "Returns the bytes of several fragments";
-    "mset" -3 Data Some(Call::Put), (1, -1, 2), strings::mset, "Stores several fragments, one after the other";
-    "exists" -2 Data Some(Call::Get), KEYS, strings::exists, "Counts which of these fragments are there";
-    "strlen" 2 Data Some(Call::Get), ONE_KEY, strings::strlen, "Returns a fragment's length";
-    "type" 2 Data Some(Call::Get), ONE_KEY, strings::kind, "Returns string where the fragment is there, else none";
+    "mget" -2 Loop Some(Call::Get), KEYS, strings::mget, "Returns the bytes of several fragments";
+    "mset" -3 Loop Some(Call::Put), (1, -1, 2), strings::mset, "Stores several fragments, one after the other";
+    "exists" -2 Loop Some(Call::Get), KEYS, strings::exists, "Counts which of these fragments are there";
+    "strlen" 2 Loop Some(Call::Get), ONE_KEY, strings::strlen, "Returns a fragment's length";
+    "type" 2 Loop Some(Call::Get), ONE_KEY, strings::kind, "Returns string where the fragment is there, else none";
     "del" -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
     "scan" -2 Data Some(Call::Range), NO_KEY, scan::scan, "Walks over keys in key order: SCAN cursor [MATCH 1/42/*] [COUNT n]";
     "dbsize" 1 Data Some(Call::Look), NO_KEY, about::dbsize, "Returns the number of fragments";

@@ -7,8 +7,8 @@ use super::parse::Command;
 use super::replies::Replies;
 use crate::call::Call;
 use crate::shared::Shared;
-use forebay_core::{Error, Key, Kind};
-use forebay_store::PutOptions;
+use forebay_core::Key;
+use forebay_store::{Fragment, PutOptions, PutOutcome};
 use std::time::{Duration, Instant};
 
 /// What a command works with.
@@ -38,10 +38,20 @@ pub(super) struct Turn<'a> {
 pub(super) enum Flow {
     /// It is answered.
     Done,
-    /// It has to be repeated where it may wait; nothing was done or answered.
+    /// It has to be repeated where it may wait; nothing was done that a repetition does not find again.
     Wait,
+    /// It waits for events: to be repeated once there may be some, or after this time.
+    Later(Duration),
     /// It is answered, and the connection ends, for this reason.
     End(&'static str),
+}
+
+/// What a look for a fragment has shown.
+pub(super) enum Looked {
+    There(Fragment),
+    Absent,
+    /// It stands on a device, for which this thread must not wait.
+    Wait,
 }
 
 pub(super) type Answer = Result<Flow, Failure>;
@@ -59,10 +69,35 @@ impl Turn<'_> {
         }
     }
 
-    /// How fragments are put: without waiting for space where this thread must not wait.
+    /// Stores a fragment; `None` where this thread would have to wait.
+    ///
+    /// # Errors
+    /// As [`forebay_store::Store::put`].
     #[inline]
-    pub(super) fn put_options(&self) -> PutOptions<'static> {
-        PutOptions { deadline: if self.may_wait { None } else { Some(Duration::ZERO) }, ..PutOptions::default() }
+    pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
+        let store = self.client.store()?;
+        let options = PutOptions::default();
+        Ok(if self.may_wait {
+            Some(store.put(key, value, &options)?)
+        } else {
+            store.put_now(key, value, &options, None)?
+        })
+    }
+
+    /// Looks for a fragment.
+    ///
+    /// # Errors
+    /// As [`forebay_store::Store::get`].
+    #[inline]
+    pub(super) fn look(&self, key: &Key) -> Result<Looked, Failure> {
+        let store = self.client.store()?;
+        if self.client.may_be_slow() && !self.may_wait {
+            let schema = store.schema();
+            if store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))) {
+                return Ok(Looked::Wait);
+            }
+        }
+        Ok(store.get(key)?.map_or(Looked::Absent, Looked::There))
     }
 
     /// Whether the answer under way has become too large: a client asks for it in parts then.
@@ -75,14 +110,5 @@ impl Turn<'_> {
             return Ok(());
         }
         Err(Failure::err(format!("the answer would take more than {most} bytes of memory: ask for less at once")))
-    }
-
-    /// What comes of an error: where only waiting may help, the command is repeated where it may.
-    ///
-    /// # Errors
-    /// The error itself, where it stands.
-    pub(super) fn wait_or(&self, error: Error) -> Answer {
-        let may_pass = matches!(error.kind(), Kind::Full | Kind::Unavailable);
-        if may_pass && !self.may_wait { Ok(Flow::Wait) } else { Err(error.into()) }
     }
 }

@@ -1,10 +1,605 @@
-//! A connection of Forebay's own protocol.
+//! A connection of Forebay's own protocol: frames in, calls, answers out (`docs/format-wire.md`).
+//!
+//! ```text
+//!            ┌─ put ──▶ memory of the store ──────────────┐
+//! frame ─────┼─ call that does not wait ──▶ here ─────────┼──▶ answer ──▶ outbox
+//!            ├─ call that may wait ──▶ a thread ──────────┤
+//!            └─ get_any that finds nothing ──▶ asked again ┘ when something is ready
+//! ```
+//!
+//! *Lifecycle*: hello, requests in any order, end. A session is one task and is polled by hand, so that it can be driven by
+//! a socket as well as by a fuzzer.
+//!
+//! *Invariants*: nothing waits on the event loop; a request takes no memory beyond the credit of its connection; what is
+//! not known ends the connection, after it was told why (tests/session/).
+//!
+//! *On failure*: leases whose answer could not be sent stay out until their time is over; reservations are given back.
 
+mod calls;
+mod control;
+mod inbox;
+mod outbox;
+mod put;
+mod receive;
+mod stream;
+
+use crate::access::{Grant, Rights};
+use crate::call::Call;
 use crate::shared::Shared;
 use crate::transport::Transport;
+use calls::Request;
+use control::Objects;
+use forebay_core::{Error, FrameHead, FrameKind, GetAny, Hello, PutOutcome, Result, Welcome, WireReader, WireWriter};
+use forebay_store::Store;
+use inbox::Inbox;
+use outbox::{Answer, Outbox};
+use put::{Putting, Waiting};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use stream::Streaming;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Sleep;
+
+/// Frames that are looked at before others on the thread have their turn.
+const TURN_FRAMES: usize = 64;
+/// How often an unsatisfied `get_any` looks again when no notice came.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The same where its conditions may be met without a notice: attributes, age.
+const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 /// Serves one connection to its end; why it ended.
-pub(crate) async fn serve<T: Transport>(_stream: T, _shared: &Arc<Shared>) -> &'static str {
-    "closed"
+pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
+    let mut session = Session::new(stream, shared.clone());
+    let mut stopping = pin!(shared.stop_notice.notified());
+    stopping.as_mut().enable();
+    if shared.stopping.load(Ordering::Acquire) {
+        session.stop();
+    }
+    poll_fn(|context| {
+        if !session.is_ending() && stopping.as_mut().poll(context).is_ready() {
+            session.stop();
+        }
+        session.poll(context)
+    })
+    .await
 }
+
+/// Who is there, after its hello.
+struct Peer {
+    store: Store,
+    rights: Rights,
+    has_warm: bool,
+}
+
+/// A frame that is being received.
+enum Receiving {
+    /// Its head.
+    Head,
+    /// Its meta.
+    Meta(FrameHead),
+    /// Its payload, into memory of the server.
+    Payload(FrameHead, Vec<u8>),
+    /// Its payload, into memory of the store.
+    Put(Box<Putting>),
+}
+
+/// What a thread has done.
+enum Done {
+    Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
+    Put { job: u64, index: usize, outcome: Result<PutOutcome> },
+    Part { streaming: Streaming, answer: Result<Answer> },
+}
+
+/// A put of which some fragments wait.
+struct Job {
+    putting: Box<Putting>,
+    left: usize,
+    from: Instant,
+}
+
+/// A `get_any` that has found nothing yet.
+struct Asking {
+    head: FrameHead,
+    request: GetAny,
+    from: Instant,
+    until: Instant,
+}
+
+/// One connection.
+pub(crate) struct Session<T> {
+    stream: T,
+    shared: Arc<Shared>,
+    peer: Option<Box<Peer>>,
+    inbox: Inbox,
+    outbox: Outbox,
+    receiving: Receiving,
+    /// What the client may still send.
+    credit: u64,
+    /// Bytes of the inbox whose heads were looked at for the credit that they give.
+    scanned: usize,
+    /// The last put was of long fragments.
+    long_fragments: bool,
+    jobs: BTreeMap<u64, Job>,
+    next_job: u64,
+    /// Requests on threads.
+    on_threads: usize,
+    streams: Vec<Streaming>,
+    asking: Vec<Asking>,
+    objects: Option<Arc<Objects>>,
+    done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
+    /// When what is being received must be there.
+    receive_by: Option<Instant>,
+    /// When the client must have taken something.
+    taken_by: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Why the connection ends, once what is under way is answered.
+    ending: Option<&'static str>,
+    is_eof: bool,
+}
+
+impl<T: Transport> Session<T> {
+    pub(crate) fn new(stream: T, shared: Arc<Shared>) -> Session<T> {
+        let receive_by = Some(Instant::now() + shared.limits.handshake_deadline);
+        Session {
+            stream,
+            peer: None,
+            inbox: Inbox::default(),
+            outbox: Outbox::new(),
+            receiving: Receiving::Head,
+            credit: HELLO_BYTES_MAX,
+            scanned: 0,
+            long_fragments: false,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            on_threads: 0,
+            streams: Vec::new(),
+            asking: Vec::new(),
+            objects: None,
+            done: None,
+            receive_by,
+            taken_by: None,
+            timer: None,
+            ending: None,
+            is_eof: false,
+            shared,
+        }
+    }
+
+    /// No further requests; what is under way is answered.
+    pub(crate) fn end(&mut self, reason: &'static str) {
+        self.ending.get_or_insert(reason);
+    }
+
+    /// The server stops: says so, and ends.
+    fn stop(&mut self) {
+        self.outbox.answer(FrameKind::Goodbye, 0, Answer::of(Vec::new()), 0);
+        self.end("stopping");
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Tells the client what was wrong, and ends.
+    fn fail(&mut self, kind: FrameKind, request: u64, error: Error) {
+        tracing::debug!(%error, "a connection ends");
+        self.outbox.answer(kind, request, Answer::error(error), 0);
+        self.end("error");
+    }
+
+    /// Goes on as far as it can; why the connection ended, once it has.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        let mut turns = 0;
+        loop {
+            self.take_done(context);
+            self.ask_again(context);
+            self.pump_streams();
+            let moved = self.look_at_frames(&mut turns);
+            if self.flush(context).is_err() {
+                return Poll::Ready("closed");
+            }
+            if let Some(reason) = self.ending
+                && self.is_idle()
+                && self.outbox.is_empty()
+            {
+                return Poll::Ready(reason);
+            }
+            if turns >= TURN_FRAMES {
+                // Others on this thread have their turn.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if moved {
+                continue;
+            }
+            if !self.is_ending() && !self.is_eof && self.has_room() {
+                match self.receive(context) {
+                    Poll::Ready(Ok(0)) => {
+                        self.is_eof = true;
+                        self.end("closed");
+                        continue;
+                    }
+                    Poll::Ready(Ok(_)) => continue,
+                    Poll::Ready(Err(_)) => return Poll::Ready("closed"),
+                    Poll::Pending => {}
+                }
+            }
+            match self.poll_timer(context) {
+                Poll::Ready(Some(reason)) => return Poll::Ready(reason),
+                Poll::Ready(None) => {}
+                Poll::Pending => {
+                    self.inbox.rest();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Nothing is under way but what goes out.
+    fn is_idle(&self) -> bool {
+        self.on_threads == 0 && self.jobs.is_empty() && self.streams.is_empty() && self.asking.is_empty()
+    }
+
+    fn flush(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
+        if !self.outbox.has_unsent() {
+            return Ok(());
+        }
+        match self.outbox.poll_flush(&mut self.stream, context) {
+            Poll::Ready(Ok(sent)) => {
+                self.shared.metrics.bytes(0, sent);
+                self.taken_by = None;
+            }
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Pending => {}
+        }
+        if self.outbox.has_unsent() && self.taken_by.is_none() {
+            self.taken_by = Some(Instant::now() + self.shared.limits.frame_deadline);
+        }
+        Ok(())
+    }
+
+    /// Takes what threads have done.
+    fn take_done(&mut self, context: &mut Context<'_>) {
+        loop {
+            let Some((_, done)) = &mut self.done else { return };
+            let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
+            self.on_threads -= 1;
+            self.shared.on_threads.fetch_sub(1, Ordering::Relaxed);
+            match done {
+                Done::Answer { head, call, things, from, answer } => self.answered(head, call, things, from, answer),
+                Done::Put { job, index, outcome } => {
+                    let Some(mut known) = self.jobs.remove(&job) else { continue };
+                    known.putting.outcomes[index] = Some(outcome);
+                    known.left -= 1;
+                    if known.left == 0 {
+                        self.answer_put(*known.putting, known.from);
+                    } else {
+                        self.jobs.insert(job, known);
+                    }
+                }
+                Done::Part { streaming, answer } => self.part(streaming, answer),
+            }
+        }
+    }
+
+    /// Queues an answer, and counts it.
+    fn answered(&mut self, head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer>) {
+        let failed = answer.as_ref().err().map(Error::kind);
+        self.shared.metrics.answered(call, things, failed, from.elapsed());
+        let credit = self.give_back(head.frame_bytes());
+        self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
+    }
+
+    /// What the client may send anew, now that a request of so many bytes is answered.
+    fn give_back(&mut self, bytes: u64) -> u32 {
+        self.credit += bytes;
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    fn answer_put(&mut self, putting: Putting, from: Instant) {
+        let mut out = WireWriter::with_capacity(4 + 2 * putting.outcomes.len());
+        out.u32(putting.outcomes.len() as u32);
+        for outcome in &putting.outcomes {
+            let unknown = || Err(Error::internal("a put without an outcome"));
+            match outcome {
+                Some(outcome) => {
+                    if let Err(error) = outcome {
+                        self.shared.metrics.failed(Call::Put, error.kind());
+                    }
+                    out.outcome(outcome, |out, outcome| out.u8(calls::outcome_byte(*outcome)));
+                }
+                None => out.outcome::<()>(&unknown(), |_, ()| {}),
+            }
+        }
+        self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, from.elapsed());
+        let credit = self.give_back(putting.frame_bytes);
+        self.outbox.answer(FrameKind::Put, putting.request, Answer::of(out.finish()), credit);
+    }
+
+    /// Has a thread do something that may wait.
+    fn on_thread(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
+        let (sender, _) = self.done.get_or_insert_with(unbounded_channel);
+        let sender = sender.clone();
+        self.on_threads += 1;
+        self.shared.on_threads.fetch_add(1, Ordering::Relaxed);
+        tokio::task::spawn_blocking(move || {
+            // The session may be gone: then nobody wants to know.
+            let _ = sender.send(work());
+        });
+    }
+
+    /// Asks for ready events again, for those that wait for them.
+    fn ask_again(&mut self, context: &mut Context<'_>) {
+        if self.asking.is_empty() {
+            return;
+        }
+        let Some(peer) = &self.peer else { return };
+        let store = peer.store.clone();
+        let now = Instant::now();
+        let mut at = 0;
+        while at < self.asking.len() {
+            if self.outbox.is_full() {
+                return;
+            }
+            let asking = &self.asking[at];
+            let found = store.get_any(&asking.request);
+            let over = now >= asking.until || self.is_eof || self.is_ending();
+            if matches!(&found, Ok(leases) if leases.is_empty()) && !over {
+                at += 1;
+                continue;
+            }
+            let asking = self.asking.remove(at);
+            let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
+            self.answered(asking.head, Call::GetAny, 1, asking.from, answer);
+        }
+        if !self.asking.is_empty() {
+            store.wake_when_ready(context.waker());
+        }
+    }
+
+    /// Makes the next parts of ranges, while the client takes them.
+    fn pump_streams(&mut self) {
+        while !self.outbox.is_ahead()
+            && let Some(mut streaming) = (!self.streams.is_empty()).then(|| self.streams.remove(0))
+        {
+            if self.peer.as_ref().is_some_and(|peer| peer.has_warm) {
+                self.on_thread(move || {
+                    let answer = streaming.part();
+                    Done::Part { streaming, answer }
+                });
+            } else {
+                let answer = streaming.part();
+                self.part(streaming, answer);
+            }
+        }
+    }
+
+    fn part(&mut self, streaming: Streaming, answer: Result<Answer>) {
+        let more = answer.as_ref().is_ok_and(|answer| answer.more) && !self.is_eof;
+        let head = streaming.head;
+        let credit = if more { 0 } else { self.give_back(head.frame_bytes()) };
+        self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
+        if more {
+            self.streams.push(streaming);
+        }
+    }
+
+    /// The first frame of a connection.
+    fn hello(&mut self, head: FrameHead, meta: &[u8]) -> Result<()> {
+        if head.kind != FrameKind::Hello {
+            return Err(Error::invalid("the first frame is no hello"));
+        }
+        let hello = Hello::decode(meta)?;
+        if hello.window_bytes < WINDOW_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "a window of {} bytes; {WINDOW_BYTES_MIN} are the least",
+                hello.window_bytes
+            )));
+        }
+        let access = &self.shared.access;
+        let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
+        let Some(grant) = grant else {
+            let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
+            self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
+            return Err(Error::invalid("this server wants a token, and this is none that it knows"));
+        };
+        let store = self.shared.store(&hello.keyspace)?.named(&hello.name);
+        let rights = grant.rights(&store.keyspace().name);
+        if rights == Rights::default() {
+            let why = format!("token `{}` has no right in keyspace `{}`", grant.name, store.keyspace().name);
+            self.shared.refuse("native", "right", &why);
+            return Err(Error::invalid(why));
+        }
+        let window = self.shared.limits.window_bytes;
+        let stats = store.stats();
+        let welcome = Welcome {
+            features: 0,
+            window_bytes: window,
+            boot: stats.boot,
+            lease_ms: u32::try_from(store.lease_time().as_millis()).unwrap_or(u32::MAX),
+            keyspace: store.keyspace().to_toml()?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        tracing::debug!(client = hello.name, token = %grant.name, keyspace = %store.keyspace().name, "hello");
+        self.outbox.open(hello.window_bytes);
+        self.credit = u64::from(window);
+        self.peer = Some(Box::new(Peer { store, rights, has_warm: stats.warm.is_some() }));
+        self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
+        Ok(())
+    }
+
+    /// Makes the call of a request that has arrived whole; puts are on their way already.
+    fn request(&mut self, request: Request) {
+        let from = Instant::now();
+        let head = request.head;
+        let Some(peer) = &self.peer else { return };
+        let (store, rights, has_warm) = (peer.store.clone(), peer.rights, peer.has_warm);
+        match head.kind {
+            FrameKind::Ping => {
+                let credit = self.give_back(head.frame_bytes());
+                return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
+            }
+            FrameKind::Control => return self.control(request, store, rights, from),
+            _ => {}
+        }
+        let Some(call) = calls::call_of(head.kind) else {
+            let error = Error::invalid(format!("a request of kind {:?}, which this server does not answer", head.kind));
+            return self.fail(head.kind, head.request, error);
+        };
+        if !rights.allow(call.right()) {
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        match head.kind {
+            FrameKind::GetAny => self.get_any(request, &store, from),
+            FrameKind::Range => match Streaming::start(&store, head, &request.meta) {
+                Ok(streaming) => {
+                    self.shared.metrics.answered(call, 1, None, from.elapsed());
+                    self.streams.push(streaming);
+                    self.pump_streams();
+                }
+                Err(error) => self.answered(head, call, 1, from, Err(error)),
+            },
+            FrameKind::Watch => {
+                let objects = self.objects.get_or_insert_default().clone();
+                let wait_max = self.shared.limits.wait_max;
+                self.on_thread(move || {
+                    let answer = control::next(&store, &objects, &request.meta, wait_max);
+                    Done::Answer { head, call, things: 1, from, answer }
+                });
+            }
+            _ if calls::waits(&store, &request, has_warm) => self.on_thread(move || {
+                let (answer, things) = calls::make(&store, &request);
+                Done::Answer { head, call, things, from, answer }
+            }),
+            _ => {
+                let (answer, things) = calls::make(&store, &request);
+                self.answered(head, call, things, from, answer);
+            }
+        }
+    }
+
+    fn control(&mut self, request: Request, store: Store, rights: Rights, from: Instant) {
+        let head = request.head;
+        let control = match control::decode(&request.meta) {
+            Ok(control) => control,
+            Err(error) => return self.answered(head, Call::Look, 1, from, Err(error)),
+        };
+        let call = control::call_of(&control);
+        if !rights.allow(call.right()) {
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        let objects = self.objects.get_or_insert_default().clone();
+        self.on_thread(move || {
+            let answer = control::make(&store, &objects, control);
+            Done::Answer { head, call, things: 1, from, answer }
+        });
+    }
+
+    fn get_any(&mut self, request: Request, store: &Store, from: Instant) {
+        let head = request.head;
+        let mut asked = match WireReader::whole(&request.meta, |read| read.get_any(store.keyspace())) {
+            Ok(asked) => asked,
+            Err(error) => return self.answered(head, Call::GetAny, 1, from, Err(error)),
+        };
+        asked.n = asked.n.min(EVENTS_MAX);
+        let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
+        if store.get_any_may_wait(asked.level) {
+            let store = store.clone();
+            return self.on_thread(move || {
+                let asked = GetAny { wait, ..asked };
+                let answer = store.get_any(&asked).and_then(|leases| calls::say_leases(store.keyspace(), leases));
+                Done::Answer { head, call: Call::GetAny, things: 1, from, answer }
+            });
+        }
+        let found = store.get_any(&asked);
+        if matches!(&found, Ok(leases) if leases.is_empty()) && !wait.is_zero() {
+            return self.asking.push(Asking { head, request: asked, from, until: from + wait });
+        }
+        let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
+        self.answered(head, Call::GetAny, 1, from, answer);
+    }
+
+    /// Ends a put whose bytes have all come.
+    fn received(&mut self, putting: Box<Putting>, waiting: Vec<Waiting>) {
+        let from = Instant::now();
+        if waiting.is_empty() {
+            return self.answer_put(*putting, from);
+        }
+        let Some(peer) = &self.peer else { return };
+        let store = peer.store.clone();
+        let job = self.next_job;
+        self.next_job += 1;
+        let left = waiting.len();
+        for one in waiting {
+            let index = match &one {
+                Waiting::Commit(index, _) | Waiting::Put(index, _) => *index,
+            };
+            let (store, put) = (store.clone(), putting.puts[index].clone());
+            self.on_thread(move || {
+                let (index, outcome) = put::wait(&store, &put, one);
+                Done::Put { job, index, outcome }
+            });
+        }
+        self.jobs.insert(job, Job { putting, left, from });
+    }
+
+    /// The next deadline that matters, and whether it is over.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<Option<&'static str>> {
+        let look_again = |asking: &Asking| {
+            let filtered = !asking.request.filter.is_empty() || !asking.request.min_age.is_zero();
+            asking.until.min(Instant::now() + if filtered { LOOK_AGAIN_FILTERED } else { LOOK_AGAIN })
+        };
+        let asking = self.asking.iter().map(look_again).min();
+        let deadlines = [self.receive_by, self.taken_by, asking];
+        let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                // One that ends earlier is looked at again when it does.
+                if timer.deadline().into_std() > next || timer.is_elapsed() {
+                    timer.as_mut().reset(next.into());
+                }
+                timer
+            }
+            none => none.insert(Box::pin(tokio::time::sleep_until(next.into()))),
+        };
+        if timer.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        let now = Instant::now();
+        if self.taken_by.is_some_and(|by| now >= by) {
+            tracing::info!("a client takes nothing: its connection is cut");
+            return Poll::Ready(Some("deadline"));
+        }
+        if self.receive_by.is_some_and(|by| now >= by) {
+            let what = if self.peer.is_some() { "frame" } else { "handshake" };
+            if self.peer.is_none() {
+                self.shared.refuse("native", "handshake", "no hello in its time");
+            }
+            tracing::info!(what, "a client did not send what it began: its connection is cut");
+            return Poll::Ready(Some("deadline"));
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl<T> Drop for Session<T> {
+    fn drop(&mut self) {
+        self.shared.on_threads.fetch_sub(self.on_threads, Ordering::Relaxed);
+    }
+}
+
+/// Most bytes of a hello.
+const HELLO_BYTES_MAX: u64 = 4096;
+/// Least bytes of answers that a client takes.
+const WINDOW_BYTES_MIN: u32 = 64 << 10;
+/// Most events of one `get_any`.
+const EVENTS_MAX: usize = 4096;

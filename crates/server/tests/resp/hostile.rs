@@ -86,7 +86,7 @@ fn values_that_never_come_give_their_place_back() {
 
 #[test]
 fn requests_under_way_share_their_memory() {
-    let limits = Limits { memory_bytes_max: 5_000_000, ..Limits::default() };
+    let limits = Limits { window_bytes: 4 << 20, memory_bytes_max: 5_000_000, ..Limits::default() };
     let bed = Bed::with(&[Keyspace::events("data", 1)], config(), limits);
     let mut wires: Vec<_> = (0..4).map(|_| bed.tcp()).collect();
     for (at, wire) in wires.iter_mut().enumerate() {

@@ -41,7 +41,8 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
             Phase::Poisoned => "poisoned",
             Phase::Recycling => "recycling",
             Phase::Lost => "lost",
-        },
+        }
+        .into(),
         stream: if holds { stream } else { String::new() },
         run: (holds && header.run != forebay_core::ContainerHeader::SHARED_RUN).then_some(header.run),
         generation: header.generation,

@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, KnownRun, deadline_after};
 use crate::home::{Flag, GroupAccount, Until};
+use crate::limits::BATCH_RUNS;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
 use forebay_core::{Decision, Error, Ledger, LiveState, Result, Tally};
 use std::collections::BTreeMap;
@@ -12,7 +13,9 @@ impl Store {
     pub fn runs(&self) -> Vec<RunStatus> {
         let engine = self.engine();
         let runs: Vec<KnownRun> = engine.runs.lock().clone();
-        runs.iter().map(|known| engine.status(known)).collect()
+        let ledgers = engine.sum_ledgers();
+        let status = |known: &KnownRun| engine.status(known, ledgers.get(&known.run).copied().unwrap_or_default());
+        runs.iter().map(status).collect()
     }
 
     /// The account of a run. Counts of duplicates, conflicts, late and refused fragments since the last snapshot of the
@@ -72,7 +75,7 @@ impl Watch {
         loop {
             // A run once known stays known.
             let known = engine.known(&mut engine.runs.lock(), self.run).ok()?.clone();
-            let status = engine.status(&known);
+            let status = engine.status(&known, engine.sum_ledger(self.run));
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
                 return Some(status);
@@ -93,13 +96,13 @@ impl Watch {
 }
 
 impl Engine {
-    fn status(&self, known: &KnownRun) -> RunStatus {
+    fn status(&self, known: &KnownRun, ledger: Ledger) -> RunStatus {
         let schema = &self.keyspace.schema;
         let masked = known.masks.iter().filter(|mask| mask.until == Until::Open);
         RunStatus {
             run: known.run,
             state: known.state,
-            ledger: self.sum_ledger(known.run),
+            ledger,
             producers: known.producers.iter().map(|producer| producer.now()).collect(),
             masked: masked.map(|mask| schema.source_text(&mask.source)).collect(),
             inhibit: self.pressure.board.state().inhibit,
@@ -115,6 +118,25 @@ impl Engine {
             }
         }
         ledger
+    }
+
+    /// The accounts of all runs. Looking each run up by its number would take the square of their count.
+    fn sum_ledgers(&self) -> BTreeMap<u64, Ledger> {
+        let mut sums: BTreeMap<u64, Ledger> = BTreeMap::new();
+        for cell in &self.cells {
+            let mut next = 0;
+            loop {
+                // Runs are only ever added, at the end: a block for each hold of the lock.
+                let shard = cell.lock();
+                let block = &shard.runs[next..shard.runs.len().min(next + BATCH_RUNS)];
+                if block.is_empty() {
+                    break;
+                }
+                block.iter().for_each(|run| sums.entry(run.run).or_default().add(&run.ledger));
+                next += block.len();
+            }
+        }
+        sums
     }
 
     /// What a run leaves behind.

@@ -43,7 +43,7 @@ impl Store {
                 let leaf = &shard.events[event];
                 events.push(DebugInfo {
                     primary: shard.primary(event),
-                    reason: Reason::words(shard.reasons.get(&event).copied().unwrap_or_default()),
+                    reason: Reason::words(shard.reasons.get(&event).copied().unwrap_or_default()).into(),
                     stage: engine.stage_name(leaf.stage),
                     deliveries: leaf.deliveries,
                     tally: shard.tally(event),

@@ -2,7 +2,7 @@
 
 use crate::hot::{CLOSED, FREE, LOG, OPEN};
 use crate::pressure::Look;
-use crate::{MemoryStats, SegmentInfo, Stats, Store};
+use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
@@ -61,6 +61,19 @@ impl Store {
         }
     }
 
+    /// The marks that the store was opened with.
+    pub fn marks(&self) -> Marks {
+        let config = &self.engine().config;
+        Marks {
+            hot_high: config.hot_high,
+            hot_low: config.hot_low,
+            demote_high: config.demote_high,
+            demote_low: config.demote_low,
+            warm_high: config.warm_high,
+            warm_low: config.warm_low,
+        }
+    }
+
     /// All segments as they are now.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let hot = &self.engine().hot;
@@ -82,7 +95,7 @@ impl Store {
             let used = payload_end - SEGMENT_HEADER_BYTES as u64 + u64::from(entries) * unit;
             SegmentInfo {
                 segment: number,
-                state,
+                state: state.into(),
                 generation: segment.generation.load(Ordering::Relaxed),
                 entries: if state == "free" { 0 } else { entries },
                 live: segment.live(),

@@ -115,6 +115,12 @@ impl Producer {
         self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// It offered so many fragments, of so many bytes together.
+    pub fn offered_many(&self, fragments: u64, bytes: u64) {
+        self.counts.fragments.fetch_add(fragments, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// It announced so many events.
     #[inline]
     pub fn announced(&self, events: u64) {

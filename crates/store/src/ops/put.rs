@@ -42,7 +42,7 @@ impl Claimed {
 }
 
 /// What a claim met.
-enum Claim {
+pub(super) enum Claim {
     Claimed(Claimed),
     /// A fragment stands there; its segment is pinned.
     Standing(Location),
@@ -50,7 +50,7 @@ enum Claim {
 }
 
 /// Why a claim must be tried again.
-enum Again {
+pub(super) enum Again {
     NoSpace(Class),
     /// Another put of this key is in flight.
     InFlight,
@@ -92,6 +92,14 @@ impl Store {
         Ok(outcome)
     }
 
+    /// Puts many fragments; outcomes in the same order.
+    ///
+    /// # Errors
+    /// None for the call: those of single fragments stand in their outcomes.
+    pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        Ok(puts.iter().map(|(key, value, options)| self.put(key, value, options)).collect())
+    }
+
     /// Reserves memory of the store for a fragment of `length` bytes: filled in place, then committed.
     ///
     /// # Errors
@@ -100,18 +108,8 @@ impl Store {
         let engine = self.engine();
         let wanted = engine.check_put(key, length)?;
         engine.check_persisted(options)?;
-        let backing = match engine.claim(key, wanted, options)? {
-            Claim::Claimed(claimed) => Backing::Place(claimed),
-            other => {
-                match other {
-                    Claim::Standing(location) => engine.unpin(location),
-                    // It is offered, and late, when it is committed.
-                    _ => engine.unbook_late(key, wanted),
-                }
-                Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
-            }
-        };
-        Ok(Reservation { store: self.clone(), backing: Some(backing), down: (options.persisted, options.level) })
+        let claim = engine.claim(key, wanted, options)?;
+        Ok(self.reservation(claim, key, length, options))
     }
 }
 
@@ -123,7 +121,7 @@ pub struct Reservation {
     down: (bool, Option<Level>),
 }
 
-enum Backing {
+pub(super) enum Backing {
     Place(Claimed),
     /// The key was taken: the bytes are compared at commit.
     Scratch {
@@ -134,6 +132,16 @@ enum Backing {
 }
 
 impl Reservation {
+    pub(super) fn new(store: &Store, backing: Backing, options: &PutOptions<'_>) -> Reservation {
+        let down = (options.persisted, options.level);
+        Reservation { store: store.clone(), backing: Some(backing), down }
+    }
+
+    /// Whether its commit waits for a device, or for the bytes that stand there to be read.
+    pub fn commit_may_wait(&self) -> bool {
+        self.down.0 || (matches!(self.backing, Some(Backing::Scratch { .. })) && self.store.engine().level.is_some())
+    }
+
     /// Makes the fragment visible; the answers are those of [`Store::put`].
     ///
     /// # Errors
@@ -334,7 +342,12 @@ impl Engine {
 
     /// One try, under the event's lock. The outer result is final.
     #[inline]
-    fn try_claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<std::result::Result<Claim, Again>> {
+    pub(super) fn try_claim(
+        &self,
+        key: &Key,
+        length: u32,
+        options: &PutOptions<'_>,
+    ) -> Result<std::result::Result<Claim, Again>> {
         let schema = &self.keyspace.schema;
         let (primary, rest) = key.as_bytes().split_at(schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
@@ -467,7 +480,7 @@ impl Engine {
 
     /// A reservation that came too late is no offer yet: its commit is.
     #[cold]
-    fn unbook_late(&self, key: &Key, length: u32) {
+    pub(super) fn unbook_late(&self, key: &Key, length: u32) {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         let Some(run) = shard.run_index(self.keyspace.schema.run_of(primary)) else { return };
@@ -486,7 +499,7 @@ impl Engine {
 
     /// Writes the entry of a filled place, fences, and makes the fragment visible.
     #[inline]
-    fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
+    pub(super) fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
         let place = &claimed.place;
         self.hot.write_entry(place, &self.fragment_entry(claimed, crc, 0), StateWord::FRESH);
         self.hot.region.fence();
@@ -575,7 +588,7 @@ impl Engine {
     }
 
     /// Takes back a claim whose bytes never came.
-    fn give_up(&self, claimed: &Claimed) {
+    pub(super) fn give_up(&self, claimed: &Claimed) {
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         shard.remove_slot(claimed.event, rest);

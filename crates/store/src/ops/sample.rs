@@ -12,7 +12,7 @@ use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::{Fragment, Sampling, SourceStates, Sources, Store};
+use crate::{Fragment, Sample, Sampling, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,29 +23,6 @@ use std::time::{Duration, Instant};
 const SAMPLERS_MAX: usize = 64;
 /// Events that a live sampler looks at in one call before it says that there was none.
 const LOOKS_MAX: usize = 256;
-
-/// One event as a monitor sees it.
-#[derive(Debug)]
-pub struct Sample {
-    /// The event's name.
-    pub primary: Primary,
-    /// `open`, `ready`, `leased`, `debug`, `accepted`; of decided ones `accepted`, `rejected`, `passed`.
-    pub state: &'static str,
-    /// Stage of the selection, by name.
-    pub stage: String,
-    /// Attributes.
-    pub attributes: Attributes,
-    /// Copies of the chosen fragments, in key order.
-    pub fragments: Vec<Fragment>,
-    /// How each of its sources stands.
-    pub sources: SourceStates,
-    /// Chosen fragments that were left out, because they would have gone past `bytes_max`.
-    pub left_out: u32,
-    /// Fragments and payload bytes of the whole event.
-    pub event_fragments: u32,
-    /// Payload bytes of the whole event.
-    pub event_bytes: u64,
-}
 
 /// An event with its chosen records pinned.
 struct Pinned {
@@ -246,7 +223,7 @@ impl Sampler {
         }
         Ok(Sample {
             primary: pinned.primary,
-            state: pinned.state,
+            state: pinned.state.into(),
             stage: engine.stage_name(pinned.stage),
             attributes: pinned.attributes,
             fragments,

@@ -51,17 +51,7 @@ impl Lease {
     /// # Errors
     /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`.
     pub fn get(&self, sources: &Sources) -> Result<Vec<Fragment>> {
-        let engine = self.store.engine();
-        let (bytes, locations) = {
-            let shard = engine.cell_of(self.primary.as_bytes()).lock();
-            if shard.closed {
-                return Err(closed());
-            }
-            let event = shard.find(self.primary.as_bytes()).filter(|&event| engine.holds(&shard, event, &self.token));
-            let event = event.ok_or_else(|| engine.fenced(&self.primary, &self.token))?;
-            (shard.events[event].bytes, engine.pin_fragments(&shard, event, sources))
-        };
-        self.store.guards(locations, bytes)
+        self.store.lease_get(&self.primary, &self.token, sources)
     }
 
     /// Extends the lease: a heartbeat.
@@ -188,6 +178,25 @@ impl Store {
         };
         engine.hot.region.fence();
         Ok(self.leases(vec![grant])?.pop())
+    }
+
+    /// Reads sources of an event under lease, for whoever has the token.
+    ///
+    /// # Errors
+    /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`.
+    pub fn lease_get(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<Fragment>> {
+        let engine = self.engine();
+        engine.check_primary(primary)?;
+        let (bytes, locations) = {
+            let shard = engine.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+            let event = event.ok_or_else(|| engine.fenced(primary, token))?;
+            (shard.events[event].bytes, engine.pin_fragments(&shard, event, sources))
+        };
+        self.guards(locations, bytes)
     }
 
     fn leases(&self, grants: Vec<Grant>) -> Result<Vec<Lease>> {

@@ -37,7 +37,7 @@ impl Store {
             }
             _ => (answer, because),
         };
-        Ok(Why { answer, because, incidents })
+        Ok(Why { answer: answer.into(), because, incidents })
     }
 }
 

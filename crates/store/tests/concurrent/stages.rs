@@ -208,7 +208,7 @@ fn samplers_race_verdicts_and_the_close_and_pin_nothing() {
                             sample.fragments.iter().for_each(check);
                             let states: &[&str] =
                                 if live > 1 { &["passed", "rejected"] } else { &["open", "ready", "leased"] };
-                            assert!(states.contains(&sample.state), "{}", sample.state);
+                            assert!(states.contains(&&*sample.state), "{}", sample.state);
                             seen += 1;
                         }
                         Err(error) => {

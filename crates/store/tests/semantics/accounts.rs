@@ -39,6 +39,25 @@ fn all_sorts(store: &Fixture) {
     let _ = store.announce(21, &[0]).unwrap();
 }
 
+/// More runs than are read in one hold of a lock.
+#[test]
+fn all_runs_at_once_say_what_each_says_alone() {
+    let store = Fixture::new(&by_lumi());
+    all_sorts(&store);
+    let config = store.keyspace().run.clone();
+    for run in 2..600 {
+        store.run_open(run, &config).unwrap();
+        let key = store.schema().key(&[run, run, 0]).unwrap();
+        let _ = store.put(&key, &[1; 3], &Default::default()).unwrap();
+    }
+    let runs = store.runs();
+    assert_eq!(runs.len(), 599);
+    for status in runs {
+        assert_eq!(status.ledger, store.ledger(status.run).unwrap(), "run {}", status.run);
+        assert!(status.ledger.stored.fragments > 0, "run {}", status.run);
+    }
+}
+
 fn sum(rows: &[LedgerRow], of: impl Fn(&LedgerRow) -> Tally) -> Tally {
     rows.iter().map(of).fold(Tally::default(), |mut sum, tally| {
         sum += tally;

@@ -29,7 +29,7 @@ fn it_is_listed_with_reason_stage_and_weight() {
         let listed = store.debug_events();
         assert_eq!(listed.len(), 1);
         assert_eq!(
-            (listed[0].primary, listed[0].reason, listed[0].stage.as_str(), listed[0].deliveries),
+            (listed[0].primary, &*listed[0].reason, listed[0].stage.as_str(), listed[0].deliveries),
             (store.primary(1), "worker silent", "final", 1)
         );
         assert_eq!((listed[0].tally.events, listed[0].tally.fragments, listed[0].tally.bytes), (1, 1, 10));

@@ -290,7 +290,7 @@ fn the_longest_hold_is_another_limit_than_the_heartbeat() {
     refused(silent.reject(), Kind::Fenced);
     let stats = store.stats();
     assert_eq!((stats.workers_silent, stats.held_too_long, stats.leases), (1, 1, 0));
-    let reasons: Vec<&str> = store.debug_events().iter().map(|event| event.reason).collect();
+    let reasons: Vec<_> = store.debug_events().into_iter().map(|event| event.reason).collect();
     assert_eq!(reasons, ["held too long", "worker silent"]);
     assert!(store.get_event(&store.primary(1), &Sources::All).unwrap().is_some());
 }

@@ -373,18 +373,6 @@ fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
 }
 
 #[test]
-fn a_fragment_in_flight_keeps_its_run_from_closing() {
-    let store = Fixture::new(&single());
-    store.run_open(RUN, &single().run).unwrap();
-    let reservation = store.reserve(&store.key(1, 0), 1, &PutOptions::default()).unwrap();
-    refused(store.run_close(RUN), Kind::Unavailable);
-    assert_eq!(reservation.commit().unwrap(), PutOutcome::Stored);
-    refused(store.run_close(RUN), Kind::Unavailable);
-    store.take(1).reject().unwrap();
-    store.run_close(RUN).unwrap();
-}
-
-#[test]
 fn a_report_to_a_closed_run_says_so() {
     let store = Fixture::new(&single());
     store.stored(1, 0, b"x");

@@ -3,7 +3,6 @@
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::{key, refused};
 use crate::staged;
-use forebay_store::PutOptions;
 use forebay_store::core::{Key, Kind};
 use std::time::Duration;
 
@@ -32,9 +31,6 @@ fn every_place_where_a_fragment_can_be() {
     store.stored(5, 0, b"x");
     store.stored(5, 1, b"x");
     assert!(store.remove(&store.key(5, 1)).unwrap());
-    let reservation = store.reserve(&store.key(5, 9), 3, &PutOptions::default()).unwrap();
-    answers(&store, &[(5, 9, "in-flight")]);
-    reservation.abort();
     let _ = store.announce(8, &[3]).unwrap();
     store.mask(RUN, &store.source(2), Some(&store.primary(6))).unwrap();
     store.stored(6, 0, b"x");

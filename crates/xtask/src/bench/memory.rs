@@ -99,7 +99,7 @@ fn occupied(plan: &Plan, results: &mut Results) -> Result<()> {
     let buffer = Buffer::new(1 << 20);
     let span = Span::dense(run, 0..events);
     span.put(&bench.store, &mut buffer.blocks(SHARE_BYTES, Warmth::Cached, 0, 1))?;
-    let data = bench.store.segments().into_iter().filter(|segment| matches!(segment.state, "open" | "sealed"));
+    let data = bench.store.segments().into_iter().filter(|segment| matches!(&*segment.state, "open" | "sealed"));
     let used: u64 = data.map(|segment| segment.used_bytes).sum();
     results.record("payload.share", SHARE_BYTES, (span.fragments() * SHARE_BYTES as u64) as f64 / used as f64);
     Ok(())

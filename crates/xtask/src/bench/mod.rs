@@ -19,6 +19,7 @@ mod grants;
 mod held;
 mod machine;
 mod memory;
+pub(crate) mod network;
 mod options;
 mod plot;
 mod puts;

@@ -1,0 +1,35 @@
+//! How commands come to a server.
+
+use forebay_client::{Client, Options};
+use forebay_core::{Error, Result};
+use std::path::PathBuf;
+
+/// Where a server is, and who asks.
+#[derive(clap::Args)]
+pub(crate) struct Connect {
+    /// The server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH.
+    #[arg(long, value_name = "ADDRESS", env = "FOREBAY_CONNECT")]
+    connect: String,
+    /// Keyspace; needed where the server has several.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    keyspace: String,
+    /// File with the token; FOREBAY_TOKEN has it otherwise, where the server wants one.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Connect {
+    /// A client of the server, under a name.
+    pub(crate) fn client(&self, name: &str) -> Result<Client> {
+        let token = match &self.token_file {
+            Some(file) => std::fs::read(file).map_err(|error| {
+                Error::invalid(format!("the token in {} cannot be read", file.display())).with_source(error)
+            })?,
+            None => std::env::var("FOREBAY_TOKEN").unwrap_or_default().into_bytes(),
+        };
+        let token = token.trim_ascii().to_vec();
+        let name = format!("{name} ({})", std::process::id());
+        let options = Options { name, token, keyspace: self.keyspace.clone(), ..Options::default() };
+        Client::connect(&self.connect, options)
+    }
+}

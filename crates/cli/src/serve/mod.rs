@@ -1,0 +1,207 @@
+//! `forebay serve`: configuration, stores, listeners, run; then everything back in order.
+//!
+//! ```text
+//! file or DIR ──▶ Settings ──▶ stores open ──▶ listeners ──▶ READY ──▶ until a signal ──▶ sessions end ──▶ stores close
+//! ```
+//!
+//! *On failure*: nothing is listened at before every store is open. A second signal ends the process at once, as kill
+//! would: nothing that was acknowledged is lost by that, the stores are only not clean.
+
+mod files;
+mod log;
+mod notify;
+mod report;
+
+use crate::open::{explain, holds_store};
+use crate::output::{Answer, Output};
+use crate::signal::{Waiting, wait_for_stop};
+use forebay_core::{Error, Keyspace, Result};
+use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Server, Settings};
+use forebay_store::{Config, Store};
+use notify::Notify;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const HELP: &str = "\
+Serve stores over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
+
+Example: a store in a directory, with the defaults, on this machine only (made where there is none yet):
+  forebay serve /tmp/first
+  redis-cli -p 7441 SET 1/42/0 hello
+
+By a configuration file, as a service does; docs/server.toml explains every value:
+  forebay serve --config /etc/forebay/server.toml --check
+  forebay serve --config /etc/forebay/server.toml --print-config
+  forebay serve --config /etc/forebay/server.toml
+
+One line on stdout says where it listens (with --json: {\"listening\": …}); logs go to stderr. SIGTERM or Ctrl-C ends it in \
+order: no new connections, requests under way are answered, stores are closed, and a report says what they hold. A second \
+one ends it at once.
+
+Beyond this machine it listens only with TLS and tokens, or where the configuration says that it may do without. \
+`forebay cert` makes certificates for a first start.";
+
+/// How often a server that no watchdog asks is looked after.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Serve stores over the network.
+#[derive(clap::Args)]
+#[command(long_about = HELP)]
+pub(crate) struct Serve {
+    /// Directory of a store, served with the defaults.
+    #[arg(value_name = "DIR", required_unless_present = "config", conflicts_with = "config")]
+    dir: Option<PathBuf>,
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Only check: configuration, secrets, certificates, and whether there are stores. Nothing is opened.
+    #[arg(long, conflicts_with = "print_config")]
+    check: bool,
+    /// Only print the configuration in force, defaults written out, without secrets.
+    #[arg(long)]
+    print_config: bool,
+    /// Addresses for Forebay's own protocol, in place of those configured: tcp://IP:PORT, tls://IP:PORT or unix:/PATH;
+    /// may be repeated. Port 0 lets the system choose.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_endpoint)]
+    native: Vec<Endpoint>,
+    /// Addresses for Redis's protocol, in place of those configured; may be repeated.
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_endpoint)]
+    resp: Vec<Endpoint>,
+    /// Address for metrics and probes, in place of the one configured.
+    #[arg(long, value_name = "IP:PORT")]
+    http: Option<SocketAddr>,
+}
+
+fn parse_endpoint(text: &str) -> std::result::Result<Endpoint, String> {
+    text.parse().map_err(|error: Error| error.message().to_owned())
+}
+
+impl Serve {
+    pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
+        let settings = self.settings(out)?;
+        if self.print_config {
+            if !out.json {
+                out.bytes(settings.to_toml()?.as_bytes())?;
+            }
+            out.json(&settings)?;
+            return Ok(Answer::Yes);
+        }
+        let config = settings.server()?;
+        if self.check {
+            settings.keyspace.iter().try_for_each(KeyspaceSettings::check_start)?;
+            out.line("the configuration can be served")?;
+            out.json(&serde_json::json!({ "check": "the configuration can be served" }))?;
+            return Ok(Answer::Yes);
+        }
+        let log = log::install(&settings.log)?;
+        let served = self.serve(out, &settings, config);
+        log.finish();
+        served
+    }
+
+    fn serve(&self, out: &mut Output, settings: &Settings, config: forebay_server::ServerConfig) -> Result<Answer> {
+        let waiting = wait_for_stop()?;
+        let notify = Notify::from_environment();
+        files::raise_limit(config.limits.connections_max);
+        notify.say("STATUS=opening stores");
+        let stores = self.stores(settings, out)?;
+        let server = Server::start(stores.clone(), config)?;
+        announce(out, &server, &stores)?;
+        notify.say("READY=1\nSTATUS=serving");
+        let ended = look_after(&waiting, &server, &notify);
+        notify.say("STOPPING=1\nSTATUS=ending sessions");
+        tracing::info!(connections = server.connections(), "stopping");
+        let cut = server.stop(settings.stop_grace);
+        notify.say("STATUS=closing stores");
+        let report = report::Report::of(cut, &stores);
+        // Every store is closed, whatever another one says.
+        let closed: Vec<Result<()>> = stores.iter().map(Store::close).collect();
+        report.write(out)?;
+        closed.into_iter().collect::<Result<()>>()?;
+        tracing::info!(connections_cut = cut, "stopped");
+        ended.map(|()| Answer::Yes)
+    }
+
+    /// The file's, or the defaults for a directory; with what the command line says in place of it.
+    fn settings(&self, out: &Output) -> Result<Settings> {
+        let mut settings = match (&self.config, &self.dir) {
+            (Some(file), _) => Settings::read(file)?,
+            (None, Some(dir)) => Settings::of(KeyspaceSettings::new(dir)),
+            (None, None) => return Err(Error::invalid("a directory or --config is needed")),
+        };
+        if !self.native.is_empty() {
+            settings.listen.native = self.native.clone();
+        }
+        if !self.resp.is_empty() {
+            settings.listen.resp = self.resp.clone();
+        }
+        settings.listen.http = self.http.or(settings.listen.http);
+        settings.keyspace.iter_mut().for_each(|keyspace| keyspace.accept_loss |= out.accept_loss);
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn stores(&self, settings: &Settings, out: &Output) -> Result<Vec<Store>> {
+        let mut stores = Vec::new();
+        for keyspace in &settings.keyspace {
+            let store = match &self.dir {
+                Some(dir) if !holds_store(dir) => {
+                    out.note(format!("forebay: no store in {} yet: made one with the defaults", dir.display()));
+                    Store::create(dir, &Keyspace::events("events", 1), Config::default())?
+                }
+                _ => keyspace.open().map_err(|error| explain(&keyspace.path, error))?,
+            };
+            let losses = store.losses();
+            tracing::info!(keyspace = store.keyspace().name, path = %keyspace.path.display(), "store opened");
+            for loss in losses.iter().take(report::LINES_MAX) {
+                tracing::error!(keyspace = store.keyspace().name, loss, "lost");
+            }
+            stores.push(store);
+        }
+        Ok(stores)
+    }
+}
+
+/// Says where it listens: the first line on stdout.
+fn announce(out: &mut Output, server: &Server, stores: &[Store]) -> Result<()> {
+    let at = |wanted: Protocol| -> Vec<String> {
+        let endpoints = server.endpoints().filter(|(protocol, _)| *protocol == wanted);
+        endpoints.map(|(_, endpoint)| endpoint.to_string()).collect()
+    };
+    let (native, resp) = (at(Protocol::Native), at(Protocol::Resp));
+    let http = server.http().map(|address| format!("http://{address}"));
+    let keyspaces: Vec<&str> = stores.iter().map(|store| store.keyspace().name.as_str()).collect();
+    tracing::info!(native = native.join(" "), resp = resp.join(" "), http, keyspaces = keyspaces.join(" "), "serving");
+    out.line(format!("serving {}", keyspaces.join(", ")))?;
+    let lists = [("native", &native), ("resp", &resp), ("http", &http.iter().cloned().collect())];
+    for (name, list) in lists {
+        for endpoint in list {
+            out.line(format!("  {name:<7} {endpoint}"))?;
+        }
+    }
+    out.json(&serde_json::json!({
+        "listening": { "native": native, "resp": resp, "http": http },
+        "keyspaces": keyspaces,
+        "pid": std::process::id(),
+    }))?;
+    out.finish()
+}
+
+/// Waits for a signal, and tells the watchdog meanwhile that every event loop goes round.
+fn look_after(waiting: &Waiting, server: &Server, notify: &Notify) -> Result<()> {
+    let every = notify.watchdog().map_or(LOOK, |watchdog| (watchdog / 3).min(LOOK));
+    while !waiting.stopped_within(every) {
+        if server.is_broken() {
+            let message = "a thread of the server ended by itself; the log may say why. Start it again";
+            tracing::error!(message);
+            return Err(Error::internal(message));
+        }
+        if server.alive() {
+            notify.say("WATCHDOG=1");
+        } else {
+            tracing::error!("an event loop hangs");
+        }
+    }
+    Ok(())
+}

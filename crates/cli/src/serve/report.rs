@@ -1,0 +1,110 @@
+//! What a server says when it ends: connections that were cut, and what its stores hold.
+
+use crate::output::Output;
+use crate::units;
+use forebay_core::{LIVE_STATES, Result};
+use forebay_store::{RunState, RunStatus, Store};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Most lines about one thing.
+pub(super) const LINES_MAX: usize = 20;
+
+/// The report.
+#[derive(Serialize)]
+pub(super) struct Report {
+    connections_cut: usize,
+    keyspaces: Vec<KeyspaceReport>,
+}
+
+#[derive(Serialize)]
+struct KeyspaceReport {
+    keyspace: String,
+    /// Live events by state.
+    events: BTreeMap<&'static str, u64>,
+    /// Runs that are not closed.
+    runs: Vec<RunReport>,
+    /// Of those, the ones that do not stand in `runs`.
+    runs_more: usize,
+}
+
+#[derive(Serialize)]
+struct RunReport {
+    run: u64,
+    state: &'static str,
+    stored: u64,
+    /// What became of them: the terms that are not 0, in fragments.
+    terms: Vec<(&'static str, u64)>,
+    /// What does not add up.
+    imbalance: Option<String>,
+}
+
+impl Report {
+    /// What the stores hold now; to be asked before they are closed.
+    pub(super) fn of(connections_cut: usize, stores: &[Store]) -> Report {
+        Report { connections_cut, keyspaces: stores.iter().map(KeyspaceReport::of).collect() }
+    }
+
+    pub(super) fn write(&self, out: &mut Output) -> Result<()> {
+        out.json(&serde_json::json!({ "stopped": self }))?;
+        out.line(format!("stopped: {} cut", units::plural(self.connections_cut as u64, "connection")))?;
+        for keyspace in &self.keyspaces {
+            keyspace.write(out)?;
+        }
+        out.finish()
+    }
+}
+
+impl KeyspaceReport {
+    fn of(store: &Store) -> KeyspaceReport {
+        let stats = store.stats();
+        let events = LIVE_STATES.iter().map(|state| (state.name(), stats.events[*state as usize].events)).collect();
+        let mut runs = store.runs();
+        runs.retain(|run| run.state != RunState::Closed);
+        let runs_more = runs.len().saturating_sub(LINES_MAX);
+        // The latest are those that somebody asks about.
+        let runs = runs.iter().skip(runs_more).map(RunReport::of).collect();
+        KeyspaceReport { keyspace: store.keyspace().name.clone(), events, runs, runs_more }
+    }
+
+    fn write(&self, out: &mut Output) -> Result<()> {
+        let events = LIVE_STATES.iter().filter_map(|state| {
+            let count = self.events.get(state.name()).copied().unwrap_or(0);
+            (count > 0).then(|| format!("{count} {}", state.name()))
+        });
+        let events = events.collect::<Vec<_>>().join(", ");
+        let events = if events.is_empty() { "no live events".to_owned() } else { format!("events: {events}") };
+        out.line(format!("{}: {events}", self.keyspace))?;
+        for run in &self.runs {
+            run.write(out)?;
+        }
+        if self.runs_more > 0 {
+            out.line(format!("  and {} before", units::plural(self.runs_more as u64, "run")))?;
+        }
+        Ok(())
+    }
+}
+
+impl RunReport {
+    fn of(status: &RunStatus) -> RunReport {
+        let terms = status.ledger.stored_terms().into_iter().map(|(name, tally)| (name, tally.fragments));
+        RunReport {
+            run: status.run,
+            state: status.state.name(),
+            stored: status.ledger.stored.fragments,
+            terms: terms.filter(|(_, fragments)| *fragments > 0).collect(),
+            imbalance: status.ledger.imbalance(),
+        }
+    }
+
+    fn write(&self, out: &mut Output) -> Result<()> {
+        let terms: Vec<String> = self.terms.iter().map(|(name, fragments)| format!("{fragments} {name}")).collect();
+        let sum = if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") };
+        let verdict = match &self.imbalance {
+            None => "balances".to_owned(),
+            Some(what) => format!("DOES NOT BALANCE: {what}"),
+        };
+        let stored = units::plural(self.stored, "fragment");
+        out.line(format!("  run {} {}: stored {stored} = {sum}; {verdict}", self.run, self.state))
+    }
+}

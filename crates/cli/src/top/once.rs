@@ -1,0 +1,29 @@
+//! One screen as plain text.
+
+use super::screen::{Screen, draw};
+use forebay_core::{Error, Result};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// The screen as lines, without what is empty at their ends.
+///
+/// # Errors
+/// `Internal` where it cannot be drawn, which memory always can.
+pub(super) fn plain(screen: &Screen<'_>, width: u16, height: u16) -> Result<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).map_err(undrawn)?;
+    terminal.draw(|frame| draw(frame, screen)).map_err(undrawn)?;
+    let cells = terminal.backend().buffer();
+    let line = |y: u16| {
+        let line: String = (0..width).filter_map(|x| cells.cell((x, y))).map(|cell| cell.symbol()).collect();
+        line.trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = (0..height).map(line).collect();
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    Ok(lines.join("\n"))
+}
+
+fn undrawn(error: impl std::fmt::Display) -> Error {
+    Error::internal(format!("the screen cannot be drawn: {error}"))
+}

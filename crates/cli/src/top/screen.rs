@@ -1,0 +1,362 @@
+//! The screen: a view and its history in words, bars and lines, in whatever room there is.
+//!
+//! *Invariants*: nothing is drawn outside of the screen, however small (test `any_size_will_do`); colour says nothing
+//! that words do not say.
+
+use super::history::{History, RATES, values};
+use super::view::{CallView, DeviceView, LevelView, View};
+use crate::units;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Wrap};
+
+/// What the keys do.
+pub(super) const KEYS: [(&str, &str); 4] =
+    [("q", "quit"), ("p", "pause, go on"), ("Tab", "next keyspace"), ("?", "this help")];
+
+/// What there is to draw.
+pub(super) struct Screen<'a> {
+    pub(super) url: &'a str,
+    pub(super) view: Option<&'a View>,
+    pub(super) history: &'a History,
+    /// Seconds for which the server has not answered, and what it says instead.
+    pub(super) away: Option<(u64, &'a str)>,
+    pub(super) paused: bool,
+    pub(super) help: bool,
+}
+
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const HELD: Style = ALARM.add_modifier(Modifier::REVERSED).add_modifier(Modifier::SLOW_BLINK);
+
+/// Draws all of it.
+pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen<'_>) {
+    let mut room = frame.area();
+    text(frame, take(&mut room, 1), title(screen));
+    if let Some((seconds, error)) = screen.away {
+        let words = format!(" AWAY for {seconds} s: {error}; asking again");
+        text(frame, take(&mut room, 1), Line::styled(words, HELD));
+    }
+    let mut last = take_last(&mut room, 1);
+    last.x += 1;
+    last.width = last.width.saturating_sub(1);
+    let keys: Vec<String> = KEYS.iter().map(|(key, what)| format!("{key} {what}")).collect();
+    text(frame, last, Line::styled(keys.join(" · "), DIM));
+    if let Some(view) = screen.view {
+        inhibit(frame, take(&mut room, 2), view);
+        levels(frame, take(&mut room, 1 + view.levels.len() as u16), view);
+        rates(frame, take(&mut room, 1 + RATES.len() as u16), view, screen.history);
+        let middle = take(&mut room, 2 + view.events.len() as u16 + 1);
+        let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(middle);
+        events(frame, left, view);
+        around(frame, right, view);
+        calls(frame, room, view);
+    } else if screen.away.is_none() {
+        text(frame, take(&mut room, 1), Line::styled(" waiting for the first answer", DIM));
+    }
+    if screen.help {
+        help(frame);
+    }
+}
+
+/// The first lines of what is left.
+fn take(room: &mut Rect, lines: u16) -> Rect {
+    let taken = Rect { height: lines.min(room.height), ..*room };
+    room.y += taken.height;
+    room.height -= taken.height;
+    taken
+}
+
+fn take_last(room: &mut Rect, lines: u16) -> Rect {
+    let height = lines.min(room.height);
+    room.height -= height;
+    Rect { y: room.y + room.height, height, ..*room }
+}
+
+fn text<'a>(frame: &mut Frame<'_>, room: Rect, line: impl Into<ratatui::text::Text<'a>>) {
+    frame.render_widget(Paragraph::new(line), room);
+}
+
+/// A part of the screen below its name; the room that is left in it.
+fn part(frame: &mut Frame<'_>, room: Rect, name: &str) -> Rect {
+    let block = Block::new().borders(Borders::TOP).border_style(DIM).title(Span::styled(format!(" {name} "), BOLD));
+    let inside = block.inner(room);
+    frame.render_widget(block, room);
+    inside
+}
+
+fn title(screen: &Screen<'_>) -> Line<'static> {
+    let paused = if screen.paused { "PAUSED " } else { "" };
+    let mut line = vec![Span::styled(format!(" forebay top {paused}"), BOLD), Span::raw(screen.url.to_owned())];
+    if let Some(view) = screen.view {
+        let place = view.keyspaces.iter().position(|name| *name == view.keyspace).map_or(0, |at| at + 1);
+        let many = match view.keyspaces.len() {
+            0 | 1 => String::new(),
+            many => format!(" ({place} of {many})"),
+        };
+        line.push(Span::styled(format!("  {}{many}", shown(&view.keyspace)), BOLD));
+        let state = if view.ready { "ready" } else { "STOPPING" };
+        line.push(Span::raw(format!("  {state}, up {}, {}", duration(view.uptime_seconds), shown(&view.version))));
+    }
+    line.into()
+}
+
+fn inhibit(frame: &mut Frame<'_>, room: Rect, view: &View) {
+    let dead: f64 = view.inhibited_seconds.values().sum();
+    let parts = view.inhibited_seconds.iter().filter(|class| *class.1 > 0.0);
+    let parts: Vec<String> = parts.map(|(class, seconds)| format!("{} {seconds:.1} s", shown(class))).collect();
+    let dead = match parts.is_empty() {
+        true => "dead time 0.0 s".to_owned(),
+        false => format!("dead time {dead:.1} s: {}", parts.join(", ")),
+    };
+    let alarm = if view.debug_alarm { "   DEBUG STREAM: look at it" } else { "" };
+    let Some(held) = &view.inhibit else {
+        let line = vec![Span::raw(format!(" trigger free   {dead}")), Span::styled(alarm, ALARM)];
+        return text(frame, room, Line::from(line));
+    };
+    let mut lines = vec![Span::styled(format!(" INHIBIT {} ", shown(&held.class)), HELD)];
+    let mut second = format!(" {dead}{alarm}");
+    if let Some(words) = &held.words {
+        lines.push(Span::styled(format!(" {}", shown(&words.cause)), ALARM));
+        second = format!(" owner: {}; ends when {}; {dead}{alarm}", shown(&words.owner), shown(&words.ends));
+    }
+    text(frame, room, vec![Line::from(lines), Line::styled(second, ALARM)]);
+}
+
+fn levels(frame: &mut Frame<'_>, room: Rect, view: &View) {
+    let mut room = part(frame, room, "levels");
+    for level in &view.levels {
+        let marks =
+            [("inhibit", level.inhibit_high, level.inhibit_low), ("demote", level.demote_high, level.demote_low)];
+        let marks: String = marks
+            .iter()
+            .filter_map(|(name, high, low)| Some(format!("  {name} {:.0}/{:.0}", (*high)? * 100.0, (*low)? * 100.0)))
+            .collect();
+        let of = units::bytes(level.capacity_bytes as u64);
+        let behind = format!(" {:>5.1} % of {of}{marks}", level.fill * 100.0);
+        let name = format!(" {:<9}", shown(&level.level));
+        let line = take(&mut room, 1);
+        let width = usize::from(line.width).saturating_sub(name.chars().count() + behind.chars().count() + 1);
+        let mut spans = vec![Span::raw(name)];
+        spans.extend(gauge(level, width));
+        spans.push(Span::raw(behind));
+        text(frame, line, Line::from(spans));
+    }
+}
+
+/// A bar with the marks in it.
+fn gauge(level: &LevelView, width: usize) -> Vec<Span<'static>> {
+    let above = |mark: Option<f64>| mark.is_some_and(|mark| level.fill >= mark);
+    let colour = match () {
+        () if above(level.inhibit_high) => Color::Red,
+        () if above(level.inhibit_low.into_iter().chain(level.demote_high).reduce(f64::min)) => Color::Yellow,
+        () => Color::Green,
+    };
+    let mut cells: Vec<(char, Style)> =
+        units::bar(level.fill, width).chars().map(|cell| (cell, Style::new().fg(colour))).collect();
+    for (mark, sign) in
+        [(level.demote_low, '┆'), (level.demote_high, '┆'), (level.inhibit_low, '╎'), (level.inhibit_high, '┃')]
+    {
+        let Some(mark) = mark else { continue };
+        if let Some(cell) = cells.get_mut((mark.clamp(0.0, 1.0) * width as f64) as usize) {
+            *cell = (sign, BOLD);
+        }
+    }
+    cells.into_iter().map(|(cell, style)| Span::styled(cell.to_string(), style)).collect()
+}
+
+fn rates(frame: &mut Frame<'_>, room: Rect, view: &View, history: &History) {
+    let mut room = part(frame, room, "each second");
+    for (number, (name, value)) in RATES.iter().zip(values(&view.rates)).enumerate() {
+        let is_bytes = matches!(*name, "stored" | "in" | "out");
+        let shown = match value {
+            None => "-".to_owned(),
+            Some(value) if is_bytes => format!("{:.1} MB", value / 1e6),
+            Some(value) => units::count(value),
+        };
+        let mut line = take(&mut room, 1);
+        text(frame, line, format!(" {name:<9}{shown:>12}"));
+        line.x += 24.min(line.width);
+        line.width = line.width.saturating_sub(25);
+        let data = history.last(number, usize::from(line.width));
+        // The newest at the right, where the eye is.
+        let gap = line.width.saturating_sub(data.len() as u16);
+        let line = Rect { x: line.x + gap, width: line.width - gap, ..line };
+        if line.width > 0 && line.height > 0 {
+            let most = data.iter().copied().max().unwrap_or(0).max(1);
+            frame.render_widget(Sparkline::default().data(data).max(most).style(Style::new().fg(Color::Cyan)), line);
+        }
+    }
+}
+
+fn events(frame: &mut Frame<'_>, room: Rect, view: &View) {
+    let room = part(frame, room, "events");
+    let mut lines = vec![Line::styled(format!(" {:<9}{:>9}{:>10}{:>10}", "", "events", "fragments", "bytes"), DIM)];
+    for state in &view.events {
+        let bytes = units::bytes(state.bytes as u64);
+        let (events, fragments) = (units::count(state.events), units::count(state.fragments));
+        let style = if state.state == "debug" && state.events > 0.0 { ALARM } else { Style::new() };
+        lines.push(Line::styled(format!(" {:<9}{events:>9}{fragments:>10}{bytes:>10}", state.state), style));
+    }
+    let (leases, held) = (units::count(view.leases), units::count(view.held));
+    lines.push(Line::raw(format!(" leases {leases}, held back {held}")));
+    text(frame, room, lines);
+}
+
+/// Devices, connections and errors.
+fn around(frame: &mut Frame<'_>, room: Rect, view: &View) {
+    let room = part(frame, room, "containers, connections, errors");
+    let named = |counts: &std::collections::BTreeMap<String, f64>| {
+        let counts: Vec<String> =
+            counts.iter().map(|(name, count)| format!("{} {}", shown(name), units::count(*count))).collect();
+        counts.join(", ")
+    };
+    let connections = format!(" connections {} of {}", named(&view.connections), units::count(view.connections_limit));
+    let errors = match view.errors.is_empty() {
+        true => Line::raw(" errors none"),
+        false => Line::styled(format!(" errors {}", named(&view.errors)), Style::new().fg(Color::Yellow)),
+    };
+    // What is there in any case comes first, so that many devices hide only one another.
+    let mut lines = vec![Line::raw(connections), errors];
+    lines.extend(view.devices.iter().map(device));
+    text(frame, room, lines);
+}
+
+fn device(device: &DeviceView) -> Line<'static> {
+    let containers: Vec<String> =
+        device.containers.iter().map(|(state, count)| format!("{count:.0} {state}")).collect();
+    let words = format!(" {}: {}", shown(&device.device), containers.join(", "));
+    let hurt = device.containers.keys().any(|state| state == "poisoned" || state == "lost");
+    match device {
+        DeviceView { present: false, .. } => Line::styled(format!("{words}; MISSING"), ALARM),
+        DeviceView { stalled: true, .. } => Line::styled(format!("{words}; STALLED"), ALARM),
+        _ if hurt => Line::styled(words, ALARM),
+        _ => Line::raw(words),
+    }
+}
+
+fn calls(frame: &mut Frame<'_>, room: Rect, view: &View) {
+    if view.calls.is_empty() {
+        return;
+    }
+    let room = part(frame, room, "calls: each second, time of half and of 99 in 100, errors each second");
+    let time = |seconds: Option<f64>| match seconds {
+        None => "-".to_owned(),
+        Some(seconds) if seconds < 1e-3 => format!("{:.0} us", seconds * 1e6),
+        Some(seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.2} s"),
+    };
+    let line = |call: &CallView| {
+        let (p50, p99) = (time(call.p50_seconds), time(call.p99_seconds));
+        let (rate, errors) = (units::count(call.per_second), units::count(call.errors_per_second));
+        Line::raw(format!(" {:<12}{rate:>9}{p50:>11}{p99:>11}{errors:>9}", shown(&call.call)))
+    };
+    text(frame, room, view.calls.iter().map(line).collect::<Vec<_>>());
+}
+
+fn help(frame: &mut Frame<'_>) {
+    let all = frame.area();
+    let (width, height) = (46.min(all.width), (KEYS.len() as u16 + 7).min(all.height));
+    let room = Rect { x: (all.width - width) / 2, y: (all.height - height) / 2, width, height };
+    let mut lines: Vec<Line<'_>> = KEYS.iter().map(|(key, what)| Line::raw(format!(" {key:<4} {what}"))).collect();
+    lines.push(Line::raw(""));
+    lines.push(Line::raw(
+        " Marks in a bar: ┃ inhibit starts, ╎ it stops, ┆ demotion. Verdicts are events accepted or rejected.",
+    ));
+    let block = Block::new().borders(Borders::ALL).title(" Keys ");
+    frame.render_widget(Clear, room);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }).block(block), room);
+}
+
+/// Text that came over the network, without what a terminal might obey.
+fn shown(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::once;
+    use crate::top::view::tests::reading;
+
+    fn drawn(width: u16, height: u16, change: impl FnOnce(&mut Screen<'_>)) -> String {
+        let (before, now) = (reading(7), reading(8));
+        let view = View::new("http://127.0.0.1:7442", 0, &now, Some(&before));
+        let mut history = History::default();
+        (0..300).for_each(|_| history.add(&view.rates));
+        let mut screen = Screen {
+            url: "http://127.0.0.1:7442",
+            view: Some(&view),
+            history: &history,
+            away: None,
+            paused: false,
+            help: false,
+        };
+        change(&mut screen);
+        once::plain(&screen, width, height).unwrap()
+    }
+
+    #[test]
+    fn everything_fits_on_80_by_24() {
+        let text = drawn(80, 24, |_| {});
+        for words in [
+            "forebay top http://127.0.0.1:7442  physics (1 of 2)  ready, up",
+            "INHIBIT hot full  hot fill 92 % (marks 90 and 75 %): 71 % ready",
+            "owner: selection; ends when hot fill is below 75 %",
+            "92.5 % of 1.00 GiB  inhibit 90/75",
+            "25.0 % of 1.00 TiB",
+            "puts              100",
+            "stored         0.1 MB",
+            "verdicts           10",
+            "ready           41        82  82.0 KiB",
+            "leases 7, held back 0",
+            "/disk1/warm: 13 empty, 3 full; STALLED",
+            "connections native 12 of 20.0 k",
+            "errors Full 8",
+            "put               100     3.1 ms     4.1 ms        1",
+            "q quit",
+        ] {
+            assert!(text.contains(words), "no `{words}` in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 24, "{text}");
+    }
+
+    #[test]
+    fn any_size_will_do() {
+        for width in 1..130 {
+            for height in 1..40 {
+                drawn(width, height, |screen| screen.help = height % 2 == 0);
+            }
+        }
+    }
+
+    #[test]
+    fn states_of_the_screen_are_in_words() {
+        let away = drawn(80, 24, |screen| screen.away = Some((12, "Unavailable: connection refused")));
+        assert!(away.contains("AWAY for 12 s: Unavailable: connection refused; asking again"), "{away}");
+        assert!(away.contains("puts"), "what was known last stays: {away}");
+        let nothing = drawn(80, 24, |screen| (screen.view, screen.away) = (None, Some((3, "no"))));
+        assert!(nothing.contains("AWAY for 3 s: no") && !nothing.contains("puts"), "{nothing}");
+        assert!(drawn(80, 24, |screen| screen.view = None).contains("waiting for the first answer"));
+        assert!(drawn(80, 24, |screen| screen.paused = true).contains("PAUSED"));
+        assert!(drawn(80, 24, |screen| screen.help = true).contains("next keyspace"));
+    }
+
+    #[test]
+    fn what_a_terminal_might_obey_is_not_shown() {
+        assert_eq!(shown("a\x1b[2Jb\r\nc\u{9b}"), "a?[2Jb??c?");
+    }
+}

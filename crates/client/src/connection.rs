@@ -1,0 +1,377 @@
+//! One connection, used by one call at a time: frames out, frames in, what either side takes.
+//!
+//! *Invariants*: no frame is sent that the server has not agreed to take; what was received is granted anew with the next
+//! frame, or by itself where nothing else goes out.
+//!
+//! *On failure*: after an error of the connection itself nothing on it can be believed; it is dropped.
+
+use crate::address::Address;
+use crate::buffer::{Buffer, Buffers};
+use crate::options::Options;
+use crate::socket::Socket;
+use forebay_core::{
+    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Keyspace, Result, Welcome, WireReader,
+};
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes that are read at once where it is not known how many come.
+const READ_BYTES: usize = 16 << 10;
+/// Most pieces of one system call.
+const PIECES: usize = 512;
+
+/// Why a call did not succeed.
+pub(crate) enum Failure {
+    /// The server said so: final.
+    Refused(Error),
+    /// Nothing was sent.
+    Unsent(Error),
+    /// It was sent, and no answer came: whether it took effect is not known.
+    Lost(Error),
+}
+
+/// What a server said in its hello.
+pub(crate) struct Known {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) welcome: Welcome,
+}
+
+/// An answer whose payload has been received whole.
+pub(crate) struct Answer<T> {
+    /// Number of the request.
+    pub(crate) request: u64,
+    /// What its meta says.
+    pub(crate) said: T,
+    pub(crate) payload: Buffer,
+    /// More answers to the same request follow.
+    pub(crate) more: bool,
+}
+
+pub(crate) struct Connection {
+    socket: Socket,
+    pub(crate) known: Arc<Known>,
+    buffers: Arc<Buffers>,
+    read: Vec<u8>,
+    start: usize,
+    end: usize,
+    next_request: u64,
+    /// What the server still takes.
+    credit: u64,
+    /// What was received and not granted anew.
+    owed: u32,
+    window: u32,
+    timeout: Duration,
+    deadline: Instant,
+    /// Something is under way, or was when an error came.
+    unclean: bool,
+    pub(crate) last_used: Instant,
+}
+
+impl Connection {
+    /// Connects and says hello.
+    pub(crate) fn open(
+        address: &Address,
+        options: &Options,
+        buffers: &Arc<Buffers>,
+    ) -> std::result::Result<Connection, Failure> {
+        let deadline = Instant::now() + options.connect_deadline;
+        let socket = Socket::connect(address, options.connect_deadline).map_err(Failure::Unsent)?;
+        let known = Arc::new(Known {
+            keyspace: Keyspace::events("unknown", 1),
+            welcome: Welcome {
+                features: 0,
+                window_bytes: 4096,
+                boot: 0,
+                lease_ms: 0,
+                keyspace: String::new(),
+                version: String::new(),
+            },
+        });
+        let mut connection = Connection {
+            socket,
+            known,
+            buffers: buffers.clone(),
+            read: vec![0; READ_BYTES],
+            start: 0,
+            end: 0,
+            next_request: 1,
+            credit: 4096,
+            owed: 0,
+            window: options.window_bytes,
+            timeout: Duration::ZERO,
+            deadline,
+            unclean: false,
+            last_used: Instant::now(),
+        };
+        let hello = Hello {
+            features: 0,
+            window_bytes: options.window_bytes,
+            token: options.token.clone(),
+            keyspace: options.keyspace.clone(),
+            name: options.name.clone(),
+        };
+        let meta = hello.encode().map_err(Failure::Unsent)?;
+        connection.begin(deadline);
+        // Nothing is changed by a hello: whatever fails may be tried again.
+        let unsent = |failure| match failure {
+            Failure::Lost(error) => Failure::Unsent(error),
+            other => other,
+        };
+        let request = connection.send(FrameKind::Hello, &meta, &[]).map_err(unsent)?;
+        let answer = connection.answer(request, |meta| Ok((Welcome::decode(meta)?, 0))).map_err(unsent)?;
+        let welcome = answer.said;
+        let keyspace = Keyspace::from_toml(&welcome.keyspace).map_err(Failure::Refused)?;
+        connection.credit = u64::from(welcome.window_bytes);
+        connection.owed = 0;
+        connection.known = Arc::new(Known { keyspace, welcome });
+        Ok(connection)
+    }
+
+    /// A call begins: all of it must be over by then.
+    pub(crate) fn begin(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
+    /// Whether the connection can serve another call.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.unclean && self.start == self.end
+    }
+
+    /// Whether the server is still there, as far as one can see.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.socket.is_quiet()
+    }
+
+    /// Bytes of a request that the server takes at once.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        u64::from(self.known.welcome.window_bytes)
+    }
+
+    /// What the server still takes before it has answered something.
+    pub(crate) fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    fn arm(&mut self) -> io::Result<()> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // Set again only where it matters: a call of the system each time would cost as much as a small answer.
+        if left < self.timeout || self.timeout < left / 2 || self.timeout.is_zero() {
+            self.socket.set_timeout(left)?;
+            self.timeout = left;
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, error: io::Error) -> Failure {
+        self.unclean = true;
+        let what = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the server did not answer in time".to_owned(),
+            _ => format!("the connection failed: {error}"),
+        };
+        Failure::Lost(Error::unavailable(what).with_source(error))
+    }
+
+    /// Sends a request; answers its number.
+    pub(crate) fn send(
+        &mut self,
+        kind: FrameKind,
+        meta: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<u64, Failure> {
+        let request = self.next_request;
+        self.next_request += 1;
+        let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        let payload_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request).with(meta, payload_bytes);
+        if head.frame_bytes() > self.credit || bytes > u32::MAX as usize {
+            return Err(Failure::Refused(Error::invalid(format!(
+                "a request of {} bytes; the server takes {} at once: put less into one call",
+                bytes + meta.len() + FRAME_HEAD_BYTES,
+                self.credit
+            ))));
+        }
+        head.credit = std::mem::take(&mut self.owed);
+        self.credit -= head.frame_bytes();
+        self.unclean = true;
+        let head = head.encode();
+        self.write_all(&head, meta, payload).map_err(|error| self.lost(error))?;
+        Ok(request)
+    }
+
+    fn write_all(&mut self, head: &[u8], meta: &[u8], payload: &[&[u8]]) -> io::Result<()> {
+        self.arm()?;
+        let mut pieces = [head, meta].into_iter().chain(payload.iter().copied()).filter(|piece| !piece.is_empty());
+        let mut places: Vec<IoSlice<'_>> = Vec::with_capacity((payload.len() + 2).min(PIECES));
+        loop {
+            places.extend(pieces.by_ref().take(PIECES - places.len()).map(IoSlice::new));
+            if places.is_empty() {
+                return Ok(());
+            }
+            let mut left = &mut places[..];
+            match self.socket.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => IoSlice::advance_slices(&mut left, bytes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            let kept = left.len();
+            places.drain(..places.len() - kept);
+            if Instant::now() >= self.deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Makes room and reads until so many bytes are there in one piece.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        while self.end - self.start < wanted {
+            if self.start > 0 {
+                self.read.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            if wanted > self.read.len() {
+                self.read.resize(wanted, 0);
+            }
+            self.arm()?;
+            match self.socket.read(&mut self.read[self.end..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.end += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next head that belongs to one of these requests.
+    fn head(&mut self, requests: &[u64]) -> std::result::Result<FrameHead, Failure> {
+        loop {
+            self.fill(FRAME_HEAD_BYTES).map_err(|error| self.lost(error))?;
+            let mut bytes = [0; FRAME_HEAD_BYTES];
+            bytes.copy_from_slice(&self.read[self.start..self.start + FRAME_HEAD_BYTES]);
+            let head = FrameHead::decode(&bytes, u64::from(self.window)).map_err(|error| self.garbled(error))?;
+            self.start += FRAME_HEAD_BYTES;
+            self.credit = (self.credit + u64::from(head.credit)).min(self.window_bytes());
+            self.owed = self.owed.saturating_add(u32::try_from(head.frame_bytes()).unwrap_or(u32::MAX));
+            if head.flags.is_answer() && requests.contains(&head.request) {
+                return Ok(head);
+            }
+            // What belongs to no request: the server leaves, grants credit, or could not read what it got.
+            self.fill(head.meta_bytes as usize).map_err(|error| self.lost(error))?;
+            let meta = self.read[self.start..self.start + head.meta_bytes as usize].to_vec();
+            self.start += head.meta_bytes as usize;
+            if head.flags.is_error() {
+                self.unclean = true;
+                let said = WireReader::new(&meta).error().unwrap_or_else(|error| error);
+                return Err(Failure::Lost(said));
+            }
+            match head.kind {
+                FrameKind::Credit => {}
+                FrameKind::Goodbye => self.last_used = self.last_used.checked_sub(LEAVING).unwrap_or(self.last_used),
+                _ => return Err(self.garbled(Error::corrupt("an answer to a request that was not made"))),
+            }
+        }
+    }
+
+    fn garbled(&mut self, error: Error) -> Failure {
+        self.unclean = true;
+        Failure::Lost(error)
+    }
+
+    /// Receives an answer; `read` says what its meta says, and how many bytes of payload follow in all.
+    pub(crate) fn answer<T>(
+        &mut self,
+        request: u64,
+        read: impl FnOnce(&[u8]) -> Result<(T, u64)>,
+    ) -> std::result::Result<Answer<T>, Failure> {
+        self.answer_of(&[request], read)
+    }
+
+    /// The same for the first answer to one of several requests.
+    pub(crate) fn answer_of<T>(
+        &mut self,
+        requests: &[u64],
+        read: impl FnOnce(&[u8]) -> Result<(T, u64)>,
+    ) -> std::result::Result<Answer<T>, Failure> {
+        let head = self.head(requests)?;
+        let request = head.request;
+        let length = head.meta_bytes as usize;
+        self.fill(length).map_err(|error| self.lost(error))?;
+        let meta = &self.read[self.start..self.start + length];
+        if let Err(error) = head.check_meta(meta) {
+            return Err(self.garbled(error));
+        }
+        if head.flags.is_error() {
+            let said = WireReader::new(meta).error();
+            self.start += length;
+            self.unclean = requests.len() > 1;
+            return Err(match said {
+                Ok(error) => Failure::Refused(error),
+                Err(error) => self.garbled(error),
+            });
+        }
+        let (said, bytes) = match read(meta) {
+            Ok(said) => said,
+            Err(error) => return Err(self.garbled(error)),
+        };
+        self.start += length;
+        let mut payload = self.buffers.take(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let mut more = head.flags.has_more();
+        let mut filled = self.payload(head.payload_bytes, &mut payload, 0)?;
+        while filled < payload.len() {
+            if !more {
+                return Err(self.garbled(Error::corrupt("an answer ends before its payload")));
+            }
+            self.grant()?;
+            let next = self.head(&[request])?;
+            if next.meta_bytes > 0 || next.flags.is_error() {
+                return Err(self.garbled(Error::corrupt("an answer ends before its payload")));
+            }
+            filled = self.payload(next.payload_bytes, &mut payload, filled)?;
+            more = next.flags.has_more();
+        }
+        self.unclean = more || requests.len() > 1;
+        self.last_used = Instant::now();
+        Ok(Answer { request, said, payload, more })
+    }
+
+    /// Receives payload to its place.
+    fn payload(&mut self, bytes: u32, to: &mut Buffer, filled: usize) -> std::result::Result<usize, Failure> {
+        let end = filled + bytes as usize;
+        if end > to.len() {
+            return Err(self.garbled(Error::corrupt("an answer has more payload than it says")));
+        }
+        let here = (self.end - self.start).min(bytes as usize);
+        to[filled..filled + here].copy_from_slice(&self.read[self.start..self.start + here]);
+        self.start += here;
+        let mut at = filled + here;
+        while at < end {
+            let read = self.arm().and_then(|()| self.socket.read(&mut to[at..end]));
+            match read {
+                Ok(0) => return Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(bytes) => at += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.lost(error)),
+            }
+        }
+        Ok(end)
+    }
+
+    /// Lets the server send more, where half of what it may send has come.
+    pub(crate) fn grant(&mut self) -> std::result::Result<(), Failure> {
+        if self.owed < self.window / 2 {
+            return Ok(());
+        }
+        let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
+        head.credit = std::mem::take(&mut self.owed);
+        let head = head.encode();
+        self.write_all(&head, &[], &[]).map_err(|error| self.lost(error))
+    }
+}
+
+/// A connection whose server leaves is taken for one that was not used for so long: it is looked at before its next call.
+const LEAVING: Duration = Duration::from_secs(3600);

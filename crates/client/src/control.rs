@@ -1,0 +1,221 @@
+//! What is rare: runs, masks, holds, accounts, and what is there for people.
+
+use crate::client::{Client, Repeat, unknown};
+use crate::put::NO_WAIT;
+use forebay_core::{
+    ConflictInfo, Control, DebugInfo, Error, FrameKind, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary,
+    Result, RunConfig, RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
+};
+use serde::de::DeserializeOwned;
+
+/// A control as the meta of a frame.
+pub(crate) fn encode(control: &Control) -> Result<Vec<u8>> {
+    serde_json::to_vec(control).map_err(|error| Error::internal("a control cannot be written").with_source(error))
+}
+
+/// The answer to a control.
+pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
+    serde_json::from_slice(meta)
+        .map_err(|error| Error::corrupt(format!("an answer that is not understood: {error}")).with_source(error))
+}
+
+impl Client {
+    pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, u32)> {
+        let meta = encode(control)?;
+        self.call(repeat, NO_WAIT, |connection, attempt| {
+            let request = connection.send(FrameKind::Control, &meta, &[])?;
+            Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, attempt))
+        })
+    }
+
+    fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
+        Ok(self.control(Repeat::Safe, control)?.0)
+    }
+
+    /// Opens a run.
+    ///
+    /// # Errors
+    /// As `Store::run_open`, and `OutcomeUnknown`.
+    pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
+        self.keyspace().check_run(config)?;
+        self.look(&Control::RunOpen { run, config: config.to_toml(self.schema())? })
+    }
+
+    /// The time that open events wait stands still.
+    ///
+    /// # Errors
+    /// As `Store::run_pause`, and `OutcomeUnknown`.
+    pub fn run_pause(&self, run: u64) -> Result<()> {
+        self.look(&Control::RunPause { run })
+    }
+
+    /// A paused run goes on.
+    ///
+    /// # Errors
+    /// As `Store::run_resume`, and `OutcomeUnknown`.
+    pub fn run_resume(&self, run: u64) -> Result<()> {
+        self.look(&Control::RunResume { run })
+    }
+
+    /// A run takes no new events.
+    ///
+    /// # Errors
+    /// As `Store::run_stop`, and `OutcomeUnknown`.
+    pub fn run_stop(&self, run: u64) -> Result<()> {
+        self.look(&Control::RunStop { run })
+    }
+
+    /// The account of a run is final; answers its summary.
+    ///
+    /// # Errors
+    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary stands in
+    /// the store's directory.
+    pub fn run_close(&self, run: u64) -> Result<RunSummary> {
+        let control = Control::RunClose { run };
+        let meta = encode(&control)?;
+        self.call(Repeat::Safe, NO_WAIT, |connection, attempt| {
+            let request = connection.send(FrameKind::Control, &meta, &[])?;
+            match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
+                Ok(answer) => Ok(answer.said),
+                Err(crate::connection::Failure::Refused(error)) if attempt > 0 && error.kind() == Kind::Closed => {
+                    Err(crate::connection::Failure::Refused(unknown(&error)))
+                }
+                Err(failure) => Err(failure),
+            }
+        })
+    }
+
+    /// All runs that the store knows, with their accounts.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn runs(&self) -> Result<Vec<RunStatus>> {
+        self.look(&Control::Runs)
+    }
+
+    /// The account of a run.
+    ///
+    /// # Errors
+    /// As `Store::ledger`, and `Unavailable`.
+    pub fn ledger(&self, run: u64) -> Result<Ledger> {
+        self.look(&Control::Ledger { run })
+    }
+
+    /// The account of a run by stream, by source, or by the attribute that the keyspace names.
+    ///
+    /// # Errors
+    /// As `Store::ledger_by`, and `Unavailable`.
+    pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
+        self.look(&Control::LedgerBy { run, by })
+    }
+
+    /// Every source of a run.
+    ///
+    /// # Errors
+    /// As `Store::sources`, and `Unavailable`.
+    pub fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
+        self.look(&Control::Sources { run })
+    }
+
+    /// Events of this run no longer wait for a source.
+    ///
+    /// # Errors
+    /// As `Store::mask`, and `OutcomeUnknown`.
+    pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+        self.look(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: true })
+    }
+
+    /// Events of this run wait for a source again.
+    ///
+    /// # Errors
+    /// As `Store::unmask`, and `OutcomeUnknown`.
+    pub fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
+        self.look(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: false })
+    }
+
+    /// Holds events back; answers the hold's number.
+    ///
+    /// # Errors
+    /// As `Store::hold`; `OutcomeUnknown` where no answer came: a repeat would be another hold.
+    pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
+        let conditions = conditions.iter().map(|&condition| condition.to_owned()).collect();
+        Ok(self.control(Repeat::Never, &Control::Hold { run, conditions })?.0)
+    }
+
+    /// Ends a hold; `false` where there is no such hold.
+    ///
+    /// # Errors
+    /// As `Store::release_hold`, and `OutcomeUnknown`.
+    pub fn release_hold(&self, id: u32) -> Result<bool> {
+        let (done, attempt) = self.control(Repeat::Safe, &Control::ReleaseHold { id })?;
+        // After a lost answer the hold is gone, which is what was asked for.
+        Ok(done || attempt > 0)
+    }
+
+    /// All holds.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn holds(&self) -> Result<Vec<HoldInfo>> {
+        self.look(&Control::Holds)
+    }
+
+    /// The events of the debug stream.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn debug_events(&self) -> Result<Vec<DebugInfo>> {
+        self.look(&Control::DebugEvents)
+    }
+
+    /// Conflicting copies that are kept.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn conflicts(&self) -> Result<Vec<ConflictInfo>> {
+        self.look(&Control::Conflicts)
+    }
+
+    /// Why a fragment is, or is not, in the store.
+    ///
+    /// # Errors
+    /// As `Store::why`, and `Unavailable`.
+    pub fn why(&self, key: &Key) -> Result<Why> {
+        self.look(&Control::Why { key: *key })
+    }
+
+    /// Where an accepted event goes; `None` where it is not accepted.
+    ///
+    /// # Errors
+    /// As `Store::outputs`, and `Unavailable`.
+    pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
+        type Outputs = Option<Vec<(String, Option<Vec<Vec<u8>>>)>>;
+        let outputs: Outputs = self.look(&Control::Outputs { primary: *primary })?;
+        let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
+        Ok(outputs.map(|all| all.into_iter().map(|(name, list)| (name, sources(list))).collect()))
+    }
+
+    /// The store at a glance.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn stats(&self) -> Result<Stats> {
+        self.look(&Control::Stats)
+    }
+
+    /// Segments of the hot level.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn segments(&self) -> Result<Vec<SegmentInfo>> {
+        self.look(&Control::Segments)
+    }
+
+    /// What the opening found missing or damaged and the operator accepted.
+    ///
+    /// # Errors
+    /// `Unavailable` where the server does not answer in time.
+    pub fn losses(&self) -> Result<Vec<String>> {
+        self.look(&Control::Losses)
+    }
+}

@@ -1,0 +1,122 @@
+//! What changes what is there: new versions, removals, announcements, seals, releases.
+
+use crate::client::{Client, Repeat, unknown};
+use crate::put::{NO_WAIT, read_outcome};
+use forebay_core::{
+    Attributes, Bounds, Error, FrameKind, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, WireOpen,
+    WireReader, WireRemove, WireUpdate, WireWriter, crc32c,
+};
+
+impl Client {
+    /// A new version of a fragment; answers its number.
+    ///
+    /// # Errors
+    /// As `Store::update`; `OutcomeUnknown` where no answer came: a repeat may make another version.
+    pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
+        let update = WireUpdate::Fragment { key: *key, token: token.copied(), checksum: crc32c(value) };
+        let meta = update.encode(self.keyspace())?;
+        self.call(Repeat::Never, NO_WAIT, |connection, _| {
+            let request = connection.send(FrameKind::Update, &meta, &[value])?;
+            Ok(connection.answer(request, |meta| Ok((WireReader::whole(meta, |read| read.u16())?, 0)))?.said)
+        })
+    }
+
+    /// Sets attributes of an event.
+    ///
+    /// # Errors
+    /// As `Store::update_attributes`, and `OutcomeUnknown`.
+    pub fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()> {
+        let (primary, attributes) = (*primary, attributes.clone());
+        let update = WireUpdate::Attributes { primary, token: token.copied(), attributes };
+        let meta = update.encode(self.keyspace())?;
+        self.ask(FrameKind::Update, Repeat::Safe, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
+    }
+
+    /// Removes a fragment; `false` where there was none.
+    ///
+    /// # Errors
+    /// As `Store::remove`; `OutcomeUnknown` where no answer came.
+    pub fn remove(&self, key: &Key) -> Result<bool> {
+        self.remove_all(&WireRemove::Fragment(*key)).map(|removed| removed > 0)
+    }
+
+    /// Removes an event; `false` where there was none.
+    ///
+    /// # Errors
+    /// As `Store::remove_event`; `OutcomeUnknown` where no answer came.
+    pub fn remove_event(&self, primary: &Primary) -> Result<bool> {
+        self.remove_all(&WireRemove::Event(*primary)).map(|removed| removed > 0)
+    }
+
+    /// Removes what lies inside bounds; answers how many events.
+    ///
+    /// # Errors
+    /// As `Store::remove_range`; `OutcomeUnknown` where no answer came.
+    pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
+        self.remove_all(&WireRemove::Range(bounds.clone()))
+    }
+
+    fn remove_all(&self, what: &WireRemove) -> Result<u64> {
+        Ok(self.ask(FrameKind::Remove, Repeat::Never, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
+    }
+
+    /// Announces an event.
+    ///
+    /// # Errors
+    /// As `Store::open_event`, and `OutcomeUnknown`.
+    pub fn open_event(&self, primary: &Primary, how: &OpenEvent<'_>) -> Result<PutOutcome> {
+        let sources = how.sources.map(<[Vec<u8>]>::to_vec);
+        let event = WireOpen { primary: *primary, sources, attributes: how.attributes.cloned() };
+        self.open_events(&[event])?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
+    }
+
+    /// Announces many events with one request; outcomes in the same order.
+    ///
+    /// # Errors
+    /// Those of single events stand in their outcomes; `OutcomeUnknown` for the call.
+    pub fn open_events(&self, events: &[WireOpen]) -> Result<Vec<Result<PutOutcome>>> {
+        let meta = WireOpen::encode_all(events, self.keyspace())?;
+        let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(read_outcome));
+        let (outcomes, attempt) = self.ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
+        // After a repeat a duplicate may be what the first try announced.
+        let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
+        Ok(outcomes.into_iter().map(|outcome| outcome.map(ours)).collect())
+    }
+
+    /// An event waits for no more fragments; `false` where it did not wait.
+    ///
+    /// # Errors
+    /// As `Store::seal`, and `OutcomeUnknown`.
+    pub fn seal(&self, primary: &Primary) -> Result<bool> {
+        self.by_name(FrameKind::Seal, primary)
+    }
+
+    /// The archive has an accepted or debug event; `false` where it is neither.
+    ///
+    /// # Errors
+    /// As `Store::release`, and `OutcomeUnknown`.
+    pub fn release(&self, primary: &Primary) -> Result<bool> {
+        self.by_name(FrameKind::Release, primary)
+    }
+
+    /// Gives an event of the debug stream to workers again; `false` where it is not there.
+    ///
+    /// # Errors
+    /// As `Store::replay`, and `OutcomeUnknown`.
+    pub fn replay(&self, primary: &Primary) -> Result<bool> {
+        self.by_name(FrameKind::Replay, primary)
+    }
+
+    fn by_name(&self, kind: FrameKind, primary: &Primary) -> Result<bool> {
+        let mut out = WireWriter::new();
+        out.shorts(std::iter::once(primary.as_bytes()))?;
+        let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| Ok(read.u8()? == 1)));
+        let (mut done, attempt) = self.ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
+        let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))??;
+        if !done && attempt > 0 {
+            // It is done, or never was: this call may have done it before its answer was lost.
+            return Err(unknown(&Error::new(Kind::Unavailable, "an answer was lost, and now there is nothing to do")));
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,115 @@
+//! Leases go on while they are held: one thread extends all of a client's, a batch at a time.
+//!
+//! *On failure*: a lease that cannot be extended runs out at the server, and its verdict is `Fenced`; one whose holder
+//! dies with its process comes back by itself.
+
+use crate::client::{Client, Inner, Repeat};
+use forebay_core::{FrameKind, Primary, Token, WireExtend};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Most leases of one frame.
+const BATCH: usize = 1024;
+
+struct Held {
+    primary: Primary,
+    time: Duration,
+    due: Instant,
+}
+
+#[derive(Default)]
+struct Leases {
+    held: HashMap<Token, Held>,
+    is_over: bool,
+}
+
+/// The leases of a client, and the thread that extends them.
+pub(crate) struct Heartbeat {
+    leases: Arc<(Mutex<Leases>, Condvar)>,
+}
+
+impl Heartbeat {
+    pub(crate) fn start(client: Weak<Inner>) -> Heartbeat {
+        let leases = Arc::<(Mutex<Leases>, Condvar)>::default();
+        let seen = leases.clone();
+        // Without the thread leases just run out, which their holders are told.
+        let _ = std::thread::Builder::new().name("forebay leases".to_owned()).spawn(move || run(&client, &seen));
+        Heartbeat { leases }
+    }
+
+    /// This lease is held from now on.
+    pub(crate) fn hold(&self, primary: Primary, token: Token, time: Duration) {
+        let mut leases = self.leases.0.lock();
+        let first = leases.held.is_empty();
+        leases.held.insert(token, Held { primary, time, due: Instant::now() + time / 3 });
+        drop(leases);
+        if first {
+            self.leases.1.notify_one();
+        }
+    }
+
+    /// It is not any more.
+    pub(crate) fn let_go(&self, token: &Token) {
+        self.leases.0.lock().held.remove(token);
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.leases.0.lock().is_over = true;
+        self.leases.1.notify_one();
+    }
+}
+
+fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
+    loop {
+        let batch = {
+            let mut known = leases.0.lock();
+            if known.is_over {
+                return;
+            }
+            let now = Instant::now();
+            let batch: Vec<WireExtend> = known
+                .held
+                .iter_mut()
+                .filter(|(_, held)| held.due <= now)
+                .take(BATCH)
+                .map(|(token, held)| {
+                    held.due = now + held.time / 3;
+                    WireExtend { primary: held.primary, token: *token, duration: held.time }
+                })
+                .collect();
+            if batch.is_empty() {
+                match known.held.values().map(|held| held.due).min() {
+                    Some(due) => {
+                        leases.1.wait_until(&mut known, due);
+                    }
+                    None => leases.1.wait(&mut known),
+                }
+                continue;
+            }
+            batch
+        };
+        let Some(inner) = client.upgrade() else { return };
+        let gone = extend(&inner.client(), &batch);
+        let mut known = leases.0.lock();
+        for lease in gone {
+            known.held.remove(&lease.token);
+        }
+    }
+}
+
+/// Extends leases; those that cannot be any more.
+fn extend(client: &Client, batch: &[WireExtend]) -> Vec<WireExtend> {
+    let Ok(meta) = WireExtend::encode_all(batch) else { return batch.to_vec() };
+    let answer = client.ask(FrameKind::Extend, Repeat::Safe, Duration::ZERO, &meta, |read| {
+        read.list(1, |read| read.outcome(|_| Ok(())))
+    });
+    match answer {
+        Ok((outcomes, _)) => batch.iter().zip(outcomes).filter(|(_, one)| one.is_err()).map(|(one, _)| *one).collect(),
+        // The server is away: they are tried again when they are due.
+        Err(_) => Vec::new(),
+    }
+}

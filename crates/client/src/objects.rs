@@ -1,0 +1,283 @@
+//! What lives as long as its connection: producers, watches, samplers. Each has a connection of its own.
+//!
+//! *On failure*: a watch and a sampler start again on a new connection. A producer whose connection fails is listed as
+//! unknown until it is there again.
+
+use crate::client::Client;
+use crate::connection::{Connection, Failure};
+use crate::control::{decode, encode};
+use crate::fragment::{Cutter, Sample, bytes_of};
+use crate::put::NO_WAIT;
+use forebay_core::{
+    Condition, Control, Error, FrameKind, ObjectOrder, Result, RunState, RunStatus, Sampling, Sources, WireReader,
+    WireSample, WireWriter,
+};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A connection and the number of the object on it.
+struct Object {
+    client: Client,
+    what: Control,
+    link: Option<(Connection, u32)>,
+}
+
+impl Object {
+    fn open(client: &Client, what: Control) -> Result<Object> {
+        let mut object = Object { client: client.clone(), what, link: None };
+        object.link()?;
+        Ok(object)
+    }
+
+    fn link(&mut self) -> Result<&mut (Connection, u32)> {
+        match self.link {
+            Some(ref mut link) => Ok(link),
+            None => {
+                let mut connection = self.client.own_connection()?;
+                connection.begin(self.client.deadline(NO_WAIT));
+                let number = control(&mut connection, &self.what).map_err(plain)?;
+                Ok(self.link.insert((connection, number)))
+            }
+        }
+    }
+
+    /// Asks what comes next, on a new connection where the old one fails.
+    fn next<T>(&mut self, wait: Duration, read: impl Fn(&[u8]) -> Result<(T, u64)>) -> Result<(T, Cutter)> {
+        let end = self.client.deadline(wait);
+        loop {
+            let (connection, number) = self.link()?;
+            connection.begin(end);
+            let asked = (|| {
+                let mut out = WireWriter::new();
+                out.u32(*number);
+                out.milliseconds(wait).map_err(Failure::Refused)?;
+                let request = connection.send(FrameKind::Watch, &out.finish(), &[])?;
+                connection.answer(request, &read)
+            })();
+            match asked {
+                Ok(answer) => return Ok((answer.said, Cutter::new(answer.payload))),
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Unsent(error) | Failure::Lost(error)) => {
+                    self.link = None;
+                    if Instant::now() >= end {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn control<T: DeserializeOwned>(connection: &mut Connection, what: &Control) -> std::result::Result<T, Failure> {
+    let meta = encode(what).map_err(Failure::Refused)?;
+    let request = connection.send(FrameKind::Control, &meta, &[])?;
+    Ok(connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said)
+}
+
+fn plain(failure: Failure) -> Error {
+    match failure {
+        Failure::Refused(error) | Failure::Unsent(error) | Failure::Lost(error) => error,
+    }
+}
+
+/// Follows one run.
+pub struct Watch {
+    object: Object,
+    last: Option<RunState>,
+}
+
+/// Yields events at a bounded rate.
+pub struct Sampler {
+    object: Object,
+}
+
+/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+pub struct Producer {
+    object: Mutex<Object>,
+    announced: AtomicU64,
+    fragments: AtomicU64,
+    bytes: AtomicU64,
+    /// When the server was told last, in milliseconds from `from` on.
+    told_ms: AtomicU64,
+    from: Instant,
+}
+
+/// How often the server is told the figures of a producer that counts.
+const TOLD_MS: u64 = 1000;
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Its last figures stay with the run, as far as they arrive.
+        let _ = self.object.get_mut().link.is_some().then(|| self.tell(ObjectOrder::Count));
+    }
+}
+
+impl Client {
+    /// Follows a run: yields its status after each change.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown run, `Unavailable`.
+    pub fn watch(&self, run: u64) -> Result<Watch> {
+        Ok(Watch { object: Object::open(self, Control::Watch { run })?, last: None })
+    }
+
+    /// Starts to sample events.
+    ///
+    /// # Errors
+    /// As `Store::sampler`, and `Unavailable`.
+    pub fn sampler(&self, sampling: &Sampling) -> Result<Sampler> {
+        let control = Control::Sampler {
+            conditions: sampling.filter.conditions().iter().map(|one| self.condition_text(one)).collect(),
+            stage: sampling.stage.clone(),
+            run: sampling.run,
+            decided: sampling.decided,
+            sources: match &sampling.sources {
+                Sources::All => None,
+                Sources::None => Some(Vec::new()),
+                Sources::Only(list) => Some(list.clone()),
+            },
+            rate_hz: sampling.rate_hz,
+            bytes_max: sampling.bytes_max,
+        };
+        Ok(Sampler { object: Object::open(self, control)? })
+    }
+
+    fn condition_text(&self, condition: &Condition) -> String {
+        let name = |at: usize| self.keyspace().attributes.fields().get(at).map_or("", |(name, _)| name.as_str());
+        match *condition {
+            Condition::Within { attribute, min, max } => format!("{}={min}..{max}", name(attribute)),
+            Condition::AnyBit { attribute, mask } => format!("{}&{mask:#x}", name(attribute)),
+        }
+    }
+
+    /// Enters a producer in the books of a run, under a name of its own.
+    ///
+    /// # Errors
+    /// As `Store::producer`, and `Unavailable`.
+    pub fn producer(&self, run: u64, name: &str) -> Result<Producer> {
+        let object = Object::open(self, Control::Producer { run, name: name.to_owned() })?;
+        let (announced, fragments, bytes, told_ms) = Default::default();
+        Ok(Producer { object: Mutex::new(object), announced, fragments, bytes, told_ms, from: Instant::now() })
+    }
+}
+
+impl Watch {
+    /// The run's status once it differs from the last one given; `None` at the end of the wait, or where the server is
+    /// away.
+    pub fn next(&mut self, wait: Duration) -> Option<RunStatus> {
+        let (status, _) = self.object.next(wait, |meta| Ok((decode::<Option<RunStatus>>(meta)?, 0))).ok()?;
+        self.last = status.as_ref().map(|status| status.state).or(self.last);
+        status
+    }
+
+    /// Where the run stood when it was looked at last; looks where it was not.
+    pub fn state(&self) -> RunState {
+        let Control::Watch { run } = &self.object.what else { return RunState::Closed };
+        let runs = self.object.client.runs().unwrap_or_default();
+        let now = runs.into_iter().find(|status| status.run == *run).map(|status| status.state);
+        now.or(self.last).unwrap_or(RunState::Closed)
+    }
+}
+
+impl Sampler {
+    /// The next event, not before its time by the rate; `None` where `wait` is over without one.
+    ///
+    /// # Errors
+    /// As the store's sampler, and `Unavailable`.
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
+        let client = self.object.client.clone();
+        let keyspace = client.keyspace();
+        let (sample, mut cutter) = self.object.next(wait, |meta| {
+            let sample = WireReader::whole(meta, |read| read.option(|read| WireSample::decode(read, keyspace)))?;
+            let bytes = sample.as_ref().map_or(0, |sample| bytes_of(&sample.fragments));
+            Ok((sample, bytes))
+        })?;
+        let Some(sample) = sample else { return Ok(None) };
+        Ok(Some(Sample {
+            primary: sample.primary,
+            state: sample.state.into(),
+            stage: sample.stage,
+            attributes: sample.attributes,
+            fragments: cutter.all(sample.fragments)?,
+            sources: sample.sources,
+            left_out: sample.left_out,
+            event_fragments: sample.event_fragments,
+            event_bytes: sample.event_bytes,
+        }))
+    }
+}
+
+impl Producer {
+    /// It offered a fragment of so many bytes, whatever the answer was. The server hears of it once a second.
+    pub fn offered(&self, bytes: u64) {
+        self.fragments.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let now_ms = self.from.elapsed().as_millis() as u64;
+        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        let due = now_ms >= told_ms.saturating_add(TOLD_MS);
+        if due && self.told_ms.compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // What does not arrive goes with the next one.
+            let _ = self.count();
+        }
+    }
+
+    /// It announced so many events.
+    pub fn announced(&self, events: u64) {
+        self.announced.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Tells the server its figures, not durably.
+    ///
+    /// # Errors
+    /// `Closed` also where the run is closed, `Unavailable`.
+    pub fn count(&self) -> Result<()> {
+        self.tell(ObjectOrder::Count)
+    }
+
+    /// Reports its figures durably: after a crash they are the last known ones.
+    ///
+    /// # Errors
+    /// `Closed` also where the run is closed, `Full` without space to journal it, `Unavailable`.
+    pub fn report(&self) -> Result<()> {
+        self.tell(ObjectOrder::Report)
+    }
+
+    /// The last report: its figures are final.
+    ///
+    /// # Errors
+    /// As [`Producer::report`].
+    pub fn finish(self) -> Result<()> {
+        self.tell(ObjectOrder::Finish)
+    }
+
+    fn tell(&self, order: ObjectOrder) -> Result<()> {
+        let mut object = self.object.lock();
+        let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
+        let [announced, fragments, bytes] = figures;
+        let end = object.client.deadline(NO_WAIT);
+        let told = object.link().and_then(|(connection, number)| {
+            connection.begin(end);
+            let report = Control::Report { object: *number, announced, fragments, bytes, order };
+            match control::<()>(connection, &report) {
+                Ok(()) => Ok(()),
+                Err(Failure::Refused(error)) => Err(error),
+                Err(failure) => Err(Error::unknown(format!(
+                    "whether the producer's figures arrived is not known: {}",
+                    plain(failure).message()
+                ))),
+            }
+        });
+        if let Err(error) = &told
+            && matches!(error.kind(), forebay_core::Kind::OutcomeUnknown | forebay_core::Kind::Unavailable)
+        {
+            // The figures go with the next report. The server counts on from those that it had.
+            for (figure, value) in [&self.announced, &self.fragments, &self.bytes].into_iter().zip(figures) {
+                figure.fetch_add(value, Ordering::Relaxed);
+            }
+            object.link = None;
+        }
+        told
+    }
+}

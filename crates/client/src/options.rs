@@ -1,0 +1,56 @@
+//! How a client behaves.
+
+use std::time::Duration;
+
+/// Who a client is, how long it waits, and what it takes.
+#[derive(Clone)]
+pub struct Options {
+    /// The keyspace; empty where the server has one.
+    pub keyspace: String,
+    /// The token, where the server wants one.
+    pub token: Vec<u8>,
+    /// What it calls itself, for the server's logs and lists of holders.
+    pub name: String,
+    /// Time for a call, repeats included. What a call itself asks to wait comes on top.
+    pub deadline: Duration,
+    /// Time for one connection to be made.
+    pub connect_deadline: Duration,
+    /// Pause before the first repeat; it doubles, and is drawn at random up to that.
+    pub backoff: Duration,
+    /// Longest pause between repeats.
+    pub backoff_max: Duration,
+    /// Connections at once; a call that finds none free waits for one.
+    pub connections_max: usize,
+    /// Bytes of answers that may be under way on one connection.
+    pub window_bytes: u32,
+    /// Extend leases while they are held, at a third of their time.
+    pub extend_leases: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            keyspace: String::new(),
+            token: Vec::new(),
+            name: format!("client {}", std::process::id()),
+            deadline: Duration::from_secs(10),
+            connect_deadline: Duration::from_secs(2),
+            backoff: Duration::from_millis(10),
+            backoff_max: Duration::from_secs(1),
+            connections_max: 64,
+            window_bytes: 16 << 20,
+            extend_leases: true,
+        }
+    }
+}
+
+/// Without the token: it is a secret.
+impl std::fmt::Debug for Options {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Options")
+            .field("keyspace", &self.keyspace)
+            .field("name", &self.name)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

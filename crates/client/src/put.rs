@@ -1,0 +1,240 @@
+//! Putting fragments: one, or many in few frames.
+
+use crate::client::{Client, Repeat};
+use crate::connection::{Connection, Failure};
+use forebay_core::{
+    Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader, crc32c,
+};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// Payload bytes of one frame.
+const FRAME_BYTES: usize = 512 << 10;
+/// Fragments of one frame: the server works on one while the next is made.
+const FRAME_FRAGMENTS: usize = 512;
+/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+const COPIED_BYTES: usize = 1024;
+
+impl Client {
+    /// Puts a fragment. When this returns, the server's store has it, as [`PutOptions`] asks.
+    ///
+    /// # Errors
+    /// As `Store::put`; `OutcomeUnknown` where the server went away and did not come back in time: the same put may be
+    /// made again.
+    pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
+        let wire = [wire_put(key, value, options)?];
+        let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
+        let mut outcomes = self.call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, attempt| {
+            let request = connection.send(FrameKind::Put, &meta, &[value])?;
+            let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
+            Ok(repeated(answer.said, attempt))
+        })?;
+        outcomes.pop().ok_or_else(too_few)?
+    }
+
+    /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
+    ///
+    /// # Errors
+    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// went away and did not come back in time.
+    pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        let mut outcomes: Vec<Option<Result<PutOutcome>>> = Vec::new();
+        outcomes.resize_with(puts.len(), || None);
+        let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
+        self.call(Repeat::Safe, wait, |connection, attempt| send_many(self, connection, puts, &mut outcomes, attempt))?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+    }
+}
+
+/// Memory of the client for one fragment, filled in place and then committed. Dropping it gives it up.
+pub struct Reservation {
+    client: Client,
+    key: Key,
+    bytes: Vec<u8>,
+    status: u32,
+    attributes: Option<Attributes>,
+    deadline: Option<Duration>,
+    persisted: bool,
+    level: Option<Level>,
+}
+
+impl Client {
+    /// Memory for a fragment of `length` bytes. The server hears of it when it is committed: there the bytes go straight
+    /// into reserved memory of its store.
+    ///
+    /// # Errors
+    /// `Invalid` for a fragment that is longer than a request can be.
+    pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
+        let most = self.inner.known.welcome.window_bytes as usize;
+        if length > most {
+            return Err(Error::invalid(format!("a fragment of {length} bytes; the server takes {most} at once")));
+        }
+        let &PutOptions { status, attributes, deadline, persisted, level } = options;
+        let (client, attributes, bytes) = (self.clone(), attributes.cloned(), vec![0; length]);
+        Ok(Reservation { client, key: *key, bytes, status, attributes, deadline, persisted, level })
+    }
+}
+
+impl Reservation {
+    /// Puts the fragment; the answers are those of [`Client::put`].
+    ///
+    /// # Errors
+    /// As [`Client::put`].
+    pub fn commit(self) -> Result<PutOutcome> {
+        let Reservation { status, deadline, persisted, level, .. } = self;
+        let options = PutOptions { status, attributes: self.attributes.as_ref(), deadline, persisted, level };
+        self.client.put(&self.key, &self.bytes, &options)
+    }
+
+    /// The same for bytes that came with a CRC-32C of their own, such as from a readout board.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have it: then nothing is sent. Else as [`Client::put`].
+    pub fn commit_checked(self, checksum: u32) -> Result<PutOutcome> {
+        let found = crc32c(&self.bytes);
+        if found != checksum {
+            return Err(Error::corrupt(format!(
+                "{} bytes came with checksum {checksum:08x} and have {found:08x}: not stored",
+                self.bytes.len()
+            )));
+        }
+        self.commit()
+    }
+
+    /// Gives the memory up.
+    pub fn abort(self) {}
+}
+
+impl Deref for Reservation {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Reservation {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<WirePut> {
+    let length = u32::try_from(value.len())
+        .map_err(|_| Error::invalid(format!("a fragment of {} bytes; 4 GiB is beyond any limit", value.len())))?;
+    Ok(WirePut {
+        key: *key,
+        length,
+        checksum: crc32c(value),
+        status: options.status,
+        attributes: options.attributes.cloned(),
+        deadline: options.deadline,
+        persisted: options.persisted,
+        level: options.level,
+    })
+}
+
+fn read_outcomes(meta: &[u8]) -> Result<Vec<Result<PutOutcome>>> {
+    WireReader::whole(meta, |read| read.list(1, |read| read.outcome(read_outcome)))
+}
+
+/// How a put ended.
+pub(crate) fn read_outcome(read: &mut WireReader<'_>) -> Result<PutOutcome> {
+    match read.u8()? {
+        0 => Ok(PutOutcome::Stored),
+        1 => Ok(PutOutcome::Duplicate),
+        2 => Ok(PutOutcome::Late),
+        other => Err(Error::corrupt(format!("outcome {other}, which is not known here"))),
+    }
+}
+
+/// After a repeat a duplicate may be what the first try stored: the fragment is stored, and by this call.
+fn repeated(outcomes: Vec<Result<PutOutcome>>, attempt: u32) -> Vec<Result<PutOutcome>> {
+    let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
+    outcomes.into_iter().map(|outcome| outcome.map(ours)).collect()
+}
+
+fn too_few() -> Error {
+    Error::corrupt("an answer has fewer outcomes than there were puts")
+}
+
+/// Sends what has no outcome yet, in frames, as many under way as the server takes.
+fn send_many(
+    client: &Client,
+    connection: &mut Connection,
+    puts: &[(Key, &[u8], PutOptions<'_>)],
+    outcomes: &mut [Option<Result<PutOutcome>>],
+    attempt: u32,
+) -> std::result::Result<(), Failure> {
+    let mut under_way: Vec<(u64, Vec<usize>)> = Vec::new();
+    let mut next = 0;
+    loop {
+        // The next frame: what fits.
+        let (mut chosen, mut wire, mut payload, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut copied = Vec::new();
+        while next < puts.len() && chosen.len() < FRAME_FRAGMENTS {
+            let (key, value, options) = &puts[next];
+            if outcomes[next].is_some() {
+                next += 1;
+                continue;
+            }
+            if !chosen.is_empty() && bytes + value.len() > FRAME_BYTES {
+                break;
+            }
+            match wire_put(key, value, options) {
+                Ok(put) => {
+                    bytes += value.len();
+                    chosen.push(next);
+                    wire.push(put);
+                    // Where all before it were short as well: they go out in order.
+                    if value.len() < COPIED_BYTES && payload.is_empty() {
+                        copied.extend_from_slice(value);
+                    } else {
+                        payload.push(*value);
+                    }
+                }
+                Err(error) => outcomes[next] = Some(Err(error)),
+            }
+            next += 1;
+        }
+        if !chosen.is_empty() {
+            let meta = WirePut::encode_all(&wire, &client.keyspace().attributes).map_err(Failure::Refused)?;
+            let frame_bytes = (bytes + meta.len() + forebay_core::FRAME_HEAD_BYTES) as u64;
+            while frame_bytes > connection.credit() && !under_way.is_empty() {
+                receive(connection, &mut under_way, outcomes, attempt)?;
+            }
+            payload.insert(0, &copied);
+            let request = connection.send(FrameKind::Put, &meta, &payload)?;
+            under_way.push((request, chosen));
+            continue;
+        }
+        if under_way.is_empty() {
+            return Ok(());
+        }
+        receive(connection, &mut under_way, outcomes, attempt)?;
+    }
+}
+
+fn receive(
+    connection: &mut Connection,
+    under_way: &mut Vec<(u64, Vec<usize>)>,
+    outcomes: &mut [Option<Result<PutOutcome>>],
+    attempt: u32,
+) -> std::result::Result<(), Failure> {
+    let requests: Vec<u64> = under_way.iter().map(|(request, _)| *request).collect();
+    let answer = connection.answer_of(&requests, |meta| Ok((read_outcomes(meta)?, 0)))?;
+    let Some(at) = under_way.iter().position(|(request, _)| *request == answer.request) else {
+        return Err(Failure::Lost(too_few()));
+    };
+    let (_, chosen) = under_way.remove(at);
+    if answer.said.len() != chosen.len() {
+        return Err(Failure::Lost(too_few()));
+    }
+    for (index, outcome) in chosen.into_iter().zip(repeated(answer.said, attempt)) {
+        outcomes[index] = Some(outcome);
+    }
+    Ok(())
+}
+
+/// Time that calls without a wait of their own take at most.
+pub(crate) const NO_WAIT: Duration = Duration::ZERO;

@@ -1,0 +1,97 @@
+//! A connected socket, whatever its sort.
+
+use crate::address::Address;
+use forebay_core::{Error, Result};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Connects within the time.
+    ///
+    /// # Errors
+    /// `Unavailable` where nobody answers, `Invalid` for a name that nobody has.
+    pub(crate) fn connect(address: &Address, within: Duration) -> Result<Socket> {
+        let away =
+            |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
+        match address {
+            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix).map_err(away),
+            Address::Tcp(host, port) | Address::Tls(host, port) => {
+                let end = Instant::now() + within;
+                let mut last = io::Error::from(io::ErrorKind::NotFound);
+                for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
+                    let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+                    match TcpStream::connect_timeout(&place, left) {
+                        Ok(stream) => {
+                            stream.set_nodelay(true).map_err(away)?;
+                            return Ok(Socket::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(away(last))
+            }
+        }
+    }
+
+    /// How long one read or write may take.
+    pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let timeout = Some(timeout.max(Duration::from_millis(1)));
+        match self {
+            Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
+            Socket::Unix(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
+        }
+    }
+
+    /// Whether the other side is still there and has said nothing that nobody asked for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let mut byte = [0; 1];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(self.as_fd(), &mut byte, flags), Err(rustix::io::Errno::AGAIN))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, places: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write_vectored(places),
+            Socket::Unix(stream) => stream.write_vectored(places),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
+
+use crate::{Key, LedgerBy, Primary};
+use serde::{Deserialize, Serialize};
+
+/// A rare call. Times are in milliseconds, sources packed, as arrays of bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Control {
+    /// Opens a run; the configuration is TOML, as a keyspace's `[run]`. Answers null.
+    RunOpen {
+        /// Its number.
+        run: u64,
+        /// Its configuration.
+        config: String,
+    },
+    /// The time that open events wait stands still. Answers null.
+    RunPause {
+        /// Its number.
+        run: u64,
+    },
+    /// It goes on. Answers null.
+    RunResume {
+        /// Its number.
+        run: u64,
+    },
+    /// It takes no new events. Answers null.
+    RunStop {
+        /// Its number.
+        run: u64,
+    },
+    /// Its account is final. Answers its summary.
+    RunClose {
+        /// Its number.
+        run: u64,
+    },
+    /// All runs with their accounts.
+    Runs,
+    /// The account of a run.
+    Ledger {
+        /// Its number.
+        run: u64,
+    },
+    /// The account of a run, split.
+    LedgerBy {
+        /// Its number.
+        run: u64,
+        /// By what.
+        by: LedgerBy,
+    },
+    /// The sources of a run.
+    Sources {
+        /// Its number.
+        run: u64,
+    },
+    /// A source is masked, or with `set` false unmasked. Answers null.
+    Mask {
+        /// Its run.
+        run: u64,
+        /// The source.
+        source: Vec<u8>,
+        /// First event.
+        from: Option<Primary>,
+        /// Masked or not.
+        set: bool,
+    },
+    /// Events are held back. Answers the number of the hold.
+    Hold {
+        /// Of this run; of all where it is null.
+        run: Option<u64>,
+        /// Conditions on attributes.
+        conditions: Vec<String>,
+    },
+    /// A hold ends. Answers whether there was one.
+    ReleaseHold {
+        /// Its number.
+        id: u32,
+    },
+    /// All holds.
+    Holds,
+    /// The events of the debug stream.
+    DebugEvents,
+    /// Conflicting copies that are kept.
+    Conflicts,
+    /// Why a fragment is, or is not, there.
+    Why {
+        /// Its key.
+        key: Key,
+    },
+    /// Where an accepted event goes: names with packed sources, null for all.
+    Outputs {
+        /// The event.
+        primary: Primary,
+    },
+    /// The store at a glance.
+    Stats,
+    /// Segments of the hot level.
+    Segments,
+    /// What the opening found missing and was accepted.
+    Losses,
+    /// A producer enters the books of a run, for as long as the connection lasts. Answers the number of the object.
+    Producer {
+        /// Its run.
+        run: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A producer counts on, reports, or ends with its report. Answers null.
+    Report {
+        /// Number of the object.
+        object: u32,
+        /// Events that it announced since.
+        announced: u64,
+        /// Fragments that it offered since.
+        fragments: u64,
+        /// Bytes that it offered since.
+        bytes: u64,
+        /// Whether that is to be durable, and whether it is the end.
+        order: ObjectOrder,
+    },
+    /// A run is followed, for as long as the connection lasts. Answers the number of the object, for `watch` frames.
+    Watch {
+        /// Its number.
+        run: u64,
+    },
+    /// Events are sampled, for as long as the connection lasts. Answers the number of the object, for `watch` frames.
+    Sampler {
+        /// Conditions on attributes.
+        conditions: Vec<String>,
+        /// Only this stage.
+        stage: Option<String>,
+        /// Only this run.
+        run: Option<u64>,
+        /// Events as they are decided.
+        decided: bool,
+        /// Sources whose bytes are wanted, packed: null for all, an empty list for none.
+        sources: Option<Vec<Vec<u8>>>,
+        /// Most events a second.
+        rate_hz: f64,
+        /// Most bytes of one event.
+        bytes_max: u64,
+    },
+    /// An object of this connection ends. Answers null.
+    Drop {
+        /// Its number.
+        object: u32,
+    },
+}
+
+/// What a producer wants of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObjectOrder {
+    /// The figures are taken.
+    Count,
+    /// They are durable.
+    Report,
+    /// They are durable and final.
+    Finish,
+}

@@ -1,0 +1,415 @@
+//! A server, readouts and filters as processes of one machine, and one ledger over all of them.
+//!
+//! ```text
+//! this process ──starts──▶ forebay serve ◀──▶ forebay daq readout × n, forebay daq filter × m
+//!      └ opens the run, archives what is accepted, stops and closes the run, holds all reports against its ledger
+//! ```
+//!
+//! *Invariants*: every process is ended, by its id, however this ends; what a process that was killed did not report is not
+//! held against the ledger, everything else is.
+
+use super::{FilterReport, ReadoutReport};
+use forebay_core::{
+    Bounds, Completeness, Error, EventInfo, EventStore, Ledger, LiveState, ReadFragment, Result, RunConfig, Sources,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The run of the scenario.
+const RUN: u64 = 1;
+/// How long everything may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct AllConfig {
+    /// The program whose commands are started.
+    pub program: PathBuf,
+    /// Directory of the store and of the socket, there already and empty.
+    pub dir: PathBuf,
+    /// Bytes of the hot level.
+    pub hot_bytes: u64,
+    /// Readout processes.
+    pub readouts: u32,
+    /// Filter processes.
+    pub filters: u32,
+    /// Sources, shared out among the readouts.
+    pub sources: u32,
+    /// Bytes of a fragment.
+    pub fragment_bytes: usize,
+    /// Events.
+    pub events: u64,
+    /// Events a second; 0 is as fast as it goes.
+    pub events_per_second: u64,
+    /// Share of events that are accepted.
+    pub accept: f64,
+    /// Kill a filter, not gently, after a third of the events.
+    pub kill_filter: bool,
+    /// Kill the server, not gently, after two thirds of the events, and start it again.
+    pub kill_server: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct AllSummary {
+    /// What each readout says.
+    pub readouts: Vec<ReadoutReport>,
+    /// What each filter says that was not killed.
+    pub filters: Vec<FilterReport>,
+    /// Filters that were killed.
+    pub filters_killed: u32,
+    /// How often the server was killed.
+    pub server_killed: u32,
+    /// Events that were archived: read, verified, released.
+    pub archived: u64,
+    /// Their bytes.
+    pub archived_bytes: u64,
+    /// The account of the run.
+    pub ledger: Ledger,
+    /// What does not agree; empty where all does.
+    pub problems: Vec<String>,
+    /// Seconds from the first event to the closed run.
+    pub seconds: f64,
+}
+
+/// A process of the scenario.
+struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Process {
+    fn start(config: &AllConfig, name: &str, arguments: &[String]) -> Result<Process> {
+        let child = Command::new(&config.program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Error::internal(format!("{name} does not start")).with_source(error))?;
+        Ok(Process { child, name: name.to_owned() })
+    }
+
+    fn output(&mut self) -> Result<ChildStdout> {
+        self.child.stdout.take().ok_or_else(|| Error::internal(format!("{} has no output", self.name)))
+    }
+
+    /// Waits for its end; its report is the last line of its output.
+    fn report<T: DeserializeOwned>(mut self, by: Instant) -> Result<T> {
+        let mut text = String::new();
+        let mut output = self.output()?;
+        let reading = std::thread::spawn(move || output.read_to_string(&mut text).map(|_| text));
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            if Instant::now() > by {
+                return Err(Error::unavailable(format!("{} does not end", self.name)));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let failed = || Error::internal(format!("{} ended without a report; its errors stand above", self.name));
+        let text = reading.join().map_err(|_| failed())?.map_err(|error| failed().with_source(error))?;
+        let last = text.lines().last().ok_or_else(failed)?;
+        serde_json::from_str(last).map_err(|error| failed().with_source(error))
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        self.child
+            .kill()
+            .map_err(|error| Error::internal(format!("{} cannot be killed", self.name)).with_source(error))?;
+        let _ = self.child.wait();
+        Ok(())
+    }
+}
+
+/// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that were produced and decided.
+///
+/// # Errors
+/// Where a process does not start, does not end, or says nothing; disagreements stand in the summary.
+pub fn run<S: EventStore>(
+    config: &AllConfig,
+    connect: impl Fn(&str) -> Result<S>,
+    events: impl Fn(&S, &Bounds) -> Result<Vec<EventInfo>>,
+    stop: &AtomicBool,
+    mut told: impl FnMut(&Ledger),
+) -> Result<AllSummary> {
+    let (mut server, address) = serve(config)?;
+    let store = connect(&address)?;
+    let schema = store.keyspace().schema.clone();
+    let completeness = Completeness::first_sources(&schema, config.sources.into())?;
+    store.run_open(RUN, &RunConfig::new(completeness, Duration::from_secs(30)))?;
+    let mut filters = (0..config.filters).map(|n| filter(config, &address, n)).collect::<Result<Vec<_>>>()?;
+    let from = Instant::now();
+    let readouts = (0..config.readouts).map(|n| readout(config, &address, n)).collect::<Result<Vec<_>>>()?;
+    let mut archive = Archive::default();
+    let (mut filters_killed, mut server_killed) = (0, 0);
+    let bounds = Bounds::parse(&schema, &RUN.to_string())?;
+    let by = from + PATIENCE + Duration::from_secs(config.events / config.events_per_second.max(1000));
+    let mut at_work = readouts;
+    let mut done: Vec<ReadoutReport> = Vec::new();
+    let mut stopped = false;
+    loop {
+        if stop.load(Ordering::Acquire) || Instant::now() > by {
+            return Err(Error::unavailable("the scenario was ended before its end"));
+        }
+        let ledger = store.ledger(RUN)?;
+        told(&ledger);
+        let decided =
+            ledger.rejected.events + ledger.live[LiveState::Accepted as usize].events + ledger.released.events;
+        if config.kill_filter && filters_killed == 0 && filters.len() > 1 && decided > config.events / 3 {
+            if let Some(mut filter) = filters.pop() {
+                filter.kill()?;
+            }
+            filters_killed += 1;
+        }
+        if config.kill_server && server_killed == 0 && decided > config.events * 2 / 3 {
+            server.kill()?;
+            (server, _) = serve(config)?;
+            server_killed += 1;
+        }
+        archive.round(&store, &events(&store, &bounds)?)?;
+        let mut still = Vec::new();
+        for mut readout in at_work {
+            match readout.child.try_wait() {
+                Ok(None) => still.push(readout),
+                _ => done.push(readout.report(by)?),
+            }
+        }
+        at_work = still;
+        if at_work.is_empty() && !stopped {
+            store.run_stop(RUN)?;
+            stopped = true;
+        }
+        let live: u64 = ledger.live.iter().map(|term| term.events).sum();
+        if stopped && live == 0 && store.ledger(RUN)?.live.iter().all(|term| term.events == 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let reports = filters.into_iter().map(|filter| filter.report(by)).collect::<Result<Vec<FilterReport>>>()?;
+    let closed = store.run_close(RUN)?;
+    let mut summary = AllSummary {
+        readouts: done,
+        filters: reports,
+        filters_killed,
+        server_killed,
+        archived: archive.events,
+        archived_bytes: archive.bytes,
+        ledger: closed.ledger,
+        problems: archive.problems,
+        seconds: from.elapsed().as_secs_f64(),
+    };
+    summary.audit(config);
+    drop(store);
+    end_server(server)?;
+    Ok(summary)
+}
+
+fn serve(config: &AllConfig) -> Result<(Process, String)> {
+    let (store, socket) = (config.dir.join("store"), config.dir.join("forebay.sock"));
+    if !store.exists() {
+        let made = Command::new(&config.program)
+            .arg("create")
+            .arg(&store)
+            .args(["--hot-bytes", &config.hot_bytes.to_string()])
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| Error::internal("the store cannot be made").with_source(error))?;
+        if !made.success() {
+            return Err(Error::internal("the store was not made; the error stands above"));
+        }
+    }
+    let text = |text: &str| text.to_owned();
+    let unix = |name: &str| format!("unix:{}", config.dir.join(name).display());
+    let arguments = [
+        text("--json"),
+        text("serve"),
+        store.display().to_string(),
+        text("--native"),
+        unix("forebay.sock"),
+        text("--resp"),
+        unix("resp.sock"),
+        text("--http"),
+        text("127.0.0.1:0"),
+    ];
+    let mut server = Process::start(config, "the server", &arguments)?;
+    // It says where it listens once it does.
+    let mut line = String::new();
+    BufReader::new(server.output()?)
+        .read_line(&mut line)
+        .map_err(|error| Error::unavailable("the server says nothing").with_source(error))?;
+    if !line.contains("listening") {
+        return Err(Error::unavailable("the server did not start; its errors stand above"));
+    }
+    Ok((server, format!("unix:{}", socket.display())))
+}
+
+/// Ends the server in order.
+fn end_server(mut server: Process) -> Result<()> {
+    let process = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM)
+        .map_err(|error| Error::internal("the server cannot be told to end").with_source(error))?;
+    let by = Instant::now() + PATIENCE;
+    while Instant::now() < by {
+        if let Ok(Some(status)) = server.child.try_wait() {
+            // Ended by a signal, in order: so it says with its exit code.
+            let well = status.success() || status.code() == Some(130);
+            return if well { Ok(()) } else { Err(Error::internal(format!("the server ended with {status}"))) };
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(Error::unavailable("the server does not end"))
+}
+
+fn readout(config: &AllConfig, address: &str, number: u32) -> Result<Process> {
+    let share = |n: u32| config.sources * n / config.readouts;
+    let name = format!("readout-{number}");
+    let arguments = [
+        ("--connect", address.to_owned()),
+        ("--name", name.clone()),
+        ("--run", RUN.to_string()),
+        ("--sources", format!("{}..{}", share(number), share(number + 1))),
+        ("--fragment-bytes", config.fragment_bytes.to_string()),
+        ("--events", config.events.to_string()),
+        ("--events-per-second", config.events_per_second.to_string()),
+    ];
+    start(config, "readout", &name, &arguments)
+}
+
+fn filter(config: &AllConfig, address: &str, number: u32) -> Result<Process> {
+    let name = format!("filter-{number}");
+    let arguments = [("--connect", address.to_owned()), ("--accept", config.accept.to_string())];
+    start(config, "filter", &name, &arguments)
+}
+
+fn start(config: &AllConfig, what: &str, name: &str, arguments: &[(&str, String)]) -> Result<Process> {
+    let mut all = vec!["--json".to_owned(), "daq".to_owned(), what.to_owned()];
+    all.extend(arguments.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]));
+    if what == "filter" {
+        all.push("--until-stopped".to_owned());
+    }
+    Process::start(config, name, &all)
+}
+
+/// What the archive does here: reads what is accepted, verifies it, and lets it go.
+#[derive(Default)]
+struct Archive {
+    events: u64,
+    bytes: u64,
+    problems: Vec<String>,
+}
+
+impl Archive {
+    fn round<S: EventStore>(&mut self, store: &S, live: &[EventInfo]) -> Result<()> {
+        for info in live.iter().filter(|info| info.state == LiveState::Accepted) {
+            let Some(event) = store.get_event(&info.primary, &Sources::All)? else { continue };
+            for fragment in &event.fragments {
+                if let Err(error) = fragment.verify() {
+                    self.problems.push(error.to_string());
+                }
+                self.bytes += fragment.len() as u64;
+            }
+            store.release(&info.primary)?;
+            self.events += 1;
+        }
+        Ok(())
+    }
+}
+
+impl AllSummary {
+    /// Everybody's own count against the ledger.
+    fn audit(&mut self, config: &AllConfig) {
+        let ledger = &self.ledger;
+        if let Some(imbalance) = ledger.imbalance() {
+            self.problems.push(format!("the ledger does not balance: {imbalance}"));
+        }
+        let mut agree = |what: &str, counted: u64, account: u64| {
+            if counted != account {
+                self.problems.push(format!("{what}: {counted} by its own count, {account} in the ledger"));
+            }
+        };
+        let sum = |of: fn(&ReadoutReport) -> u64| self.readouts.iter().map(of).sum::<u64>();
+        agree("fragments stored", sum(|readout| readout.fragments), ledger.stored.fragments);
+        agree("bytes stored", sum(|readout| readout.bytes), ledger.stored.bytes);
+        agree("fragments", config.events * u64::from(config.sources), ledger.stored.fragments);
+        agree("events complete", config.events, ledger.complete);
+        agree("events archived", self.archived, ledger.released.events);
+        agree("events decided", ledger.rejected.events + ledger.released.events, config.events);
+        if self.filters_killed == 0 && self.server_killed == 0 {
+            let sum = |of: fn(&FilterReport) -> u64| self.filters.iter().map(of).sum::<u64>();
+            agree("events rejected", sum(|filter| filter.rejected), ledger.rejected.events);
+            agree("events accepted", sum(|filter| filter.accepted), ledger.released.events);
+        }
+        let corrupt: u64 = self.filters.iter().map(|filter| filter.corrupt).sum();
+        agree("fragments that did not verify", corrupt, 0);
+    }
+}
+
+impl AllSummary {
+    /// The summary for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |words: String| text += &(words + "\n");
+        for readout in &self.readouts {
+            line(format!(
+                "{:<12} {:>8} events {:>9} fragments {:>7.0} MB/s   calls {:>6} us p50 {:>7} us p99   {} found no space, {} found no server",
+                readout.name,
+                readout.events,
+                readout.fragments,
+                readout.bytes as f64 / readout.seconds.max(1e-9) / 1e6,
+                readout.call_us_p50,
+                readout.call_us_p99,
+                readout.full,
+                readout.away
+            ));
+        }
+        for (number, filter) in self.filters.iter().enumerate() {
+            line(format!(
+                "filter-{number:<5} {:>8} events {:>9} fragments, {} accepted, {} rejected, {} taken over, {} leases were over",
+                filter.events, filter.fragments, filter.accepted, filter.rejected, filter.taken_over, filter.fenced
+            ));
+        }
+        if self.filters_killed + self.server_killed > 0 {
+            line(format!("killed: {} filters, the server {} times", self.filters_killed, self.server_killed));
+        }
+        line(format!("archived     {:>8} events, {} bytes, every byte verified", self.archived, self.archived_bytes));
+        let ledger = &self.ledger;
+        line(format!(
+            "ledger       offered {} = stored {} + duplicate {} + conflict {} + late {} + refused {} fragments",
+            ledger.offered.fragments,
+            ledger.stored.fragments,
+            ledger.duplicate.fragments,
+            ledger.conflict.fragments,
+            ledger.late.fragments,
+            ledger.refused.fragments
+        ));
+        let terms = ledger.stored_terms();
+        let terms = terms.iter().filter(|(_, tally)| tally.fragments > 0);
+        let terms: Vec<String> = terms.map(|(name, tally)| format!("{name} {}", tally.fragments)).collect();
+        line(format!("             stored {} = {}", ledger.stored.fragments, terms.join(" + ")));
+        for problem in &self.problems {
+            line(format!("PROBLEM: {problem}"));
+        }
+        line(format!(
+            "{} in {:.1} s",
+            if self.problems.is_empty() {
+                "everything balances, and every process agrees with it"
+            } else {
+                "NOT BALANCED"
+            },
+            self.seconds
+        ));
+        text
+    }
+}

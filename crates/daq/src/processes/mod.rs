@@ -1,0 +1,18 @@
+//! A readout and a filter that stand alone: the producer and the consumer, each a process of its own, against a store
+//! wherever it is.
+//!
+//! ```text
+//! readout ──put many──▶ store ──get_any──▶ filter ──verdict──▶ store        (EventStore: embedded, or a client)
+//! ```
+//!
+//! `all` starts a server, readouts and filters as processes on one machine and holds their reports against one ledger.
+//!
+//! *Not here*: the demo in one process (`demo`).
+
+mod all;
+mod filter;
+mod readout;
+
+pub use all::{AllConfig, AllSummary, run as run_all};
+pub use filter::{FilterConfig, FilterReport, run as run_filter};
+pub use readout::{ReadoutConfig, ReadoutReport, run as run_readout};

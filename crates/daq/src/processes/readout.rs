@@ -1,0 +1,173 @@
+//! The producer: owns a range of sources, makes their fragments event by event at a rate, and puts many in a call.
+//!
+//! *Invariants*: each offer is counted by a producer of the run; a fragment for which there is no space, or whose server is
+//! away, is offered again until it is stored or the patience is over.
+
+use crate::emulator;
+use crate::source::FrameSource;
+use forebay_core::{CountedProducer, Error, EventStore, Key, Kind, PutOptions, PutOutcome, Result};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Payload of one call.
+const CALL_BYTES: usize = 512 << 10;
+/// Between two tries where a put finds no space or no server.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// What a readout makes.
+#[derive(Clone, Debug)]
+pub struct ReadoutConfig {
+    /// Its name among the producers of the run.
+    pub name: String,
+    /// Run that it puts into.
+    pub run: u64,
+    /// Numbers of its sources.
+    pub sources: Range<u32>,
+    /// Bytes of a fragment.
+    pub fragment_bytes: usize,
+    /// Numbers of the events.
+    pub events: Range<u64>,
+    /// Events a second; 0 is as fast as it goes.
+    pub events_per_second: u64,
+    /// Seed of the emulated frames.
+    pub seed: u64,
+    /// How long a fragment is offered again that finds no space, or no server.
+    pub patience: Duration,
+}
+
+/// What a readout did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadoutReport {
+    /// Its name.
+    pub name: String,
+    /// Events of which it put its part.
+    pub events: u64,
+    /// Fragments that are stored.
+    pub fragments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Offers, those that were made again among them.
+    pub offers: u64,
+    /// Offers that found no space.
+    pub full: u64,
+    /// Calls that were made again because the server was away.
+    pub away: u64,
+    /// Fragments that came after their event was leased or decided.
+    pub late: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Microseconds of a call with many fragments, at the median.
+    pub call_us_p50: u64,
+    /// The same at 99 %.
+    pub call_us_p99: u64,
+}
+
+/// Produces until all events are made, or `stop` is set; `told` hears of each call with the events so far.
+///
+/// # Errors
+/// `Full` or `Unavailable` where the patience was not enough, and errors of puts that are none of these.
+pub fn run<S: EventStore>(
+    store: &S,
+    config: &ReadoutConfig,
+    stop: &AtomicBool,
+    mut told: impl FnMut(&ReadoutReport),
+) -> Result<ReadoutReport> {
+    let frames = emulator::frames(config.seed);
+    let producer = store.producer(config.run, &config.name)?;
+    let mut report = ReadoutReport { name: config.name.clone(), ..ReadoutReport::default() };
+    let mut calls = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)
+        .map_err(|error| Error::internal("a histogram").with_source(error))?;
+    let from = Instant::now();
+    let per_event = config.sources.len() * config.fragment_bytes;
+    let per_call = (CALL_BYTES / per_event.max(1)).clamp(1, 1024) as u64;
+    let mut next = config.events.start;
+    while next < config.events.end && !stop.load(Ordering::Acquire) {
+        let due = match config.events_per_second {
+            0 => config.events.end,
+            rate => config.events.start + (from.elapsed().as_secs_f64() * rate as f64) as u64,
+        };
+        let until = config.events.end.min(next + per_call).min(due);
+        if until == next {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        let call = Instant::now();
+        put_all(store, config, &frames, next..until, &producer, &mut report)?;
+        calls.saturating_record(call.elapsed().as_micros() as u64);
+        report.events += until - next;
+        next = until;
+        report.seconds = from.elapsed().as_secs_f64();
+        told(&report);
+    }
+    producer.finish()?;
+    report.seconds = from.elapsed().as_secs_f64();
+    (report.call_us_p50, report.call_us_p99) = (calls.value_at_quantile(0.5), calls.value_at_quantile(0.99));
+    Ok(report)
+}
+
+/// Puts the fragments of some events, until all are stored.
+fn put_all<S: EventStore>(
+    store: &S,
+    config: &ReadoutConfig,
+    frames: &FrameSource,
+    events: Range<u64>,
+    producer: &S::Producer,
+    report: &mut ReadoutReport,
+) -> Result<()> {
+    let schema = &store.keyspace().schema;
+    let mut made: Vec<(Key, Vec<u8>)> = Vec::new();
+    for event in events {
+        for source in config.sources.clone() {
+            let mut bytes = vec![0; config.fragment_bytes];
+            frames.fill(event, source, &mut bytes);
+            made.push((schema.key(&[config.run, event, source.into()])?, bytes));
+        }
+    }
+    let patience = Instant::now() + config.patience;
+    loop {
+        let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
+            made.iter().map(|(key, bytes)| (*key, bytes.as_slice(), PutOptions::default())).collect();
+        puts.iter().for_each(|(_, bytes, _)| producer.offered(bytes.len() as u64));
+        report.offers += puts.len() as u64;
+        let outcomes = match store.put_many(&puts) {
+            Ok(outcomes) => outcomes,
+            Err(error) if is_away(&error) && Instant::now() < patience => {
+                report.away += 1;
+                std::thread::sleep(RETRY);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut again = Vec::new();
+        for ((key, bytes), outcome) in made.into_iter().zip(outcomes) {
+            match outcome {
+                // What an earlier call stored whose answer was lost is a duplicate now.
+                Ok(PutOutcome::Stored | PutOutcome::Duplicate) => {
+                    report.fragments += 1;
+                    report.bytes += bytes.len() as u64;
+                }
+                Ok(PutOutcome::Late) => report.late += 1,
+                Err(error) if error.kind() == Kind::Full || is_away(&error) => {
+                    report.full += u64::from(error.kind() == Kind::Full);
+                    if Instant::now() >= patience {
+                        return Err(error);
+                    }
+                    again.push((key, bytes));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if again.is_empty() {
+            return Ok(());
+        }
+        made = again;
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown)
+}

@@ -1,0 +1,228 @@
+//! The configuration file of `forebay serve`, in TOML: read, checked, written out.
+//!
+//! *Invariants*: every value has a default except those that name something outside (test `sample`, over
+//! `docs/server.toml`); what `to_toml` writes reads back as the same configuration, and has no secret in it.
+
+use super::locate::{Problem, located, unreadable};
+use super::{KeyspaceSettings, ListenSettings, STOP_GRACE, ServerConfig, TokenSettings, threads_default, units};
+use crate::limits::Limits;
+use crate::tls::TlsFiles;
+use forebay_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+/// Most threads.
+const THREADS_MAX: usize = 1024;
+
+/// All that a configuration file says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Threads that serve connections; one per processor, at most 8, where it is not said.
+    pub threads: Option<usize>,
+    /// Time for what is under way when the server is stopped.
+    #[serde(with = "units::time")]
+    pub stop_grace: Duration,
+    /// Where it listens.
+    pub listen: ListenSettings,
+    /// What connections may take.
+    pub limits: Limits,
+    /// How it logs.
+    pub log: LogSettings,
+    /// Certificate and key of `tls://` listeners.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsFiles>,
+    /// Stores.
+    pub keyspace: Vec<KeyspaceSettings>,
+    /// Who may do what.
+    pub token: Vec<TokenSettings>,
+}
+
+/// How a server logs, to stderr.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSettings {
+    /// Lines for people or for programs.
+    pub format: LogFormat,
+    /// What is worth a line.
+    pub level: LogLevel,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object on each line.
+    Json,
+}
+
+/// The least important line that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What ends the server or a listener.
+    Error,
+    /// Refusals, and what somebody should look at.
+    Warn,
+    /// Starts and stops.
+    #[default]
+    Info,
+    /// Every connection.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            threads: None,
+            stop_grace: STOP_GRACE,
+            listen: ListenSettings::default(),
+            limits: Limits::default(),
+            log: LogSettings::default(),
+            tls: None,
+            keyspace: Vec::new(),
+            token: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// One store, served with the defaults.
+    pub fn of(keyspace: KeyspaceSettings) -> Settings {
+        let mut settings = Settings { keyspace: vec![keyspace], ..Settings::default() };
+        settings.fill();
+        settings
+    }
+
+    /// Reads and checks a file. Paths in it are meant from its directory.
+    ///
+    /// # Errors
+    /// `Invalid`, with file, line, column, the value and what to write instead.
+    pub fn read(path: &Path) -> Result<Settings> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let file = path.display();
+            Error::invalid(format!("{file}: the configuration cannot be read: {error}")).with_source(error)
+        })?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Settings::parse(&text, &path.display().to_string(), base)
+    }
+
+    /// Reads and checks a configuration that is called `name` in errors, and whose paths are meant from `base`.
+    ///
+    /// # Errors
+    /// As [`Settings::read`].
+    pub fn parse(text: &str, name: &str, base: &Path) -> Result<Settings> {
+        let mut settings: Settings = toml::from_str(text).map_err(|error| unreadable(name, text, &error))?;
+        if let Some(problem) = settings.problem() {
+            return Err(located(name, text, &problem));
+        }
+        settings.resolve(base);
+        settings.fill();
+        Ok(settings)
+    }
+
+    /// Checks what this says as a whole, for settings that were made or changed in code.
+    ///
+    /// # Errors
+    /// `Invalid`, naming the value and what to write instead.
+    pub fn check(&self) -> Result<()> {
+        match self.problem() {
+            Some(problem) => Err(Error::invalid(format!("{}: {}", problem.path, problem.message))),
+            None => Ok(()),
+        }
+    }
+
+    /// What cannot be, with the way to it.
+    fn problem(&self) -> Option<Problem> {
+        if self.keyspace.is_empty() {
+            let message = "needed: a section [[keyspace]] with the path of a store";
+            return Some(Problem::new("keyspace", message));
+        }
+        if self.threads.is_some_and(|threads| threads == 0 || threads > THREADS_MAX) {
+            return Some(Problem::new("threads", format!("1 to {THREADS_MAX}")));
+        }
+        for (at, keyspace) in self.keyspace.iter().enumerate() {
+            if let Some(problem) = keyspace.problem() {
+                return Some(problem.under(&format!("keyspace.{at}")));
+            }
+            if self.keyspace[..at].iter().any(|before| before.path == keyspace.path) {
+                return Some(Problem::new(format!("keyspace.{at}.path"), "this store is served already, further up"));
+            }
+        }
+        if let Some((name, message)) = self.limits.problem() {
+            return Some(Problem::new(name, message).under("limits"));
+        }
+        for (at, token) in self.token.iter().enumerate() {
+            if let Some(problem) = token.problem() {
+                return Some(problem.under(&format!("token.{at}")));
+            }
+            if self.token[..at].iter().any(|before| before.name == token.name) {
+                return Some(Problem::new(
+                    format!("token.{at}.name"),
+                    "another token has this name: logs tell them by it",
+                ));
+            }
+        }
+        if let Some(problem) = self.tls.as_ref().and_then(TlsFiles::problem) {
+            return Some(problem.under("tls"));
+        }
+        let listen = &self.listen;
+        if listen.native.is_empty() && listen.resp.is_empty() {
+            return Some(Problem::new("listen.native", "nobody could connect: name an address here or in `resp`"));
+        }
+        listen.exposure(self.tls.as_ref(), !self.token.is_empty()).map(|problem| problem.under("listen"))
+    }
+
+    fn resolve(&mut self, base: &Path) {
+        self.keyspace.iter_mut().for_each(|keyspace| keyspace.resolve(base));
+        for token in &mut self.token {
+            token.secret_file = token.secret_file.take().map(|file| base.join(file));
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.resolve(base);
+        }
+    }
+
+    /// Writes out what was left to this machine.
+    fn fill(&mut self) {
+        self.threads.get_or_insert_with(threads_default);
+        self.keyspace.iter_mut().for_each(KeyspaceSettings::fill);
+    }
+
+    /// Everything as a file, defaults written out, without any secret.
+    ///
+    /// # Errors
+    /// `Invalid` for a path that is no text.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::invalid("the configuration as TOML").with_source(error))
+    }
+
+    /// Listeners, threads and limits, with secrets loaded; certificates are checked.
+    ///
+    /// # Errors
+    /// `Invalid` for a secret, certificate or key that is not there, not private, or cannot be used.
+    pub fn server(&self) -> Result<ServerConfig> {
+        if let Some(tls) = &self.tls {
+            tls.load()?;
+        }
+        let listen = self.listen.clone();
+        Ok(ServerConfig {
+            native: listen.native,
+            resp: listen.resp,
+            http: listen.http,
+            insecure: listen.insecure,
+            http_insecure: listen.http_insecure,
+            unix_mode: listen.unix_mode,
+            tls: self.tls.clone(),
+            tokens: self.token.iter().map(TokenSettings::load).collect::<Result<_>>()?,
+            threads: self.threads.unwrap_or_else(threads_default),
+            limits: self.limits.clone(),
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! What a server counts beside its stores, and the page that shows both.
+//!
+//! ```text
+//! sessions ──count──▶ slices, one for each thread ─┐
+//! listeners ────────▶ counts of connections ───────┼──▶ page ──▶ /metrics
+//! stores ──stats, runs, segments, containers───────┘
+//! ```
+//!
+//! *Invariants*: counting takes no lock, waits for nobody and allocates nothing. What is counted never falls.
+//!
+//! *Not here*: who answers over HTTP (`http.rs`), what stores count (`forebay-store`).
+
+mod histogram;
+mod listeners;
+mod page;
+mod process;
+mod scrape;
+mod stores;
+mod warm;
+
+pub(crate) use page::CONTENT_TYPE;
+pub(crate) use scrape::{Scraper, is_ready, state};
+
+use crate::call::Call;
+use forebay_core::Kind;
+use histogram::Histogram;
+use listeners::Listeners;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Slices that threads count in: enough that event loops, of which there are few, have one each.
+const SLICES: usize = 16;
+const CALLS: usize = Call::ALL.len();
+const KINDS: usize = 9;
+
+/// Counters of a server, beside those of its stores.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    slices: Box<[Slice]>,
+    listeners: Listeners,
+}
+
+/// What some of the threads counted, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slice {
+    calls: [CallCounts; CALLS],
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+#[derive(Debug)]
+struct CallCounts {
+    things: AtomicU64,
+    errors: [AtomicU64; KINDS],
+    took: Histogram,
+}
+
+/// One call, summed over all threads.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct CallSums {
+    things: u64,
+    errors: [u64; KINDS],
+    took: histogram::Sums,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let zero = |_| AtomicU64::new(0);
+        let call =
+            |_| CallCounts { things: AtomicU64::new(0), errors: std::array::from_fn(zero), took: Histogram::default() };
+        let slice = || Slice { calls: std::array::from_fn(call), received: 0.into(), sent: 0.into() };
+        Metrics { slices: (0..SLICES).map(|_| slice()).collect(), listeners: Listeners::default() }
+    }
+}
+
+impl Metrics {
+    /// A call was answered: so many things asked for in it, an error's kind where it failed as a whole, its time.
+    pub(crate) fn answered(&self, call: Call, things: u64, failed: Option<Kind>, took: Duration) {
+        let counts = &self.slice().calls[call as usize];
+        counts.things.fetch_add(things, Relaxed);
+        counts.took.add(took);
+        if let Some(kind) = failed {
+            counts.errors[kind as usize].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// One thing of a call failed.
+    pub(crate) fn failed(&self, call: Call, kind: Kind) {
+        self.slice().calls[call as usize].errors[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Payload that came in or went out.
+    pub(crate) fn bytes(&self, received: u64, sent: u64) {
+        let slice = self.slice();
+        slice.received.fetch_add(received, Relaxed);
+        slice.sent.fetch_add(sent, Relaxed);
+    }
+
+    /// A connection was taken by a listener of this name (`native`, `resp`, `http`), or refused for a reason.
+    pub(crate) fn connected(&self, listener: &'static str) {
+        self.listeners.connected(listener);
+    }
+
+    /// A connection ended, for this reason (`goodbye`, `closed`, `error`, `deadline`, `stopping`).
+    pub(crate) fn disconnected(&self, listener: &'static str, reason: &'static str) {
+        self.listeners.disconnected(listener, reason);
+    }
+
+    /// A connection or a login was refused, for this reason (`limit`, `token`, `certificate`, `right`, `handshake`).
+    pub(crate) fn refused(&self, listener: &'static str, reason: &'static str) {
+        self.listeners.refused(listener, reason);
+    }
+
+    fn slice(&self) -> &Slice {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static MINE: usize = NEXT.fetch_add(1, Relaxed) % SLICES);
+        &self.slices[MINE.with(|mine| *mine)]
+    }
+
+    /// One call as all threads counted it.
+    fn sums(&self, call: Call) -> CallSums {
+        let mut sums = CallSums::default();
+        for counts in self.slices.iter().map(|slice| &slice.calls[call as usize]) {
+            sums.things += counts.things.load(Relaxed);
+            counts.took.add_to(&mut sums.took);
+            sums.errors.iter_mut().zip(&counts.errors).for_each(|(sum, count)| *sum += count.load(Relaxed));
+        }
+        sums
+    }
+
+    /// Payload bytes received and sent.
+    fn sum_bytes(&self) -> (u64, u64) {
+        self.slices.iter().fold((0, 0), |(received, sent), slice| {
+            (received + slice.received.load(Relaxed), sent + slice.sent.load(Relaxed))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn threads_count_apart_and_sum_together() {
+        let metrics = Metrics::default();
+        std::thread::scope(|scope| {
+            for _ in 0..SLICES + 3 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        metrics.answered(Call::Put, 3, None, Duration::from_micros(5));
+                        metrics.failed(Call::Put, Kind::Conflict);
+                        metrics.bytes(10, 1);
+                    }
+                    metrics.answered(Call::Put, 0, Some(Kind::Full), Duration::from_secs(1));
+                });
+            }
+        });
+        let threads = SLICES as u64 + 3;
+        let sums = metrics.sums(Call::Put);
+        assert_eq!(sums.things, threads * 3000);
+        assert_eq!(sums.took.count(), threads * 1001);
+        assert_eq!(sums.errors[Kind::Conflict as usize], threads * 1000);
+        assert_eq!(sums.errors[Kind::Full as usize], threads);
+        assert_eq!(metrics.sum_bytes(), (threads * 10_000, threads * 1000));
+        assert_eq!(metrics.sums(Call::Get), CallSums::default());
+    }
+
+    #[test]
+    fn every_kind_has_its_place() {
+        assert_eq!(Kind::all().count(), KINDS);
+        assert!(Kind::all().all(|kind| (kind as usize) < KINDS));
+    }
+
+    /// A bound with room for a slow machine and no optimisation: what it guards against is a lock or an allocation.
+    #[test]
+    fn counting_is_cheap() {
+        let metrics = Metrics::default();
+        let from = Instant::now();
+        let calls = 200_000;
+        for number in 0..calls {
+            metrics.answered(Call::Put, 1, None, Duration::from_nanos(number));
+            metrics.bytes(64, 16);
+        }
+        let each = from.elapsed() / u32::try_from(calls).unwrap();
+        println!("{each:?} for a call");
+        assert!(each < Duration::from_micros(1), "{each:?} for a call: a million a second leave no time for it");
+    }
+}

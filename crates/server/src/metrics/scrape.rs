@@ -1,0 +1,125 @@
+//! One look at everything that is counted, as a page of metrics, and the state in words beside it.
+//!
+//! *Invariant*: a look may take milliseconds, with locks of the stores in turn: it runs on a thread that may wait, one
+//! at a time (`http.rs`).
+
+use super::listeners::{ENDED, REFUSED};
+use super::page::Page;
+use super::stores::{self, Rising};
+use super::{Metrics, process};
+use crate::call::Call;
+use crate::shared::{Phase, Shared};
+use forebay_core::{Kind, Result};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+
+/// Notes of a warm level that the state shows, the last ones.
+const NOTES_SHOWN: usize = 20;
+
+/// What looks at a server remember from one to the next.
+#[derive(Default)]
+pub(crate) struct Scraper {
+    rising: Mutex<Rising>,
+}
+
+impl Scraper {
+    /// The first look, from which totals of runs are counted. What happened before is not this server's.
+    pub(crate) fn new(shared: &Shared) -> Scraper {
+        let scraper = Scraper::default();
+        for (name, store) in &shared.keyspaces {
+            stores::totals(&mut Page::default(), &mut scraper.rising.lock(), name, &store.runs());
+        }
+        scraper
+    }
+
+    /// Everything that is counted, as text.
+    ///
+    /// # Errors
+    /// `Internal` where it cannot be written as text.
+    pub(crate) fn page(&self, shared: &Shared) -> Result<String> {
+        let mut page = Page::default();
+        server(&mut page, shared);
+        calls(&mut page, &shared.metrics);
+        connections(&mut page, shared);
+        process::add(&mut page);
+        for (name, store) in &shared.keyspaces {
+            stores::add(&mut page, &mut self.rising.lock(), name, store);
+        }
+        page.text()
+    }
+}
+
+/// What no number says: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
+/// devices.
+pub(crate) fn state(shared: &Shared) -> Value {
+    let keyspace = |(name, store): (&String, &forebay_store::Store)| {
+        let stats = store.stats();
+        let notes = stats.warm.map(|warm| warm.notes).unwrap_or_default();
+        let last = &notes[notes.len().saturating_sub(NOTES_SHOWN)..];
+        let value = json!({
+            "inhibit": stats.inhibit,
+            "debug_alarm": stats.debug.alarm,
+            "holders": stats.holders,
+            "warm_notes": last,
+        });
+        (name.clone(), value)
+    };
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "ready": is_ready(shared),
+        "keyspaces": shared.keyspaces.iter().map(keyspace).collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+/// Whether the server takes requests.
+pub(crate) fn is_ready(shared: &Shared) -> bool {
+    shared.phase() == Phase::Ready
+}
+
+fn server(page: &mut Page, shared: &Shared) {
+    let help = "Always 1; the version is its label.";
+    page.gauge("forebay_build_info", help, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    let help = "1 while the server takes requests, 0 while it stops.";
+    page.gauge("forebay_ready", help, &[], f64::from(u8::from(is_ready(shared))));
+}
+
+fn calls(page: &mut Page, metrics: &Metrics) {
+    for call in Call::ALL {
+        let sums = metrics.sums(*call);
+        let name = ("call", call.name());
+        let help = "Time from a request that is whole to its answer, waits included.";
+        page.histogram("forebay_request_duration_seconds", help, &[name], &sums.took);
+        let help = "Fragments, events or other things that requests asked for.";
+        page.counter("forebay_request_items_total", help, &[name], sums.things as f64);
+        for kind in Kind::all() {
+            let help = "Requests that failed as a whole, and single things of requests that failed.";
+            let labels = [name, ("kind", kind.name())];
+            page.counter("forebay_errors_total", help, &labels, sums.errors[kind as usize] as f64);
+        }
+    }
+    let (received, sent) = metrics.sum_bytes();
+    page.counter("forebay_received_bytes_total", "Payload that clients sent.", &[], received as f64);
+    page.counter("forebay_sent_bytes_total", "Payload that was sent to clients.", &[], sent as f64);
+}
+
+fn connections(page: &mut Page, shared: &Shared) {
+    for (listener, counts) in shared.metrics.listeners.each() {
+        let name = ("listener", listener);
+        page.gauge("forebay_connections", "Connections now.", &[name], counts.open() as f64);
+        let taken = counts.taken.load(Ordering::Relaxed) as f64;
+        page.counter("forebay_connections_taken_total", "Connections that were taken.", &[name], taken);
+        for (reason, count) in ENDED.iter().zip(&counts.ended) {
+            let labels = [name, ("reason", reason)];
+            let count = count.load(Ordering::Relaxed) as f64;
+            page.counter("forebay_connections_ended_total", "Connections that ended.", &labels, count);
+        }
+        for (reason, count) in REFUSED.iter().zip(&counts.refused) {
+            let labels = [name, ("reason", reason)];
+            let count = count.load(Ordering::Relaxed) as f64;
+            page.counter("forebay_refused_total", "Connections and logins that were refused.", &labels, count);
+        }
+    }
+    let help = "Connections that native and resp listeners take at once.";
+    page.gauge("forebay_connections_limit", help, &[], shared.limits.connections_max as f64);
+}

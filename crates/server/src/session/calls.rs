@@ -1,0 +1,338 @@
+//! What frames ask of the store: each request is decoded, called and answered here, on whatever thread.
+//!
+//! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`).
+
+use super::outbox::{Answer, Payload};
+use crate::call::Call;
+use forebay_core::{
+    Accept, Error, FrameHead, FrameKind, Key, Keyspace, OpenEvent, PutOutcome, Result, ResultFragment, Sources, Token,
+    WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove, WireUpdate,
+    WireVerdict, WireWriter, crc32c,
+};
+use forebay_store::{Event, Fragment, Lease, Store};
+use std::time::Duration;
+
+/// A request that has arrived whole.
+pub(crate) struct Request {
+    pub(crate) head: FrameHead,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Which call of the API a frame makes; `None` for frames that make none.
+pub(super) fn call_of(kind: FrameKind) -> Option<Call> {
+    Some(match kind {
+        FrameKind::Put => Call::Put,
+        FrameKind::Get => Call::Get,
+        FrameKind::GetEvent => Call::GetEvent,
+        FrameKind::Range => Call::Range,
+        FrameKind::Update => Call::Update,
+        FrameKind::Remove => Call::Remove,
+        FrameKind::OpenEvent => Call::OpenEvent,
+        FrameKind::Seal => Call::Seal,
+        FrameKind::GetAny => Call::GetAny,
+        FrameKind::Lease => Call::Lease,
+        FrameKind::LeaseGet => Call::LeaseGet,
+        FrameKind::Extend => Call::Extend,
+        FrameKind::Verdict => Call::Verdict,
+        FrameKind::Release => Call::Release,
+        FrameKind::Replay => Call::Replay,
+        FrameKind::Watch => Call::Watch,
+        _ => return None,
+    })
+}
+
+/// Whether a request must be made on a thread, because it may wait for space, for a device, or take long.
+pub(super) fn waits(store: &Store, request: &Request, has_warm: bool) -> bool {
+    match request.head.kind {
+        FrameKind::Update | FrameKind::Remove | FrameKind::OpenEvent | FrameKind::Release | FrameKind::Replay => true,
+        FrameKind::Verdict => has_warm || !request.payload.is_empty() || request.meta.len() > VERDICT_META_MAX,
+        FrameKind::Get | FrameKind::GetEvent | FrameKind::Lease | FrameKind::LeaseGet => {
+            has_warm && touches_warm(store, request)
+        }
+        _ => false,
+    }
+}
+
+/// Verdicts of a frame with a longer meta take long enough to hold others up.
+const VERDICT_META_MAX: usize = 256 << 10;
+
+fn touches_warm(store: &Store, request: &Request) -> bool {
+    let schema = store.schema();
+    let mut read = WireReader::new(&request.meta);
+    if request.head.kind == FrameKind::Get {
+        let keys = read.list(2, |read| read.key(schema)).unwrap_or_default();
+        return keys.iter().any(|key| store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))));
+    }
+    // The others begin with a primary key, a list of them with its length.
+    if request.head.kind == FrameKind::GetEvent {
+        let events = read.list(3, |read| Ok((read.primary(schema)?, read.sources(schema)?))).unwrap_or_default();
+        return events.iter().any(|(primary, _)| store.may_wait(primary, None));
+    }
+    read.primary(schema).is_ok_and(|primary| store.may_wait(&primary, None))
+}
+
+/// Makes the call; so many things were asked for in it.
+pub(super) fn make(store: &Store, request: &Request) -> (Result<Answer>, u64) {
+    let keyspace = store.keyspace();
+    let mut things = 1;
+    let answer = match request.head.kind {
+        FrameKind::Get => get(store, keyspace, &request.meta, &mut things),
+        FrameKind::GetEvent => get_event(store, keyspace, &request.meta, &mut things),
+        FrameKind::Update => update(store, keyspace, request),
+        FrameKind::Remove => remove(store, keyspace, &request.meta),
+        FrameKind::OpenEvent => open_event(store, keyspace, &request.meta, &mut things),
+        FrameKind::Lease => lease(store, keyspace, &request.meta),
+        FrameKind::LeaseGet => lease_get(store, keyspace, &request.meta),
+        FrameKind::Extend => extend(store, keyspace, &request.meta, &mut things),
+        FrameKind::Verdict => verdict(store, keyspace, request, &mut things),
+        FrameKind::Seal | FrameKind::Release | FrameKind::Replay => by_name(store, keyspace, request, &mut things),
+        other => Err(Error::invalid(format!("a request of kind {other:?}, which this server does not answer"))),
+    };
+    (answer, things)
+}
+
+/// What a fragment is, as answers say it.
+pub(super) fn wire_fragment(fragment: &Fragment) -> WireFragment {
+    WireFragment {
+        length: fragment.len() as u32,
+        checksum: fragment.checksum(),
+        status: fragment.status(),
+        version: fragment.version(),
+        level: fragment.level(),
+    }
+}
+
+/// Fragments as an answer says them, and their bytes.
+pub(super) fn say_fragments(fragments: Vec<Fragment>, payload: &mut Payload) -> Vec<(Key, WireFragment)> {
+    let said = fragments.iter().map(|fragment| (fragment.key(), wire_fragment(fragment))).collect();
+    fragments.into_iter().for_each(|fragment| payload.push(fragment));
+    said
+}
+
+/// The answer that says a meta, and has payload.
+fn answer(out: WireWriter, payload: Payload) -> Answer {
+    Answer { meta: Ok(out.finish()), payload, more: false }
+}
+
+fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+    let mut read = WireReader::new(meta);
+    let count = read.count(2)?;
+    *things = count as u64;
+    let (mut out, mut payload) = (WireWriter::with_capacity(4 + 18 * count), Payload::default());
+    out.u32(count as u32);
+    for _ in 0..count {
+        let found = read.key(&keyspace.schema).and_then(|key| store.get(&key));
+        out.outcome(&found, |out, found| {
+            out.u8(u8::from(found.is_some()));
+            if let Some(fragment) = found {
+                out.fragment(&wire_fragment(fragment));
+            }
+        });
+        if let Ok(Some(fragment)) = found {
+            payload.push(fragment);
+        }
+    }
+    read.end()?;
+    Ok(answer(out, payload))
+}
+
+fn wire_event(keyspace: &Keyspace, event: Event, payload: &mut Payload) -> WireEvent {
+    WireEvent {
+        primary: event.primary,
+        state: event.state,
+        stage: keyspace.stage(&event.stage).unwrap_or_default(),
+        attributes: event.attributes,
+        streams: event.streams,
+        fragments: say_fragments(event.fragments, payload),
+        missing: event.missing,
+        sources: event.sources,
+    }
+}
+
+fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+    let events = WireReader::whole(meta, |read| {
+        read.list(3, |read| Ok((read.primary(&keyspace.schema)?, read.sources(&keyspace.schema)?)))
+    })?;
+    *things = events.len() as u64;
+    let (mut out, mut payload) = (WireWriter::new(), Payload::default());
+    out.u32(events.len() as u32);
+    for (primary, sources) in events {
+        match store.get_event(&primary, &sources) {
+            Ok(found) => {
+                out.u8(0);
+                out.option(found, |out, event| wire_event(keyspace, event, &mut payload).encode(out, keyspace))?;
+            }
+            Err(error) => out.error(&error),
+        }
+    }
+    Ok(answer(out, payload))
+}
+
+fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answer> {
+    let mut out = WireWriter::new();
+    match WireUpdate::decode(&request.meta, keyspace)? {
+        WireUpdate::Fragment { key, token, checksum } => {
+            checked(&request.payload, checksum)?;
+            out.u16(store.update(&key, &request.payload, token.as_ref())?);
+        }
+        WireUpdate::Attributes { primary, token, attributes } => {
+            store.update_attributes(&primary, &attributes, token.as_ref())?;
+            out.u16(0);
+        }
+    }
+    Ok(Answer::of(out.finish()))
+}
+
+fn checked(bytes: &[u8], expected: u32) -> Result<()> {
+    let found = crc32c(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "{} bytes came with checksum {expected:08x} and have {found:08x}: send them again",
+        bytes.len()
+    )))
+}
+
+fn remove(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+    let removed = match WireRemove::decode(meta, keyspace)? {
+        WireRemove::Fragment(key) => u64::from(store.remove(&key)?),
+        WireRemove::Event(primary) => u64::from(store.remove_event(&primary)?),
+        WireRemove::Range(bounds) => store.remove_range(&bounds)?,
+    };
+    let mut out = WireWriter::new();
+    out.u64(removed);
+    Ok(Answer::of(out.finish()))
+}
+
+/// How a put ended, as a byte.
+pub(super) fn outcome_byte(outcome: PutOutcome) -> u8 {
+    match outcome {
+        PutOutcome::Stored => 0,
+        PutOutcome::Duplicate => 1,
+        PutOutcome::Late => 2,
+    }
+}
+
+fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+    let events = WireOpen::decode_all(meta, keyspace)?;
+    *things = events.len() as u64;
+    let mut out = WireWriter::new();
+    out.u32(events.len() as u32);
+    for event in events {
+        let how = OpenEvent { sources: event.sources.as_deref(), attributes: event.attributes.as_ref() };
+        out.outcome(&store.open_event(&event.primary, &how), |out, outcome| out.u8(outcome_byte(*outcome)));
+    }
+    Ok(Answer::of(out.finish()))
+}
+
+/// Leases as an answer says them.
+pub(super) fn say_leases(keyspace: &Keyspace, leases: Vec<Lease>) -> Result<Answer> {
+    let (mut out, mut payload) = (WireWriter::new(), Payload::default());
+    out.u32(leases.len() as u32);
+    for lease in leases {
+        wire_lease(lease, &mut payload).encode(&mut out, keyspace)?;
+    }
+    Ok(answer(out, payload))
+}
+
+fn wire_lease(lease: Lease, payload: &mut Payload) -> WireLease {
+    WireLease {
+        event: WireEvent {
+            primary: lease.primary,
+            state: forebay_core::LiveState::Leased,
+            stage: lease.stage,
+            attributes: lease.attributes,
+            streams: Vec::new(),
+            fragments: say_fragments(lease.fragments, payload),
+            missing: lease.missing,
+            sources: lease.sources,
+        },
+        token: lease.token,
+        delivery: lease.delivery,
+        event_fragments: lease.event_fragments,
+        event_bytes: lease.event_bytes,
+    }
+}
+
+fn lease(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+    let (primary, duration) =
+        WireReader::whole(meta, |read| Ok((read.primary(&keyspace.schema)?, read.milliseconds()?)))?;
+    let lease = store.lease(&primary, Some(duration).filter(|duration| *duration > Duration::ZERO))?;
+    say_leases(keyspace, lease.into_iter().collect())
+}
+
+fn lease_get(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+    let schema = &keyspace.schema;
+    let (primary, token, sources) =
+        WireReader::whole(meta, |read| Ok((read.primary(schema)?, read.token()?, read.sources(schema)?)))?;
+    let mut payload = Payload::default();
+    let said = say_fragments(store.lease_get(&primary, &token, &sources)?, &mut payload);
+    let mut out = WireWriter::new();
+    out.fragments(&said)?;
+    Ok(answer(out, payload))
+}
+
+fn extend(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+    let leases = WireExtend::decode_all(meta, keyspace)?;
+    *things = leases.len() as u64;
+    let mut out = WireWriter::new();
+    out.u32(leases.len() as u32);
+    for lease in leases {
+        out.outcome(&store.extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
+    }
+    Ok(Answer::of(out.finish()))
+}
+
+fn verdict(store: &Store, keyspace: &Keyspace, request: &Request, things: &mut u64) -> Result<Answer> {
+    let verdicts = WireVerdict::decode_all(&request.meta, request.head.payload_bytes, keyspace)?;
+    *things = verdicts.len() as u64;
+    let mut out = WireWriter::new();
+    out.u32(verdicts.len() as u32);
+    let mut payload = &request.payload[..];
+    for verdict in verdicts {
+        let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
+        let mut whole = Ok(());
+        for (source, length, checksum) in &verdict.results {
+            let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
+            payload = rest;
+            whole = whole.and_then(|()| checked(bytes, *checksum));
+            results.push((source, bytes));
+        }
+        let outcome = whole.and_then(|()| judge(store, &verdict, &results));
+        out.outcome(&outcome, |_, ()| {});
+    }
+    Ok(Answer::of(out.finish()))
+}
+
+fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
+    let (primary, token): (_, &Token) = (&verdict.primary, &verdict.token);
+    match &verdict.judgement {
+        WireJudgement::Accept(streams) => {
+            let streams: Vec<(&str, Sources)> =
+                streams.iter().map(|(name, sources)| (name.as_str(), sources.clone())).collect();
+            store.accept_into(primary, token, &Accept { streams: &streams, results })
+        }
+        WireJudgement::Reject => store.reject(primary, token),
+        WireJudgement::Requeue => store.requeue(primary, token),
+        WireJudgement::Pass(stage) => store.pass(primary, token, stage, results),
+    }
+}
+
+/// Calls that take names of events and answer whether there was something to do.
+fn by_name(store: &Store, keyspace: &Keyspace, request: &Request, things: &mut u64) -> Result<Answer> {
+    let events = WireReader::whole(&request.meta, |read| read.list(2, |read| read.primary(&keyspace.schema)))?;
+    *things = events.len() as u64;
+    let mut out = WireWriter::new();
+    out.u32(events.len() as u32);
+    for primary in &events {
+        let outcome = match request.head.kind {
+            FrameKind::Seal => store.seal(primary),
+            FrameKind::Release => store.release(primary),
+            _ => store.replay(primary),
+        };
+        out.outcome(&outcome, |out, done| out.u8(u8::from(*done)));
+    }
+    Ok(Answer::of(out.finish()))
+}

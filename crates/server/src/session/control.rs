@@ -1,0 +1,201 @@
+//! What is rare, by name: decoded from JSON, called, answered in JSON; and what lives as long as its connection.
+
+use super::calls::say_fragments;
+use super::outbox::{Answer, Payload};
+use crate::call::Call;
+use forebay_core::{
+    Control, Error, Filter, ObjectOrder, Result, RunConfig, Sampling, Sources, WireReader, WireSample, WireWriter,
+};
+use forebay_store::{Producer, Sampler, Store, Watch};
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most objects of one connection.
+const OBJECTS_MAX: usize = 64;
+
+/// What a connection opened and its end closes.
+#[derive(Clone)]
+enum Object {
+    Producer(Arc<Mutex<Option<Producer>>>),
+    Watch(Arc<Mutex<Watch>>),
+    Sampler(Arc<Mutex<Sampler>>),
+}
+
+/// Objects of one connection, by number.
+#[derive(Default)]
+pub(super) struct Objects {
+    all: Mutex<BTreeMap<u32, Object>>,
+}
+
+impl Objects {
+    fn add(&self, object: Object) -> Result<u32> {
+        let mut all = self.all.lock();
+        if all.len() >= OBJECTS_MAX {
+            return Err(Error::full(format!("{OBJECTS_MAX} producers, watches and samplers on one connection")));
+        }
+        let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
+        all.insert(number, object);
+        Ok(number)
+    }
+
+    fn get(&self, number: u32) -> Result<Object> {
+        let unknown = || Error::invalid(format!("no object {number} on this connection"));
+        self.all.lock().get(&number).cloned().ok_or_else(unknown)
+    }
+}
+
+/// The call that a control makes, for rights and metrics.
+pub(super) fn call_of(control: &Control) -> Call {
+    match control {
+        Control::RunOpen { .. }
+        | Control::RunPause { .. }
+        | Control::RunResume { .. }
+        | Control::RunStop { .. }
+        | Control::RunClose { .. } => Call::Run,
+        Control::Mask { .. } => Call::Mask,
+        Control::Hold { .. } | Control::ReleaseHold { .. } => Call::Hold,
+        Control::Producer { .. } | Control::Report { .. } => Call::Producer,
+        Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
+        _ => Call::Look,
+    }
+}
+
+/// A control, from the meta of its frame.
+///
+/// # Errors
+/// `Invalid` for what is none.
+pub(super) fn decode(meta: &[u8]) -> Result<Control> {
+    serde_json::from_slice(meta).map_err(|error| Error::invalid(format!("no control: {error}")).with_source(error))
+}
+
+fn json<T: Serialize>(value: T) -> Result<Answer> {
+    let text = serde_json::to_vec(&value);
+    text.map(Answer::of).map_err(|error| Error::internal("an answer cannot be written as JSON").with_source(error))
+}
+
+/// Makes the call, which is allowed.
+pub(super) fn make(store: &Store, objects: &Objects, control: Control) -> Result<Answer> {
+    let schema = store.schema();
+    match control {
+        Control::RunOpen { run, config } => json(store.run_open(run, &RunConfig::from_toml(&config, schema)?)?),
+        Control::RunPause { run } => json(store.run_pause(run)?),
+        Control::RunResume { run } => json(store.run_resume(run)?),
+        Control::RunStop { run } => json(store.run_stop(run)?),
+        Control::RunClose { run } => json(store.run_close(run)?),
+        Control::Runs => json(store.runs()),
+        Control::Ledger { run } => json(store.ledger(run)?),
+        Control::LedgerBy { run, by } => json(store.ledger_by(run, by)?),
+        Control::Sources { run } => json(store.sources(run)?),
+        Control::Mask { run, source, from, set: true } => json(store.mask(run, &source, from.as_ref())?),
+        Control::Mask { run, source, from, set: false } => json(store.unmask(run, &source, from.as_ref())?),
+        Control::Hold { run, conditions } => {
+            let conditions: Vec<&str> = conditions.iter().map(String::as_str).collect();
+            json(store.hold(run, &conditions)?)
+        }
+        Control::ReleaseHold { id } => json(store.release_hold(id)?),
+        Control::Holds => json(store.holds()),
+        Control::DebugEvents => json(store.debug_events()),
+        Control::Conflicts => json(store.conflicts()),
+        Control::Why { key } => json(store.why(&key)?),
+        Control::Outputs { primary } => {
+            let said = |sources| match sources {
+                Sources::All => None,
+                Sources::None => Some(Vec::new()),
+                Sources::Only(list) => Some(list),
+            };
+            let outputs = store.outputs(&primary)?;
+            json(outputs.map(|all| all.into_iter().map(|(name, sources)| (name, said(sources))).collect::<Vec<_>>()))
+        }
+        Control::Stats => json(store.stats()),
+        Control::Segments => json(store.segments()),
+        Control::Losses => json(store.losses()),
+        Control::Producer { run, name } => {
+            let producer = store.producer(run, &name)?;
+            json(objects.add(Object::Producer(Arc::new(Mutex::new(Some(producer)))))?)
+        }
+        Control::Report { object, announced, fragments, bytes, order } => {
+            json(report(objects, object, [announced, fragments, bytes], order)?)
+        }
+        Control::Watch { run } => json(objects.add(Object::Watch(Arc::new(Mutex::new(store.watch(run)?))))?),
+        Control::Sampler { conditions, stage, run, decided, sources, rate_hz, bytes_max } => {
+            let sampling = Sampling {
+                filter: Filter::parse(&store.keyspace().attributes, &conditions)?,
+                stage,
+                run,
+                decided,
+                sources: sources.map_or(Sources::All, Sources::Only),
+                rate_hz,
+                bytes_max: bytes_max.min(SAMPLE_BYTES_MAX),
+            };
+            json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
+        }
+        Control::Drop { object } => {
+            // Its end may take a while: not under the lock.
+            let object = objects.all.lock().remove(&object);
+            drop(object);
+            json(())
+        }
+    }
+}
+
+/// Most bytes of a sample, whatever is asked for.
+const SAMPLE_BYTES_MAX: u64 = 64 << 20;
+
+/// What is said to a token that has not the right.
+pub(super) fn no_right(call: Call) -> Error {
+    Error::invalid(format!(
+        "`{}` needs the right `{}`, which this token has not here",
+        call.name(),
+        call.right().name()
+    ))
+}
+
+fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3], order: ObjectOrder) -> Result<()> {
+    let Object::Producer(producer) = objects.get(number)? else {
+        return Err(Error::invalid(format!("object {number} is no producer")));
+    };
+    let mut producer = producer.lock();
+    let at_work = producer.as_ref().ok_or_else(|| Error::closed("this producer gave its last report"))?;
+    at_work.announced(announced);
+    at_work.offered_many(fragments, bytes);
+    match order {
+        ObjectOrder::Count => Ok(()),
+        ObjectOrder::Report => at_work.report(),
+        ObjectOrder::Finish => match producer.take() {
+            Some(producer) => producer.finish(),
+            None => Ok(()),
+        },
+    }
+}
+
+/// What an object has next, within the wait: the answer to a `watch` frame.
+pub(super) fn next(store: &Store, objects: &Objects, meta: &[u8], wait_max: Duration) -> Result<Answer> {
+    let (number, wait) = WireReader::whole(meta, |read| Ok((read.u32()?, read.milliseconds()?)))?;
+    let wait = wait.min(wait_max);
+    match objects.get(number)? {
+        Object::Producer(_) => Err(Error::invalid(format!("object {number} is a producer: nothing comes from it"))),
+        Object::Watch(watch) => json(watch.lock().next(wait)),
+        Object::Sampler(sampler) => {
+            let sample = sampler.lock().next(wait)?;
+            let (mut out, mut payload) = (WireWriter::new(), Payload::default());
+            out.option(sample, |out, sample| {
+                let wire = WireSample {
+                    primary: sample.primary,
+                    state: sample.state.into_owned(),
+                    stage: sample.stage,
+                    attributes: sample.attributes,
+                    fragments: say_fragments(sample.fragments, &mut payload),
+                    sources: sample.sources,
+                    left_out: sample.left_out,
+                    event_fragments: sample.event_fragments,
+                    event_bytes: sample.event_bytes,
+                };
+                wire.encode(out, store.keyspace())
+            })?;
+            Ok(Answer { meta: Ok(out.finish()), payload, more: false })
+        }
+    }
+}

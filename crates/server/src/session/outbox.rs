@@ -1,0 +1,292 @@
+//! Answers on their way to the client.
+//!
+//! ```text
+//! answer ──cut into frames──▶ held, until the client has credit for the next ──▶ queue ──writev──▶ socket
+//! ```
+//!
+//! *Invariants*: no more bytes are on their way than the client has agreed to take; payloads of fragments go out from
+//! where they stand, small ones are copied together.
+
+use crate::transport::{Transport, poll_write_from};
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
+use forebay_store::Fragment;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+const COPIED_BYTES: usize = 1024;
+/// Most payload bytes of a frame.
+const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
+/// Most pieces of one system call.
+const PIECES: usize = 128;
+/// Bytes that are on their way before no further request is looked at.
+const UNSENT_BYTES: u64 = 2 << 20;
+
+/// Bytes that go out.
+pub(crate) enum Piece {
+    /// Copied.
+    Copied(Vec<u8>),
+    /// Where they stand, from and to.
+    Guard(Arc<Fragment>, usize, usize),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Copied(bytes) => bytes,
+            Piece::Guard(fragment, from, to) => &fragment[*from..*to],
+        }
+    }
+}
+
+/// Payloads of an answer, in order.
+#[derive(Default)]
+pub(crate) struct Payload {
+    pieces: Vec<Piece>,
+    bytes: u64,
+}
+
+impl Payload {
+    /// Adds the bytes of a fragment.
+    pub(crate) fn push(&mut self, fragment: Fragment) {
+        let length = fragment.len();
+        self.bytes += length as u64;
+        if length >= COPIED_BYTES {
+            self.pieces.push(Piece::Guard(Arc::new(fragment), 0, length));
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(Piece::Copied(bytes)) => bytes.extend_from_slice(&fragment),
+            _ => self.pieces.push(Piece::Copied(fragment.to_vec())),
+        }
+    }
+
+    /// How much it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// What is answered to a request.
+pub(crate) struct Answer {
+    /// Its meta, or the error that stands for it.
+    pub(crate) meta: Result<Vec<u8>, Error>,
+    /// What follows.
+    pub(crate) payload: Payload,
+    /// More answers to the same request follow.
+    pub(crate) more: bool,
+}
+
+impl Answer {
+    /// A meta alone.
+    pub(crate) fn of(meta: Vec<u8>) -> Answer {
+        Answer { meta: Ok(meta), payload: Payload::default(), more: false }
+    }
+
+    /// An error.
+    pub(crate) fn error(error: Error) -> Answer {
+        Answer { meta: Err(error), payload: Payload::default(), more: false }
+    }
+}
+
+struct Frame {
+    head: FrameHead,
+    meta: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+/// Answers of one connection.
+pub(super) struct Outbox {
+    held: VecDeque<Frame>,
+    queue: VecDeque<Piece>,
+    /// Bytes of the first piece that went out.
+    gone: usize,
+    unsent: u64,
+    /// What the client still takes.
+    credit: u64,
+    /// What it takes at most.
+    window: u64,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Outbox {
+        // Before its hello a client takes an answer to it.
+        Outbox { held: VecDeque::new(), queue: VecDeque::new(), gone: 0, unsent: 0, credit: 64 << 10, window: 64 << 10 }
+    }
+
+    /// The client said how much it takes.
+    pub(super) fn open(&mut self, window: u32) {
+        (self.credit, self.window) = (u64::from(window), u64::from(window));
+    }
+
+    /// The client takes more.
+    pub(super) fn grant(&mut self, credit: u32) {
+        self.credit = (self.credit + u64::from(credit)).min(self.window);
+        self.release();
+    }
+
+    /// Queues the answer to a request; `credit` is what the client may send anew.
+    pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
+        let Answer { meta, payload, more } = answer;
+        let meta = match meta {
+            Ok(meta) if meta.len() as u64 + FRAME_HEAD_BYTES as u64 > self.window / 2 => {
+                let (bytes, window) = (meta.len(), self.window);
+                let error = Error::invalid(format!(
+                    "the answer says {bytes} bytes beside its payload and the client takes {window}: ask for less at once"
+                ));
+                return self.answer(kind, request, Answer::error(error), credit);
+            }
+            Ok(meta) => meta,
+            Err(error) => {
+                let mut out = WireWriter::new();
+                out.error(&error);
+                self.frame(
+                    FrameHead { credit, ..FrameHead::new(kind, FrameFlags::ERROR, request) },
+                    out.finish(),
+                    vec![],
+                    0,
+                );
+                return self.release();
+            }
+        };
+        let most = FRAME_PAYLOAD_BYTES.min(self.window / 2);
+        let mut left = payload.bytes;
+        let mut pieces = payload.pieces.into_iter().collect::<VecDeque<_>>();
+        let mut meta = Some(meta);
+        loop {
+            let (part, bytes) = if left <= most { (pieces.drain(..).collect(), left) } else { cut(&mut pieces, most) };
+            left -= bytes;
+            let flags = if left > 0 || more { FrameFlags::MORE } else { FrameFlags::ANSWER };
+            let credit = if left > 0 || more { 0 } else { credit };
+            self.frame(
+                FrameHead { credit, ..FrameHead::new(kind, flags, request) },
+                meta.take().unwrap_or_default(),
+                part,
+                bytes as u32,
+            );
+            if left == 0 {
+                return self.release();
+            }
+        }
+    }
+
+    fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece>, payload_bytes: u32) {
+        let head = head.with(&meta, payload_bytes);
+        self.held.push_back(Frame { head, meta, pieces });
+    }
+
+    /// Moves what the client has credit for to the queue.
+    fn release(&mut self) {
+        while let Some(frame) = self.held.front() {
+            let bytes = frame.head.frame_bytes();
+            if bytes > self.credit {
+                return;
+            }
+            let Some(frame) = self.held.pop_front() else { return };
+            self.credit -= bytes;
+            self.unsent += bytes;
+            let tail = match self.queue.back_mut() {
+                Some(Piece::Copied(tail)) if tail.len() < 16 << 10 => tail,
+                _ => {
+                    self.queue.push_back(Piece::Copied(Vec::with_capacity(256 + frame.meta.len())));
+                    let Some(Piece::Copied(tail)) = self.queue.back_mut() else { return };
+                    tail
+                }
+            };
+            tail.extend_from_slice(&frame.head.encode());
+            tail.extend_from_slice(&frame.meta);
+            self.queue.extend(frame.pieces);
+        }
+    }
+
+    /// Whether no further request should be looked at before some of this is gone.
+    pub(super) fn is_full(&self) -> bool {
+        !self.held.is_empty() || self.unsent > UNSENT_BYTES
+    }
+
+    /// Whether a stream of answers should pause.
+    pub(super) fn is_ahead(&self) -> bool {
+        !self.held.is_empty() || self.unsent > UNSENT_BYTES / 4
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty()
+    }
+
+    /// Whether bytes wait for the socket.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Writes what the socket takes; `Pending` where something is left.
+    pub(super) fn poll_flush<T: Transport>(
+        &mut self,
+        stream: &mut T,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<u64>> {
+        let mut sent = 0;
+        while !self.queue.is_empty() {
+            let mut places = [IoSlice::new(&[]); PIECES];
+            let mut count = 0;
+            for (place, piece) in places.iter_mut().zip(&self.queue) {
+                let from = if count == 0 { self.gone } else { 0 };
+                *place = IoSlice::new(&piece.bytes()[from..]);
+                count += 1;
+            }
+            match poll_write_from(stream, context, &places[..count]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => {
+                    sent += bytes as u64;
+                    self.sent(bytes);
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if sent > 0 => return Poll::Ready(Ok(sent)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(sent))
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.unsent -= bytes as u64;
+        self.gone += bytes;
+        while let Some(piece) = self.queue.front() {
+            let length = piece.bytes().len();
+            if self.gone < length {
+                return;
+            }
+            self.gone -= length;
+            self.queue.pop_front();
+        }
+    }
+}
+
+/// Takes so many bytes away at the front.
+fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
+    let mut part = Vec::new();
+    let mut left = most as usize;
+    while left > 0 {
+        match pieces.pop_front() {
+            None => break,
+            Some(piece) if piece.bytes().len() <= left => {
+                left -= piece.bytes().len();
+                part.push(piece);
+            }
+            Some(Piece::Copied(mut bytes)) => {
+                let rest = bytes.split_off(left);
+                part.push(Piece::Copied(bytes));
+                pieces.push_front(Piece::Copied(rest));
+                left = 0;
+            }
+            Some(Piece::Guard(fragment, from, to)) => {
+                part.push(Piece::Guard(fragment.clone(), from, from + left));
+                pieces.push_front(Piece::Guard(fragment, from + left, to));
+                left = 0;
+            }
+        }
+    }
+    (part, most - left as u64)
+}

@@ -1,0 +1,276 @@
+//! Fragments that are being received: from the socket straight into memory of the store.
+//!
+//! ```text
+//! meta ──▶ fragments in order: bytes that are there are copied in; for a longer one memory of the store is reserved,
+//!          and the socket fills it, several at once
+//! ```
+//!
+//! *Invariants*: memory is reserved for what is read next, at most [`AHEAD_BYTES`] of it and one fragment more; a
+//! fragment whose put fails is passed over, and the others stand.
+//!
+//! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
+
+use super::inbox::Inbox;
+use crate::transport::Transport;
+use forebay_core::{Error, PutOptions, PutOutcome, Result, WirePut};
+use forebay_store::{Reservation, Store};
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::task::{Context, Poll, ready};
+
+/// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
+const DIRECT_BYTES: u32 = 2048;
+/// Bytes for which memory is reserved ahead of the socket.
+const AHEAD_BYTES: usize = 256 << 10;
+/// Places of one system call.
+const PLACES: usize = 32;
+/// Bytes that are read beyond the last fragment: the head and meta of what follows.
+const TAIL_BYTES: usize = 512;
+
+/// What a fragment's bytes go to.
+enum Target {
+    /// Memory of the store.
+    Place(Reservation),
+    /// Memory of the server: the put must wait.
+    Held(Vec<u8>),
+    /// Nowhere: the put has failed.
+    Nowhere,
+}
+
+struct Open {
+    index: usize,
+    target: Target,
+    filled: usize,
+    length: usize,
+}
+
+/// A fragment whose put waits, on a thread.
+pub(super) enum Waiting {
+    /// Its commit waits.
+    Commit(usize, Reservation),
+    /// It waits for space, or for another put.
+    Put(usize, Vec<u8>),
+}
+
+/// A put under way.
+pub(super) struct Putting {
+    /// Number of the request.
+    pub(super) request: u64,
+    /// Bytes of its frame.
+    pub(super) frame_bytes: u64,
+    pub(super) puts: Vec<WirePut>,
+    /// Outcomes by fragment; `None` where there is none yet.
+    pub(super) outcomes: Vec<Option<Result<PutOutcome>>>,
+    next: usize,
+    open: VecDeque<Open>,
+    /// What was received and must wait.
+    pub(super) waiting: Vec<Waiting>,
+    /// Bytes of the frame's payload that are still to come from the inbox or the socket.
+    left: u64,
+}
+
+fn options(put: &WirePut) -> PutOptions<'_> {
+    PutOptions {
+        status: put.status,
+        attributes: put.attributes.as_ref(),
+        deadline: put.deadline,
+        persisted: put.persisted,
+        level: put.level,
+    }
+}
+
+impl Putting {
+    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting {
+        let left = puts.iter().map(|put| u64::from(put.length)).sum();
+        let outcomes = puts.iter().map(|_| None).collect();
+        Putting { request, frame_bytes, puts, outcomes, next: 0, open: VecDeque::new(), waiting: Vec::new(), left }
+    }
+
+    /// Refuses all of them: their bytes are passed over.
+    pub(super) fn refuse(&mut self, why: impl Fn() -> Error) {
+        self.outcomes.iter_mut().for_each(|outcome| *outcome = Some(Err(why())));
+    }
+
+    /// Whether its fragments are long, so that what follows it is likely to be long as well.
+    pub(super) fn is_of_long_fragments(&self) -> bool {
+        self.left >= self.puts.len() as u64 * u64::from(DIRECT_BYTES)
+    }
+
+    /// Whether all bytes are there.
+    pub(super) fn is_received(&self) -> bool {
+        self.next == self.puts.len() && self.open.is_empty()
+    }
+
+    /// Takes what is in the inbox; answers the puts that must wait.
+    pub(super) fn take(&mut self, store: &Store, inbox: &mut Inbox) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
+        loop {
+            while let Some(open) = self.open.front_mut() {
+                let bytes = (open.length - open.filled).min(inbox.len());
+                open.fill(&inbox.bytes()[..bytes]);
+                inbox.consume(bytes);
+                self.left -= bytes as u64;
+                if open.filled < open.length {
+                    return waiting;
+                }
+                let Some(done) = self.open.pop_front() else { break };
+                self.finish(done, &mut waiting);
+            }
+            let Some(put) = self.puts.get(self.next) else { return waiting };
+            let length = put.length as usize;
+            let refused = self.outcomes[self.next].is_some();
+            if inbox.len() < length || refused {
+                if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
+                    return waiting;
+                }
+                self.begin(store);
+                continue;
+            }
+            let value = &inbox.bytes()[..length];
+            match store.put_now(&put.key, value, &options(put), Some(put.checksum)) {
+                Ok(Some(outcome)) => self.outcomes[self.next] = Some(Ok(outcome)),
+                Ok(None) => waiting.push(Waiting::Put(self.next, value.to_vec())),
+                Err(error) => self.outcomes[self.next] = Some(Err(error)),
+            }
+            inbox.consume(length);
+            self.left -= length as u64;
+            self.next += 1;
+        }
+    }
+
+    /// Opens the next fragment.
+    fn begin(&mut self, store: &Store) {
+        let put = &self.puts[self.next];
+        let length = put.length as usize;
+        let reserved = if self.outcomes[self.next].is_some() {
+            Ok(None)
+        } else {
+            store.reserve_now(&put.key, length, &options(put))
+        };
+        let target = match reserved {
+            Ok(None) if self.outcomes[self.next].is_some() => Target::Nowhere,
+            Ok(Some(place)) => Target::Place(place),
+            Ok(None) => Target::Held(Vec::with_capacity(length)),
+            Err(error) => {
+                self.outcomes[self.next] = Some(Err(error));
+                Target::Nowhere
+            }
+        };
+        self.open.push_back(Open { index: self.next, target, filled: 0, length });
+        self.next += 1;
+    }
+
+    fn finish(&mut self, open: Open, waiting: &mut Vec<Waiting>) {
+        let index = open.index;
+        match open.target {
+            Target::Place(place) if place.commit_may_wait() => waiting.push(Waiting::Commit(index, place)),
+            Target::Place(place) => self.outcomes[index] = Some(place.commit_checked(self.puts[index].checksum)),
+            Target::Held(bytes) => waiting.push(Waiting::Put(index, bytes)),
+            Target::Nowhere => {}
+        }
+    }
+
+    /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
+    pub(super) fn poll_receive<T: Transport>(
+        &mut self,
+        store: &Store,
+        inbox: &mut Inbox,
+        stream: &mut T,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        debug_assert!(inbox.len() == 0 || self.open.is_empty(), "what is in the inbox comes first");
+        let short = self.open.is_empty() && self.puts.get(self.next).is_some_and(|put| put.length < DIRECT_BYTES);
+        if short {
+            // The rest of the frame, of which all that fits, and some of what follows.
+            inbox.reserve(DIRECT_BYTES as usize);
+            let read = ready!(stream.poll_read_into(context, &mut [inbox.spare(usize::MAX)]))?;
+            inbox.added(read);
+            return Poll::Ready(Ok(read));
+        }
+        let mut ahead: usize = self.open.iter().map(|open| open.length - open.filled).sum();
+        while ahead < AHEAD_BYTES
+            && self.open.len() + 1 < PLACES
+            && let Some(put) = self.puts.get(self.next)
+            && (put.length >= DIRECT_BYTES || put.length == 0)
+        {
+            ahead += put.length as usize;
+            self.begin(store);
+        }
+        let last = self.next == self.puts.len();
+        inbox.reserve(TAIL_BYTES);
+        let mut places: Vec<IoSliceMut<'_>> = Vec::with_capacity(PLACES);
+        let mut nowhere: [u8; 4096] = [0; 4096];
+        let mut discard = Some(&mut nowhere);
+        let mut until_discard = false;
+        for open in &mut self.open {
+            let (filled, left) = (open.filled, open.length - open.filled);
+            match &mut open.target {
+                Target::Place(place) => places.push(IoSliceMut::new(&mut place[filled..])),
+                Target::Held(bytes) => {
+                    bytes.resize(open.length, 0);
+                    places.push(IoSliceMut::new(&mut bytes[filled..]));
+                }
+                Target::Nowhere => {
+                    let Some(discard) = discard.take() else { break };
+                    let most = left.min(discard.len());
+                    until_discard = true;
+                    places.push(IoSliceMut::new(&mut discard[..most]));
+                    if most < left {
+                        break;
+                    }
+                }
+            }
+            if until_discard {
+                break;
+            }
+        }
+        if last && !until_discard {
+            places.push(inbox.spare(TAIL_BYTES));
+        }
+        let read = ready!(stream.poll_read_into(context, &mut places))?;
+        drop(places);
+        let mut bytes = read;
+        for open in &mut self.open {
+            let part = bytes.min(open.length - open.filled);
+            open.filled += part;
+            bytes -= part;
+            self.left -= part as u64;
+        }
+        inbox.added(bytes);
+        Poll::Ready(Ok(read))
+    }
+}
+
+impl Open {
+    fn fill(&mut self, bytes: &[u8]) {
+        match &mut self.target {
+            Target::Place(place) => place[self.filled..self.filled + bytes.len()].copy_from_slice(bytes),
+            Target::Held(held) => {
+                held.truncate(self.filled);
+                held.extend_from_slice(bytes);
+            }
+            Target::Nowhere => {}
+        }
+        self.filled += bytes.len();
+    }
+}
+
+/// Ends a put that waits, on a thread.
+pub(super) fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
+    match waiting {
+        Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
+        Waiting::Put(index, bytes) => {
+            let found = forebay_core::crc32c(&bytes);
+            if found != put.checksum {
+                let (length, expected) = (bytes.len(), put.checksum);
+                return (
+                    index,
+                    Err(Error::corrupt(format!(
+                        "{length} bytes came with checksum {expected:08x} and have {found:08x}: not stored; send them again"
+                    ))),
+                );
+            }
+            (index, store.put(&put.key, &bytes, &options(put)))
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Frames as they come in: head, meta, payload.
+//!
+//! *Invariants*: a head is checked before anything that it says is believed, and its length against what the client may
+//! send before memory is taken; credit that stands behind requests which must wait is seen nevertheless.
+
+use super::calls::Request;
+use super::{Receiving, Session};
+use crate::call::Call;
+use crate::session::put::Putting;
+use crate::transport::Transport;
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameHead, FrameKind, Result, WirePut};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Bytes that are asked of the socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// Payloads of other requests than puts, up to so many bytes, are taken from the inbox in one piece.
+const WHOLE_BYTES: u64 = 32 << 10;
+
+impl<T: Transport> Session<T> {
+    /// Whether there is room for more requests.
+    pub(super) fn has_room(&self) -> bool {
+        let limits = &self.shared.limits;
+        let waiting = self.on_threads + self.asking.len() + self.streams.len();
+        let blocked = self.outbox.is_full() || waiting >= limits.waiting_max;
+        // What stands behind a request that must wait is still read, for the credit that it may bring.
+        !blocked || self.inbox.len() < limits.window_bytes as usize
+    }
+
+    fn is_blocked(&self) -> bool {
+        let waiting = self.on_threads + self.asking.len() + self.streams.len();
+        let crowded = self.shared.on_threads.load(Ordering::Relaxed) >= self.shared.limits.waiting_total();
+        self.outbox.is_full() || waiting >= self.shared.limits.waiting_max || (crowded && self.on_threads > 0)
+    }
+
+    /// Looks at the frames that are there; whether anything moved.
+    pub(super) fn look_at_frames(&mut self, turns: &mut usize) -> bool {
+        let mut moved = false;
+        let mut ended = false;
+        while *turns < super::TURN_FRAMES && !self.is_ending() {
+            if self.is_blocked() {
+                self.scan_credit();
+                break;
+            }
+            match self.look() {
+                Ok(true) => {
+                    moved = true;
+                    ended |= matches!(self.receiving, Receiving::Head);
+                    *turns += 1;
+                }
+                Ok(false) => break,
+                Err((kind, request, error)) => {
+                    self.fail(kind, request, error);
+                    return true;
+                }
+            }
+        }
+        // What is under way must end in time; what has not begun may take as long as it likes.
+        let begun = !matches!(self.receiving, Receiving::Head) || self.inbox.len() > 0;
+        if self.peer.is_some() {
+            if !begun || ended {
+                self.receive_by = None;
+            }
+            if begun && self.receive_by.is_none() && !self.is_blocked() {
+                self.receive_by = Some(Instant::now() + self.shared.limits.frame_deadline);
+            }
+        }
+        moved
+    }
+
+    /// One step with what is in the inbox; `false` where more must come first.
+    fn look(&mut self) -> std::result::Result<bool, (FrameKind, u64, Error)> {
+        match std::mem::replace(&mut self.receiving, Receiving::Head) {
+            Receiving::Head => {
+                let Some(bytes) = self.inbox.bytes().first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(false) };
+                let window = if self.peer.is_some() { u64::from(self.shared.limits.window_bytes) } else { 4096 };
+                let head = FrameHead::decode(bytes, window).map_err(|error| (FrameKind::Hello, 0, error))?;
+                if self.scanned == 0 && self.peer.is_some() {
+                    self.outbox.grant(head.credit);
+                }
+                self.inbox.consume(FRAME_HEAD_BYTES);
+                self.scanned = self.scanned.saturating_sub(FRAME_HEAD_BYTES);
+                self.spend(&head).map_err(|error| (head.kind, head.request, error))?;
+                self.receiving = Receiving::Meta(head);
+                Ok(true)
+            }
+            Receiving::Meta(head) => {
+                let wanted = head.meta_bytes as usize;
+                if self.inbox.len() < wanted {
+                    self.receiving = Receiving::Meta(head);
+                    return Ok(false);
+                }
+                let failed = |error| (head.kind, head.request, error);
+                head.check_meta(&self.inbox.bytes()[..wanted]).map_err(failed)?;
+                self.meta(head).map_err(failed)?;
+                Ok(true)
+            }
+            Receiving::Payload(head, meta) => {
+                let wanted = head.payload_bytes as usize;
+                if self.inbox.len() < wanted {
+                    self.receiving = Receiving::Payload(head, meta);
+                    return Ok(false);
+                }
+                let payload = self.inbox.bytes()[..wanted].to_vec();
+                self.take(wanted);
+                self.request(Request { head, meta, payload });
+                Ok(true)
+            }
+            Receiving::Put(mut putting) => {
+                let before = self.inbox.len();
+                let Some(peer) = &self.peer else { return Ok(false) };
+                let waiting = putting.take(&peer.store, &mut self.inbox);
+                self.scanned = self.scanned.saturating_sub(before - self.inbox.len());
+                putting.waiting.extend(waiting);
+                if putting.is_received() {
+                    let waiting = std::mem::take(&mut putting.waiting);
+                    self.received(putting, waiting);
+                    return Ok(true);
+                }
+                self.receiving = Receiving::Put(putting);
+                Ok(before != self.inbox.len())
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.inbox.consume(bytes);
+        self.scanned = self.scanned.saturating_sub(bytes);
+    }
+
+    /// A frame takes of what the client may send.
+    fn spend(&mut self, head: &FrameHead) -> Result<()> {
+        if head.flags.is_answer() {
+            return Err(Error::invalid("an answer, where a client asks"));
+        }
+        if matches!(head.kind, FrameKind::Credit | FrameKind::Goodbye) {
+            return Ok(());
+        }
+        let bytes = head.frame_bytes();
+        let left = self.credit.checked_sub(bytes).ok_or_else(|| {
+            Error::invalid(format!("a frame of {bytes} bytes where {} more are allowed: wait for answers", self.credit))
+        })?;
+        self.credit = left;
+        Ok(())
+    }
+
+    /// A frame whose meta is there.
+    fn meta(&mut self, head: FrameHead) -> Result<()> {
+        let length = head.meta_bytes as usize;
+        let meta = &self.inbox.bytes()[..length];
+        let Some(peer) = &self.peer else {
+            let meta = meta.to_vec();
+            self.take(length);
+            self.receive_by = None;
+            return self.hello(head, &meta);
+        };
+        match head.kind {
+            FrameKind::Credit => self.take(length),
+            FrameKind::Goodbye => {
+                self.take(length);
+                self.end("goodbye");
+            }
+            FrameKind::Hello => return Err(Error::invalid("a second hello")),
+            FrameKind::Put => {
+                let keyspace = peer.store.keyspace();
+                let puts = WirePut::decode_all(meta, head.payload_bytes, &keyspace.schema, &keyspace.attributes)?;
+                let allowed = peer.rights.allow(Call::Put.right());
+                self.take(length);
+                self.shared.metrics.bytes(head.frame_bytes(), 0);
+                let mut putting = Box::new(Putting::new(head.request, head.frame_bytes(), puts));
+                if !allowed {
+                    let error = super::control::no_right(Call::Put);
+                    self.shared.refuse("native", "right", error.message());
+                    putting.refuse(|| super::control::no_right(Call::Put));
+                }
+                self.long_fragments = putting.is_of_long_fragments();
+                self.receiving = Receiving::Put(putting);
+            }
+            _ => {
+                self.long_fragments = false;
+                let meta = meta.to_vec();
+                self.take(length);
+                self.shared.metrics.bytes(head.frame_bytes(), 0);
+                if head.payload_bytes == 0 {
+                    self.request(Request { head, meta, payload: Vec::new() });
+                } else {
+                    self.receiving = Receiving::Payload(head, meta);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what comes next to where it belongs.
+    pub(super) fn receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let blocked = self.is_blocked();
+        if let (Receiving::Put(putting), Some(peer), false) = (&mut self.receiving, &self.peer, blocked) {
+            let before = self.inbox.len();
+            let read = putting.poll_receive(&peer.store, &mut self.inbox, &mut self.stream, context);
+            if let Poll::Ready(Ok(read)) = read {
+                self.scanned = self.scanned.saturating_sub(read - (self.inbox.len() - before));
+            }
+            return read;
+        }
+        let wanted = match &self.receiving {
+            _ if blocked => self.inbox.len() + READ_BYTES,
+            Receiving::Head | Receiving::Put(_) => FRAME_HEAD_BYTES,
+            Receiving::Meta(head) => head.meta_bytes as usize,
+            Receiving::Payload(head, _) => head.payload_bytes as usize,
+        };
+        self.inbox.reserve(wanted.max(FRAME_HEAD_BYTES));
+        let most = if wanted as u64 > WHOLE_BYTES {
+            wanted.saturating_sub(self.inbox.len()).max(READ_BYTES)
+        } else {
+            self.read_ahead()
+        };
+        let mut places = [self.inbox.spare(most.max(wanted.saturating_sub(self.inbox.len())))];
+        let read = match self.stream.poll_read_into(context, &mut places) {
+            Poll::Ready(Ok(read)) => read,
+            other => return other,
+        };
+        self.inbox.added(read);
+        Poll::Ready(Ok(read))
+    }
+
+    /// How much is read at once where nothing says what comes: after a long fragment little, so that the next one goes
+    /// straight to its place.
+    fn read_ahead(&self) -> usize {
+        if self.long_fragments { 512 } else { READ_BYTES }
+    }
+
+    /// Looks at the heads of frames that wait, for the credit that they bring: whoever waits for it must see it.
+    fn scan_credit(&mut self) {
+        if !matches!(self.receiving, Receiving::Head) || self.peer.is_none() {
+            return;
+        }
+        let window = u64::from(self.shared.limits.window_bytes);
+        while let Some(bytes) = self.inbox.bytes().get(self.scanned..).and_then(|rest| rest.first_chunk()) {
+            // What is wrong is told when its turn comes.
+            let Ok(head) = FrameHead::decode(bytes, window) else { return };
+            self.outbox.grant(head.credit);
+            self.scanned += head.frame_bytes() as usize;
+        }
+    }
+}

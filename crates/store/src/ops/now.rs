@@ -1,0 +1,166 @@
+//! Calls that answer at once or say that they would wait: for an event loop that serves many.
+//!
+//! *Invariants*: nothing here waits for space, for another put or for a device; a call that says that it would wait has
+//! booked nothing (tests/embedded.rs).
+//!
+//! *Not here*: the waiting; whoever hears `None` makes the ordinary call on a thread that may wait.
+
+use super::put::{Again, Backing, Claim};
+use crate::engine::Engine;
+use crate::hot::will_copy;
+use crate::{PutOptions, PutOutcome, Reservation, Store};
+use forebay_core::{Error, Key, Level, Primary, Result};
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+impl Store {
+    /// [`Store::put`] of bytes that came with a CRC-32C, where nothing must be waited for; `None` where it would wait.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have the checksum: then nothing is stored. Else as [`Store::put`].
+    pub fn put_now(
+        &self,
+        key: &Key,
+        value: &[u8],
+        options: &PutOptions<'_>,
+        checksum: Option<u32>,
+    ) -> Result<Option<PutOutcome>> {
+        let engine = self.engine();
+        let length = engine.check_put(key, value.len())?;
+        engine.check_persisted(options)?;
+        if options.persisted {
+            return Ok(None);
+        }
+        will_copy(value);
+        let outcome = match engine.claim_now(key, length, options)? {
+            None => return Ok(None),
+            Some(Claim::Claimed(claimed)) => {
+                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let found = engine.hot.region.copy_in(offset, value);
+                if let Some(expected) = checksum.filter(|&expected| expected != found) {
+                    engine.give_up(&claimed);
+                    return Err(not_as_sent(value.len(), expected, found));
+                }
+                engine.publish(&claimed, found)?
+            }
+            Some(Claim::Standing(location)) => {
+                if let Some(expected) = checksum
+                    && let found = crate::hot::checksum(value)
+                    && found != expected
+                {
+                    engine.unpin(location);
+                    return Err(not_as_sent(value.len(), expected, found));
+                }
+                engine.compare(key, location, value)?
+            }
+            Some(Claim::Late) => return Ok(Some(PutOutcome::Late)),
+        };
+        if engine.level.is_some() {
+            engine.send_down(key, length, options)?;
+        }
+        Ok(Some(outcome))
+    }
+
+    /// [`Store::reserve`] where nothing must be waited for; `None` where it would wait. The commit of a reservation that
+    /// is to be persisted waits for the device.
+    ///
+    /// # Errors
+    /// As [`Store::reserve`].
+    pub fn reserve_now(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Option<Reservation>> {
+        let engine = self.engine();
+        let wanted = engine.check_put(key, length)?;
+        engine.check_persisted(options)?;
+        let Some(claim) = engine.claim_now(key, wanted, options)? else { return Ok(None) };
+        Ok(Some(self.reservation(claim, key, length, options)))
+    }
+
+    /// Whether a read of this event, or a decision about it, may wait for a device: something of it stands on the warm
+    /// level. With `rest` (a packed source) only that fragment is looked at.
+    pub fn may_wait(&self, primary: &Primary, rest: Option<&[u8]>) -> bool {
+        let engine = self.engine();
+        if engine.level.is_none() {
+            return false;
+        }
+        let shard = engine.cell_of(primary.as_bytes()).lock();
+        let Some(event) = shard.find(primary.as_bytes()) else { return false };
+        shard.fragments(event, |one| rest.is_none_or(|rest| rest == one)).any(|(_, location)| location.is_warm())
+            || shard.attribute_word(event).is_some_and(|word| word.is_warm())
+    }
+
+    /// Whether [`Store::get_any`] without a wait may wait for a device: there is a warm level, and it is not ruled out.
+    pub fn get_any_may_wait(&self, level: Option<Level>) -> bool {
+        self.engine().level.is_some() && level != Some(Level::Hot)
+    }
+
+    /// Wakes a task once there are ready events, soon after they became ready: a notice, not a promise. One notice wakes
+    /// one task; who does not take what is ready must not rely on being the only one that waits.
+    pub fn wake_when_ready(&self, waker: &Waker) {
+        let engine = self.engine();
+        let mut wakers = engine.ready_wakers.lock();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push_back(waker.clone());
+            engine.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
+        }
+    }
+}
+
+fn not_as_sent(length: usize, expected: u32, found: u32) -> Error {
+    Error::corrupt(format!(
+        "{length} bytes came with checksum {expected:08x} and have {found:08x}: not stored; send them again"
+    ))
+}
+
+impl Engine {
+    /// A claim without waiting; `None` where one must wait.
+    #[inline]
+    fn claim_now(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Option<Claim>> {
+        let claim = match self.try_claim(key, length, options)? {
+            Ok(claim) => claim,
+            Err(Again::UnknownRun(run)) => {
+                self.open_unknown_run(run)?;
+                let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
+                claim
+            }
+            Err(_) => return Ok(None),
+        };
+        match claim {
+            // Its bytes must be read from the device to be compared.
+            Claim::Standing(location) if location.is_warm() => {
+                self.unpin(location);
+                Ok(None)
+            }
+            claim => Ok(Some(claim)),
+        }
+    }
+
+    /// Wakes one task that waits for ready events.
+    #[cold]
+    pub(crate) fn wake_ready_task(&self) {
+        let mut wakers = self.ready_wakers.lock();
+        let waker = wakers.pop_front();
+        self.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
+        drop(wakers);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Store {
+    /// The reservation that follows from a claim.
+    pub(super) fn reservation(&self, claim: Claim, key: &Key, length: usize, options: &PutOptions<'_>) -> Reservation {
+        let engine = self.engine();
+        let backing = match claim {
+            Claim::Claimed(claimed) => Backing::Place(claimed),
+            other => {
+                match other {
+                    Claim::Standing(location) => engine.unpin(location),
+                    // It is offered, and late, when it is committed.
+                    _ => engine.unbook_late(key, length as u32),
+                }
+                Backing::Scratch { bytes: vec![0; length], key: *key, status: options.status }
+            }
+        };
+        Reservation::new(self, backing, options)
+    }
+}

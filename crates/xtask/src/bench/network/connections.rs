@@ -1,0 +1,114 @@
+//! Many connections: what idle ones cost, and what active ones do to each other.
+
+use super::Measurement;
+use super::moving::{client, end_run};
+use crate::Result;
+use forebay_core::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WirePut, crc32c};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+const BYTES: usize = 64;
+
+/// Both.
+pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
+    let path = on.forebay.address("native", "unix")?.trim_start_matches("unix:").to_owned();
+    let before = resident(on.forebay.id())?;
+    let idle = (0..on.plan.idle).map(|_| Link::open(&path)).collect::<Result<Vec<_>>>()?;
+    let each = (resident(on.forebay.id())?.saturating_sub(before)) as f64 / idle.len() as f64;
+    on.results.record("idle.bytes", 0, each);
+    drop(idle);
+    let mut rates = Vec::new();
+    for (word, links) in ["few", "many"].into_iter().zip(on.plan.active) {
+        let run = on.next_run();
+        let rate = active(on, &path, links, run)?;
+        on.results.record(&format!("active.{word}"), BYTES, rate);
+        rates.push(rate);
+        end_run(&client(on.forebay.address("native", "unix")?)?, run)?;
+    }
+    on.results.record("active.share", BYTES, rates[1] / rates[0]);
+    Ok(())
+}
+
+/// Bytes of memory of a process that are its own: neither of files nor of mapped stores.
+fn resident(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
+    Ok(line.trim().trim_end_matches(" kB").trim().parse::<u64>()? << 10)
+}
+
+/// Puts one fragment on each connection, then takes one answer of each, round after round; fragments a second.
+fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f64> {
+    let client = client(on.forebay.address("native", "unix")?)?;
+    let mut links = (0..links).map(|_| Link::open(path)).collect::<Result<Vec<_>>>()?;
+    let value = [3; BYTES];
+    let (mut number, from) = (0_u64, Instant::now());
+    // As many are under way in either case: few connections have several each.
+    let depth = (on.plan.active[1] / links.len()).max(1);
+    while from.elapsed() < on.plan.active_for {
+        for link in &mut links {
+            let mut frames = Vec::new();
+            for _ in 0..depth {
+                let key = super::moving::key(&client, run, number)?;
+                number += 1;
+                let put = WirePut {
+                    key,
+                    length: BYTES as u32,
+                    checksum: crc32c(&value),
+                    status: 0,
+                    attributes: None,
+                    deadline: None,
+                    persisted: false,
+                    level: None,
+                };
+                let meta = WirePut::encode_all(&[put], &client.keyspace().attributes)?;
+                let head = FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);
+                frames.extend_from_slice(&head.encode());
+                frames.extend_from_slice(&meta);
+                frames.extend_from_slice(&value);
+            }
+            link.stream.write_all(&frames)?;
+        }
+        for link in &mut links {
+            for _ in 0..depth {
+                link.answer()?;
+            }
+        }
+    }
+    Ok(number as f64 / from.elapsed().as_secs_f64())
+}
+
+/// A connection without a client's comforts: a thousand of them cost one thread.
+struct Link {
+    stream: UnixStream,
+}
+
+impl Link {
+    fn open(path: &str) -> Result<Link> {
+        let mut link = Link { stream: UnixStream::connect(path)? };
+        let hello = Hello {
+            features: 0,
+            window_bytes: 1 << 20,
+            token: Vec::new(),
+            keyspace: String::new(),
+            name: "link".to_owned(),
+        };
+        let meta = hello.encode()?;
+        let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, 0).with(&meta, 0);
+        link.stream.write_all(&[&head.encode()[..], &meta].concat())?;
+        link.answer()?;
+        Ok(link)
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        let mut head = [0; FRAME_HEAD_BYTES];
+        self.stream.read_exact(&mut head)?;
+        let head = FrameHead::decode(&head, 1 << 20)?;
+        let mut rest = vec![0; head.meta_bytes as usize + head.payload_bytes as usize];
+        self.stream.read_exact(&mut rest)?;
+        if head.flags.is_error() {
+            return Err("an error on a link".into());
+        }
+        Ok(())
+    }
+}

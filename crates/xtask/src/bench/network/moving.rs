@@ -1,0 +1,132 @@
+//! Fragments out and in, beside the bare copy of the same frames.
+
+use super::Measurement;
+use super::peer::SOURCES;
+use super::wire::{pull, push};
+use crate::Result;
+use forebay_client::{Client, Options};
+use forebay_core::{Bounds, Key, PutOptions, PutOutcome, Sources};
+use std::time::Instant;
+
+/// Fragments of one call.
+pub(super) const CALL: usize = 4096;
+/// Of them those that go in one frame.
+const FRAME: usize = 512;
+/// Payload of one frame of the client, as the limit sends it.
+const FRAME_BYTES: usize = 512 << 10;
+/// Bytes of a frame beside its payload, per fragment.
+const META_BYTES: usize = 34;
+
+/// Sizes of the tables.
+pub(super) const SIZES: [usize; 2] = [64, 10 << 10];
+
+pub(super) fn client(address: &str) -> Result<Client> {
+    Ok(Client::connect(address, Options { name: "bench".to_owned(), extend_leases: false, ..Options::default() })?)
+}
+
+/// The key of the n-th fragment of a run.
+pub(super) fn key(client: &Client, run: u64, number: u64) -> Result<Key> {
+    Ok(client.schema().key(&[run, number / SOURCES, number % SOURCES])?)
+}
+
+/// Puts fragments of a run, many in a call; the time that it took.
+pub(super) fn put(client: &Client, run: u64, count: u64, value: &[u8]) -> Result<f64> {
+    let keys = (0..count).map(|number| key(client, run, number)).collect::<Result<Vec<_>>>()?;
+    let from = Instant::now();
+    for part in keys.chunks(CALL) {
+        let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
+            part.iter().map(|key| (*key, value, PutOptions::default())).collect();
+        for outcome in client.put_many(&puts)? {
+            if outcome? != PutOutcome::Stored {
+                return Err("a put was not stored".into());
+            }
+        }
+    }
+    Ok(from.elapsed().as_secs_f64())
+}
+
+/// Removes a run, and waits until its space is back.
+pub(super) fn end_run(client: &Client, run: u64) -> Result<()> {
+    client.remove_range(&Bounds::parse(client.schema(), &run.to_string())?)?;
+    client.run_stop(run)?;
+    client.run_close(run)?;
+    for _ in 0..500 {
+        let stats = client.stats()?;
+        if stats.segments - stats.segments_free <= stats.segments / 8 + 4 {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Err("space does not come back".into())
+}
+
+/// Puts and gets of each size, over each transport, each beside its limit.
+pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
+    for transport in ["unix", "tcp"] {
+        let client = client(on.forebay.address("native", transport)?)?;
+        let bare = on.bare.address("native", transport)?.to_owned();
+        for bytes in SIZES {
+            let count = if bytes < 1024 { on.plan.pass_fragments } else { on.plan.pass_bytes / bytes as u64 };
+            let count = count.next_multiple_of(SOURCES);
+            let value = vec![0xA5; bytes];
+            let per_frame = (FRAME_BYTES / bytes).min(FRAME);
+            let frames = count.div_ceil(per_frame as u64);
+            let meta = vec![1; 44 + META_BYTES * per_frame];
+            let pieces: Vec<&[u8]> = std::iter::once(&meta[..]).chain((0..per_frame).map(|_| &value[..])).collect();
+
+            let run = on.next_run();
+            let from = Instant::now();
+            push(&bare, frames, &pieces, 16)?;
+            let limit = count as f64 / from.elapsed().as_secs_f64();
+            let rate = count as f64 / put(&client, run, count, &value)?;
+            on.share(&format!("{transport}.put"), bytes, rate, limit);
+
+            let per_get = if bytes < 1024 { CALL } else { 64 };
+            let from = Instant::now();
+            pull(&bare, count.div_ceil(per_get as u64), 44 + 18 * per_get + per_get * bytes)?;
+            let limit = count as f64 / from.elapsed().as_secs_f64();
+            let from = Instant::now();
+            for first in (0..count).step_by(per_get) {
+                let part = first..count.min(first + per_get as u64);
+                let keys = part.map(|number| key(&client, run, number)).collect::<Result<Vec<_>>>()?;
+                let found = client.get_many(&keys)?;
+                if found.iter().any(|fragment| fragment.as_ref().is_none_or(|fragment| fragment.len() != bytes)) {
+                    return Err("a get without its fragment".into());
+                }
+            }
+            on.share(&format!("{transport}.get"), bytes, count as f64 / from.elapsed().as_secs_f64(), limit);
+            end_run(&client, run)?;
+        }
+        events(on, &client, transport, &bare)?;
+    }
+    Ok(())
+}
+
+/// Events of 100 fragments of 10 KiB, each in one call.
+fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str) -> Result<()> {
+    const FRAGMENTS: u64 = 100;
+    let (bytes, run) = (10 << 10, on.next_run());
+    let events = (on.plan.pass_bytes / (FRAGMENTS * bytes as u64)).max(4);
+    let value = vec![0x5A; bytes];
+    for event in 0..events {
+        let key =
+            |source| client.schema().key(&[run, event, source]).map(|key| (key, &value[..], PutOptions::default()));
+        let puts = (0..FRAGMENTS).map(key).collect::<forebay_core::Result<Vec<_>>>()?;
+        for outcome in client.put_many(&puts)? {
+            let _ = outcome?;
+        }
+    }
+    let from = Instant::now();
+    pull(bare, events, 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes)?;
+    let limit = events as f64 / from.elapsed().as_secs_f64();
+    let from = Instant::now();
+    for event in 0..events {
+        let found = client.get_event(&client.schema().primary(&[run, event])?, &Sources::All)?;
+        if found.is_none_or(|event| event.fragments.len() != FRAGMENTS as usize) {
+            return Err("an event without its fragments".into());
+        }
+    }
+    let rate = events as f64 / from.elapsed().as_secs_f64();
+    on.results.record(&format!("{transport}.event.share"), bytes, rate / limit);
+    end_run(client, run)
+}

@@ -1,0 +1,114 @@
+//! Redis without persistence beside it: over the same transports, driven by its own benchmark.
+
+use super::moving::{SIZES, client};
+use super::{Measurement, pin};
+use crate::bench::engine::Scratch;
+use crate::{Result, child};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server of our own, ended (by its process id) when this is dropped.
+pub(super) struct Redis {
+    process: Child,
+    socket: PathBuf,
+    port: u16,
+    _scratch: Scratch,
+}
+
+impl Redis {
+    pub(super) fn start(dir: &Path) -> Result<Redis> {
+        let scratch = Scratch::new(dir)?;
+        let socket = scratch.path().join("redis.sock");
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let process = Command::new("redis-server")
+            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--daemonize", "no"])
+            .args(["--port", &port.to_string(), "--maxclients", "20000", "--unixsocket"])
+            .arg(&socket)
+            .current_dir(scratch.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("redis-server: {error}"))?;
+        let redis = Redis { process, socket, port, _scratch: scratch };
+        let from = Instant::now();
+        while super::wire::connect(&redis.address("unix")).is_err() {
+            if from.elapsed() > Duration::from_secs(10) {
+                return Err("redis-server does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        pin::process(redis.process.id(), pin::SERVER)?;
+        Ok(redis)
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self, transport: &str) -> String {
+        match transport {
+            "unix" => format!("unix:{}", self.socket.display()),
+            _ => format!("tcp://127.0.0.1:{}", self.port),
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// One run of `redis-benchmark` against an address; requests a second.
+fn benchmark(address: &str, arguments: &[&str], requests: u64) -> Result<f64> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &pin::LOAD.to_string(), "redis-benchmark"]);
+    match address.strip_prefix("unix:") {
+        Some(path) => command.args(["-s", path]),
+        None => command.args(["-h", "127.0.0.1", "-p", address.rsplit(':').next().unwrap_or_default()]),
+    };
+    command.args(["-c", "1", "-P", "32", "--csv", "-n", &requests.to_string()]).args(arguments);
+    let csv = child::output(&mut command)?;
+    let rate = csv.lines().last().and_then(|line| line.split("\",\"").nth(1)?.trim_matches('"').parse().ok());
+    rate.ok_or_else(|| format!("redis-benchmark says no rate: {csv}").into())
+}
+
+/// What Redis does, and what both do with the same command of the same benchmark.
+pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
+    for transport in ["unix", "tcp"] {
+        let redis = on.redis.address(transport);
+        let resp = on.forebay.address("resp", transport)?.to_owned();
+        for bytes in SIZES {
+            let requests = if bytes < 1024 { on.plan.redis_requests } else { on.plan.redis_requests / 8 };
+            let size = bytes.to_string();
+            for test in ["set", "get"] {
+                let rate = benchmark(&redis, &["-t", test, "-d", &size, "-r", "100000"], requests)?;
+                on.results.record(&format!("{transport}.redis.{test}"), bytes, rate);
+            }
+            // Every command another event: as many as there are requests, drawn at random.
+            let value = "x".repeat(bytes);
+            let custom = ["-r", "1000000000", "SET", "1/__rand_int__/1", &value];
+            let theirs = benchmark(&redis, &custom, requests)?;
+            on.results.record(&format!("{transport}.redis.custom"), bytes, theirs);
+            flush(&redis)?;
+            let ours = benchmark(&resp, &custom, requests)?;
+            on.results.record(&format!("{transport}.resp.custom"), bytes, ours);
+            let client = client(on.forebay.address("native", transport)?)?;
+            let ledger = client.ledger(1)?;
+            println!(
+                "  {transport} {bytes} B: {} duplicates among {}",
+                ledger.duplicate.fragments, ledger.offered.fragments
+            );
+            client.remove_range(&forebay_core::Bounds::parse(client.schema(), "1")?)?;
+        }
+    }
+    Ok(())
+}
+
+fn flush(address: &str) -> Result<()> {
+    use std::io::{Read, Write};
+    let mut stream = super::wire::connect(address)?;
+    stream.write_all(b"FLUSHALL\r\n")?;
+    let mut answer = [0; 5];
+    Ok(stream.read_exact(&mut answer)?)
+}

@@ -1,0 +1,120 @@
+//! The limit: the same bytes through the same sort of socket, from memory to memory, and nothing else.
+//!
+//! ```text
+//! 1: the peer receives frames of a length and acknowledges each;   2: the peer sends frames of a length on request
+//! ```
+
+use crate::Result;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Bytes that are read at once into memory that stays in the cache.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes of an acknowledgement, and of a request.
+const SHORT_BYTES: usize = 64;
+
+/// A stream of either sort.
+pub(super) trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// A stream to where an address says: `tcp://…`, `unix:…`.
+pub(super) fn connect(address: &str) -> Result<Box<dyn Stream>> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return Ok(Box::new(UnixStream::connect(path)?));
+    }
+    let stream = TcpStream::connect(address.trim_start_matches("tcp://"))?;
+    stream.set_nodelay(true)?;
+    Ok(Box::new(stream))
+}
+
+/// The peer that only moves bytes: one thread for each connection.
+pub(super) struct Bare {
+    pub(super) tcp: SocketAddr,
+}
+
+impl Bare {
+    pub(super) fn start(socket: &Path) -> Result<Bare> {
+        let (tcp, unix) = (TcpListener::bind("127.0.0.1:0")?, UnixListener::bind(socket)?);
+        let bound = tcp.local_addr()?;
+        std::thread::spawn(move || {
+            for stream in tcp.incoming().flatten() {
+                let _ = stream.set_nodelay(true);
+                std::thread::spawn(move || answer(stream));
+            }
+        });
+        std::thread::spawn(move || {
+            for stream in unix.incoming().flatten() {
+                std::thread::spawn(move || answer(stream));
+            }
+        });
+        Ok(Bare { tcp: bound })
+    }
+}
+
+/// Serves one connection to its end.
+fn answer(mut stream: impl Stream) -> io::Result<()> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head)?;
+    let mut word = [0; 8];
+    word.copy_from_slice(&head[1..]);
+    let bytes = u64::from_le_bytes(word) as usize;
+    let mut memory = vec![1; READ_BYTES.max(bytes)];
+    if head[0] == 1 {
+        let mut left = bytes;
+        loop {
+            let read = stream.read(&mut memory[..READ_BYTES])?;
+            if read == 0 {
+                return Ok(());
+            }
+            let mut rest = read;
+            while rest >= left {
+                rest -= left;
+                left = bytes;
+                stream.write_all(&[0; SHORT_BYTES])?;
+            }
+            left -= rest;
+        }
+    }
+    let mut request = [0; SHORT_BYTES];
+    loop {
+        stream.read_exact(&mut request)?;
+        stream.write_all(&memory[..bytes])?;
+    }
+}
+
+/// Sends `frames` frames of these pieces, `ahead` of them before the first acknowledgement must be there.
+pub(super) fn push(address: &str, frames: u64, pieces: &[&[u8]], ahead: u64) -> Result<()> {
+    let mut stream = connect(address)?;
+    let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    stream.write_all(&[&[1], &(bytes as u64).to_le_bytes()[..]].concat())?;
+    let mut acknowledged = [0; SHORT_BYTES];
+    for frame in 0..frames {
+        let mut places: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left = &mut places[..];
+        while !left.is_empty() {
+            let sent = stream.write_vectored(left)?;
+            IoSlice::advance_slices(&mut left, sent);
+        }
+        if frame + 1 >= ahead {
+            stream.read_exact(&mut acknowledged)?;
+        }
+    }
+    for _ in 0..frames.min(ahead.saturating_sub(1)) {
+        stream.read_exact(&mut acknowledged)?;
+    }
+    Ok(())
+}
+
+/// Asks for `frames` frames of so many bytes, one after the other, into one place.
+pub(super) fn pull(address: &str, frames: u64, bytes: usize) -> Result<()> {
+    let mut stream = connect(address)?;
+    stream.write_all(&[&[2], &(bytes as u64).to_le_bytes()[..]].concat())?;
+    let mut memory = vec![0; bytes];
+    for _ in 0..frames {
+        stream.write_all(&[0; SHORT_BYTES])?;
+        stream.read_exact(&mut memory)?;
+    }
+    Ok(())
+}
