@@ -85,21 +85,23 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
                 let rate = benchmark(&redis, &["-t", test, "-d", &size, "-r", "100000"], requests)?;
                 on.results.record(&format!("{transport}.redis.{test}"), bytes, rate);
             }
-            // Every command another event: as many as there are requests, drawn at random.
-            let value = "x".repeat(bytes);
-            let custom = ["-r", "1000000000", "SET", "1/__rand_int__/1", &value];
+            // Every command another event: as many as there are requests, drawn at random. A run of its own each time:
+            // what was removed of an earlier one stays closed.
+            let run = on.next_run();
+            let (key, value) = (format!("{run}/__rand_int__/1"), "x".repeat(bytes));
+            let custom = ["-r", "1000000000", "SET", &key, &value];
             let theirs = benchmark(&redis, &custom, requests)?;
             on.results.record(&format!("{transport}.redis.custom"), bytes, theirs);
             flush(&redis)?;
             let ours = benchmark(&resp, &custom, requests)?;
             on.results.record(&format!("{transport}.resp.custom"), bytes, ours);
             let client = client(on.forebay.address("native", transport)?)?;
-            let ledger = client.ledger(1)?;
+            let ledger = client.ledger(run)?;
             println!(
                 "  {transport} {bytes} B: {} duplicates among {}",
                 ledger.duplicate.fragments, ledger.offered.fragments
             );
-            client.remove_range(&forebay_core::Bounds::parse(client.schema(), "1")?)?;
+            client.remove_range(&forebay_core::Bounds::parse(client.schema(), &run.to_string())?)?;
         }
     }
     Ok(())
