@@ -23,6 +23,7 @@ mod options;
 mod put;
 mod select;
 mod socket;
+mod tls;
 
 pub use address::{Address, PORT};
 pub use client::Client;
@@ -30,7 +31,7 @@ pub use forebay_core as core;
 pub use fragment::{Event, Fragment, Sample};
 pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};
-pub use options::Options;
+pub use options::{Options, Tls};
 pub use put::Reservation;
 pub use select::{Lease, Verdict};
 
