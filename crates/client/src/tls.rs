@@ -56,6 +56,7 @@ fn wrong(file: &Path, what: &str, error: impl std::error::Error + Send + Sync + 
 /// # Errors
 /// `Invalid` for a host that is no name.
 pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>> {
-    ServerName::try_from(host.to_owned())
-        .map_err(|error| Error::invalid(format!("`{host}` is no name that a certificate could have")).with_source(error))
+    ServerName::try_from(host.to_owned()).map_err(|error| {
+        Error::invalid(format!("`{host}` is no name that a certificate could have")).with_source(error)
+    })
 }

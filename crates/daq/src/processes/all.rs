@@ -95,7 +95,8 @@ impl Drop for Process {
 
 impl Process {
     fn start(config: &AllConfig, name: &str, arguments: &[String]) -> Result<Process> {
-        let unwritten = |error| Error::invalid(format!("{} cannot be written", config.dir.display())).with_source(error);
+        let unwritten =
+            |error| Error::invalid(format!("{} cannot be written", config.dir.display())).with_source(error);
         let log = OpenOptions::new().create(true).append(true).open(config.dir.join("log")).map_err(unwritten)?;
         let child = Command::new(&config.program)
             .args(arguments)
