@@ -162,22 +162,25 @@ fn both_levels() -> Result<Outcome> {
 }
 
 fn examples() -> Result<Outcome> {
-    let mut names: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir(child::root().join("crates/store/examples"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
     let mut outcome = Outcome::default();
-    for name in names {
-        println!("{name}");
-        let arguments = ["run", "--quiet", "--release", "-p", "forebay-store", "--example", &name];
-        let success = child::stream(&mut child::cargo(&arguments))?.success;
-        outcome.passed += u64::from(success);
-        outcome.failed += u64::from(!success);
-        outcome.notes.extend((!success).then(|| format!("example {name} failed")));
+    for package in ["store", "client"] {
+        let mut names: Vec<String> = Vec::new();
+        for entry in std::fs::read_dir(child::root().join("crates").join(package).join("examples"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+            }
+        }
+        names.sort();
+        let package = format!("forebay-{package}");
+        for name in names {
+            println!("{name}");
+            let arguments = ["run", "--quiet", "--release", "-p", &package, "--example", &name];
+            let success = child::stream(&mut child::cargo(&arguments))?.success;
+            outcome.passed += u64::from(success);
+            outcome.failed += u64::from(!success);
+            outcome.notes.extend((!success).then(|| format!("example {name} failed")));
+        }
     }
     Ok(outcome)
 }
