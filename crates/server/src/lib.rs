@@ -34,3 +34,9 @@ pub use limits::Limits;
 pub use server::{Protocol, Server};
 pub use shared::Phase;
 pub use tls::TlsFiles;
+
+/// The decoder of Redis's protocol over bytes that come in two pieces, for the fuzzer: how many commands it found.
+#[doc(hidden)]
+pub fn decode_resp(bytes: &[u8], split: usize) -> usize {
+    resp::decode(bytes, split)
+}

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// What connections of Redis's protocol have in common.
+    pub(crate) resp: crate::resp::State,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
     /// Told when `stopping` is set.
@@ -69,6 +71,7 @@ impl Shared {
             access,
             limits,
             metrics: Metrics::default(),
+            resp: crate::resp::State::default(),
             stopping: false.into(),
             stop_notice: Notify::new(),
             on_threads: 0.into(),

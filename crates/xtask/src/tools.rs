@@ -7,8 +7,13 @@ const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
+const REDIS_TOOLS: (&str, &str) = ("redis-cli", "redis-tools");
 const FIO: (&str, &str) = ("fio", "fio");
 const OPENSSL: (&str, &str) = ("openssl", "openssl");
+const PYTHON: (&str, &str) = ("python3", "python3");
+const PIP: (&str, &str) = ("pip3", "python3-pip");
+/// Packages of Python that tests use, kept beside the build: nothing of the system's changes.
+const PYTHON_PACKAGES: [&str; 1] = ["redis==8.1.0"];
 const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.
 const TERMINAL: (&str, &str) = ("tmux", "tmux");
@@ -16,7 +21,8 @@ const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS])?;
+    debian(&[REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, PYTHON, PIP])?;
+    python_packages()?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)
 }
@@ -57,6 +63,22 @@ fn debian(wanted: &[(&str, &str)]) -> Result<()> {
     };
     apt(&["update"])?;
     apt(&[&["install", "-y", "--no-install-recommends"], &missing[..]].concat())
+}
+
+/// Into `python` of the directory where builds go, at the versions that are written down here.
+fn python_packages() -> Result<()> {
+    let dir = child::target_dir().join("python");
+    let wanted = PYTHON_PACKAGES.join("\n");
+    let noted = dir.join("packages.txt");
+    if std::fs::read_to_string(&noted).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    let mut command = Command::new("python3");
+    command.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&dir).args(PYTHON_PACKAGES);
+    match child::stream(&mut command)?.success {
+        true => Ok(std::fs::write(noted, wanted)?),
+        false => Err(format!("pip could not install {}", PYTHON_PACKAGES.join(" ")).into()),
+    }
 }
 
 fn cargo_tool((name, version): (&str, &str)) -> Result<()> {

@@ -1,10 +1,68 @@
-//! A connection of Redis's protocol.
+//! A connection of Redis's protocol: any client of Redis can put, get and select.
+//!
+//! ```text
+//! connection   socket, deadlines ─▶ session   commands, one after the other ─▶ table ─▶ strings, scan, select, runs, about
+//! parse, inline: what comes        replies: what goes out        landing: large values, straight into the store
+//! ```
+//!
+//! What each command does, and where it differs from Redis: `docs/resp.md`.
+
+mod about;
+mod account;
+mod ahead;
+mod client;
+mod connection;
+mod failure;
+mod glob;
+mod inline;
+mod input;
+mod keys;
+mod landing;
+mod parse;
+mod pool;
+mod replies;
+mod runs;
+mod scan;
+mod select;
+mod session;
+mod state;
+mod strings;
+mod table;
+mod turn;
+
+pub(crate) use state::State;
 
 use crate::shared::Shared;
 use crate::transport::Transport;
+use connection::Connection;
+use session::Session;
 use std::sync::Arc;
 
 /// Serves one connection to its end; why it ended.
-pub(crate) async fn serve<T: Transport>(_stream: T, _shared: &Arc<Shared>) -> &'static str {
-    "closed"
+pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
+    let session = Box::new(Session::new(shared));
+    let client = session.client_id();
+    let reason = Connection::new(stream, &shared.limits).serve(session, shared).await;
+    match reason {
+        "deadline" | "limit" | "token" => tracing::warn!(client, reason, "a connection was ended"),
+        _ => tracing::debug!(client, reason, "a connection ended"),
+    }
+    reason
+}
+
+/// The decoder of requests over bytes that come in two pieces, for the fuzzer: how many commands it found.
+pub(crate) fn decode(bytes: &[u8], split: usize) -> usize {
+    let (mut parser, mut start, mut commands) = (parse::Parser::new(1 << 16), 0, 0);
+    let mut end = split.min(bytes.len());
+    loop {
+        match parser.parse(&bytes[start..end]) {
+            Ok(parse::Progress::Whole(length)) => {
+                commands += usize::from(parser.command(&bytes[start..start + length]).len() > 0);
+                start += length;
+                parser.reset();
+            }
+            Ok(parse::Progress::More) if end < bytes.len() => end = bytes.len(),
+            Ok(parse::Progress::More) | Err(_) => return commands,
+        }
+    }
 }

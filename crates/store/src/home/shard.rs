@@ -21,8 +21,8 @@ use super::rule::{Plan, Rule};
 use super::run::{DecidedForm, Run};
 use super::timers::Timers;
 use super::verdicts::Verdicts;
-use crate::hot::Location;
-use crate::index::{Arena, Art, Leaves, Slab};
+use crate::hot::{Location, will_look};
+use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
@@ -225,6 +225,24 @@ impl Shard {
     #[inline]
     pub(crate) fn find(&self, primary: &[u8]) -> Option<u32> {
         self.art.get(&self.keys(), primary)
+    }
+
+    /// One step of a lookup on its way to an event; a hint, as that of `index/ahead.rs`.
+    #[inline]
+    pub(crate) fn step(&self, path: &mut Path, primary: &[u8]) -> Reached {
+        let reached = self.art.step(path, primary);
+        if let Reached::Leaf(event) = reached {
+            will_look(&self.events[event]);
+        }
+        reached
+    }
+
+    /// Asks for the table of what was an event a moment ago.
+    #[inline]
+    pub(crate) fn will_look_at_table(&self, event: u32) {
+        if self.events[event].state != State::Vacant {
+            will_look(self.table(event).first().unwrap_or(&0));
+        }
     }
 
     /// The first live event whose primary key is not below.

@@ -79,6 +79,18 @@ pub(crate) fn will_copy(source: &[u8]) {
     let _ = source;
 }
 
+/// Asks for the line in which something begins: it comes while something else is done.
+#[inline]
+pub(crate) fn will_look<T>(item: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching never faults; SSE is part of x86_64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(std::ptr::from_ref(item).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = item;
+}
+
 /// Orders all earlier stores, non-temporal ones included, before all later ones.
 #[inline]
 pub(crate) fn store_fence() {

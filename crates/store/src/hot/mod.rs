@@ -13,7 +13,7 @@ mod region;
 mod segment;
 mod space;
 
-pub(crate) use copy::{checksum, copy_checksum_append, will_copy};
+pub(crate) use copy::{checksum, copy_checksum_append, will_copy, will_look};
 pub(crate) use log::Log;
 pub(crate) use region::Region;
 pub(crate) use segment::{CLOSED, ENTRIES_MAX, FREE, LOG, OPEN, SEALED, Segment};

@@ -15,7 +15,7 @@ pub(crate) trait Leaves {
 
 /// The tree.
 pub(crate) struct Art {
-    root: Ref,
+    pub(super) root: Ref,
     pub(super) nodes4: Slab<Node4>,
     pub(super) nodes16: Slab<Node16>,
     pub(super) nodes48: Slab<Node48>,
@@ -49,22 +49,37 @@ impl Art {
     #[inline]
     pub(crate) fn get(&self, leaves: &impl Leaves, key: &[u8]) -> Option<u32> {
         let (mut at, mut depth) = (self.root, 0);
+
         loop {
-            match at.kind() {
+            let index = at.index();
+            at = match at.kind() {
                 Kind::None => return None,
-                Kind::Leaf => return (leaves.key(at.index()) == key).then_some(at.index()),
-                _ => {
-                    let head = self.head(at);
-                    let kept = (head.prefix_len as usize).min(PREFIX_BYTES);
-                    // Bytes of the path beyond the kept ones are compared at the leaf.
-                    if key.get(depth..depth + kept)? != &head.prefix[..kept] {
-                        return None;
-                    }
-                    depth += head.prefix_len as usize;
-                    at = self.child(at, *key.get(depth)?);
-                    depth += 1;
+                Kind::Leaf => return (leaves.key(index) == key).then_some(index),
+                Kind::Node4 => {
+                    let node = &self.nodes4[index];
+                    let (byte, below) = node.head.follow(key, depth)?;
+                    depth = below;
+                    node.child(byte)
                 }
-            }
+                Kind::Node16 => {
+                    let node = &self.nodes16[index];
+                    let (byte, below) = node.head.follow(key, depth)?;
+                    depth = below;
+                    node.child(byte)
+                }
+                Kind::Node48 => {
+                    let node = &self.nodes48[index];
+                    let (byte, below) = node.head.follow(key, depth)?;
+                    depth = below;
+                    node.child(byte)
+                }
+                Kind::Node256 => {
+                    let node = &self.nodes256[index];
+                    let (byte, below) = node.head.follow(key, depth)?;
+                    depth = below;
+                    *node.child(byte)
+                }
+            };
         }
     }
 
@@ -253,7 +268,7 @@ impl Art {
         }
     }
 
-    fn head(&self, node: Ref) -> &Head {
+    pub(super) fn head(&self, node: Ref) -> &Head {
         match node.kind() {
             Kind::Node4 => &self.nodes4[node.index()].head,
             Kind::Node16 => &self.nodes16[node.index()].head,

@@ -2,11 +2,13 @@
 //!
 //! *Not here*: what an event is (`home`), where its fragments lie (`hot`).
 
+mod ahead;
 mod arena;
 mod art;
 mod node;
 mod slab;
 
+pub(crate) use ahead::{Path, Reached};
 pub(crate) use arena::{Arena, BLOCK_BYTES_MAX, Block};
 pub(crate) use art::{Art, Leaves};
 pub(crate) use slab::Slab;

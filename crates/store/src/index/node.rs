@@ -62,6 +62,22 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Follows the kept part of the path from a depth on: the byte behind the whole path, and the depth behind that.
+    /// `None` where the key leaves the kept part.
+    #[inline]
+    pub(super) fn follow(&self, key: &[u8], depth: usize) -> Option<(u8, usize)> {
+        let length = self.prefix_len as usize;
+        if length > 0 {
+            // Bytes of the path beyond the kept ones are compared at the leaf.
+            let kept = length.min(PREFIX_BYTES);
+            if key.get(depth..depth + kept)? != &self.prefix[..kept] {
+                return None;
+            }
+        }
+        let depth = depth + length;
+        Some((*key.get(depth)?, depth + 1))
+    }
+
     pub(crate) fn set_prefix(&mut self, path: &[u8]) {
         let kept = path.len().min(PREFIX_BYTES);
         self.prefix[..kept].copy_from_slice(&path[..kept]);
@@ -95,6 +111,58 @@ pub(crate) struct Node48 {
 pub(crate) struct Node256 {
     pub(crate) head: Head,
     children: [Ref; 256],
+}
+
+impl Node4 {
+    #[inline]
+    pub(super) fn child(&self, byte: u8) -> Ref {
+        let differs = u32::from_le_bytes(self.keys) ^ (LOWS as u32).wrapping_mul(u32::from(byte));
+        let equal = differs.wrapping_sub(LOWS as u32) & !differs & (LOWS as u32) << 7;
+        let at = equal.trailing_zeros() as usize / 8;
+        if at < self.head.count as usize { self.children[at] } else { Ref::NONE }
+    }
+}
+
+impl Node16 {
+    #[inline]
+    pub(super) fn child(&self, byte: u8) -> Ref {
+        let differs = u128::from_le_bytes(self.keys) ^ LOWS.wrapping_mul(u128::from(byte));
+        let equal = differs.wrapping_sub(LOWS) & !differs & LOWS << 7;
+        let at = equal.trailing_zeros() as usize / 8;
+        if at < self.head.count as usize { self.children[at] } else { Ref::NONE }
+    }
+
+    /// The end of its children, in another line than its head.
+    pub(super) fn last(&self) -> &Ref {
+        &self.children[15]
+    }
+}
+
+/// The lowest bit of each byte. A byte that is 0 is the lowest one for which `x - LOWS & !x` has its top bit set: all keys
+/// are compared at once, and what stands behind the last key is not reached before it.
+const LOWS: u128 = u128::MAX / 255;
+
+impl Node48 {
+    #[inline]
+    pub(super) fn child(&self, byte: u8) -> Ref {
+        match self.places[byte as usize] {
+            0 => Ref::NONE,
+            place => self.children[place as usize - 1],
+        }
+    }
+
+    /// Where the place of a byte's child stands.
+    pub(super) fn place(&self, byte: u8) -> &u8 {
+        &self.places[byte as usize]
+    }
+}
+
+impl Node256 {
+    /// The child under a byte, where it stands.
+    #[inline]
+    pub(super) fn child(&self, byte: u8) -> &Ref {
+        &self.children[byte as usize]
+    }
 }
 
 impl Default for Node48 {
@@ -141,22 +209,10 @@ impl Art {
     #[inline]
     pub(super) fn child(&self, node: Ref, byte: u8) -> Ref {
         match node.kind() {
-            Kind::Node4 => {
-                let (keys, children) = sorted!(&self.nodes4[node.index()]);
-                keys.iter().position(|&key| key == byte).map_or(Ref::NONE, |at| children[at])
-            }
-            Kind::Node16 => {
-                let (keys, children) = sorted!(&self.nodes16[node.index()]);
-                keys.iter().position(|&key| key == byte).map_or(Ref::NONE, |at| children[at])
-            }
-            Kind::Node48 => {
-                let node = &self.nodes48[node.index()];
-                match node.places[byte as usize] {
-                    0 => Ref::NONE,
-                    place => node.children[place as usize - 1],
-                }
-            }
-            Kind::Node256 => self.nodes256[node.index()].children[byte as usize],
+            Kind::Node4 => self.nodes4[node.index()].child(byte),
+            Kind::Node16 => self.nodes16[node.index()].child(byte),
+            Kind::Node48 => self.nodes48[node.index()].child(byte),
+            Kind::Node256 => *self.nodes256[node.index()].child(byte),
             Kind::None | Kind::Leaf => Ref::NONE,
         }
     }

@@ -1,6 +1,7 @@
 //! What people and programs do with a store; one file per operation, named as the call.
 
 mod account;
+mod ahead;
 mod announce;
 mod attributes;
 mod conflict;

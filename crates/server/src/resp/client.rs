@@ -1,0 +1,166 @@
+//! One client: who it is, which keyspace it has selected, what it may do there.
+
+use super::failure::Failure;
+use crate::access::{Grant, Rights};
+use crate::call::Call;
+use crate::shared::Shared;
+use forebay_store::Store;
+use std::time::Instant;
+
+/// Wrong secrets after which a connection ends.
+const REFUSALS_MAX: u32 = 8;
+
+/// What is known of a client.
+pub(super) struct Client {
+    /// Its number, for people.
+    pub(super) id: u64,
+    /// What it calls itself.
+    pub(super) name: Vec<u8>,
+    /// Its library and that one's version.
+    pub(super) library: [Vec<u8>; 2],
+    /// When it came.
+    pub(super) since: Instant,
+    grant: Option<Grant>,
+    refusals: u32,
+    /// The keyspace that it has selected, by its place among those of the server.
+    keyspace: usize,
+    store: Option<Store>,
+    rights: Rights,
+    /// Data may stand on a device: whoever reads it may wait.
+    may_be_slow: bool,
+}
+
+impl Client {
+    /// A client that has said nothing yet: in the first keyspace by name, as in Redis's database 0.
+    pub(super) fn new(shared: &Shared) -> Client {
+        let mut client = Client {
+            id: shared.resp.next_client(),
+            name: Vec::new(),
+            library: [Vec::new(), Vec::new()],
+            since: Instant::now(),
+            grant: shared.access.anonymous(),
+            refusals: 0,
+            keyspace: 0,
+            store: None,
+            rights: Rights::default(),
+            may_be_slow: false,
+        };
+        client.select_at(shared, 0);
+        client
+    }
+
+    /// As after the connection was made.
+    pub(super) fn reset(&mut self, shared: &Shared) {
+        self.name.clear();
+        self.grant = shared.access.anonymous();
+        self.select_at(shared, 0);
+    }
+
+    /// Whether it must say who it is first.
+    #[inline]
+    pub(super) fn is_stranger(&self) -> bool {
+        self.grant.is_none()
+    }
+
+    /// Name of its token.
+    pub(super) fn user(&self) -> &str {
+        self.grant.as_ref().map_or("", |grant| &grant.name)
+    }
+
+    /// Takes a secret for what it allows. The name is `default` or that of the token.
+    ///
+    /// # Errors
+    /// `WRONGPASS` for a secret that nobody has, or not under this name.
+    pub(super) fn log_in(&mut self, shared: &Shared, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
+        let own = |grant: &Grant| user.is_none_or(|user| user == b"default" || user == grant.name.as_bytes());
+        if let Some(grant) = shared.access.grant(secret).filter(own) {
+            self.grant = Some(grant);
+            self.select_at(shared, self.keyspace);
+            return Ok(());
+        }
+        self.refusals += 1;
+        shared.refuse("resp", "token", "a secret that no token has, or not under this name");
+        Err(Failure::coded("WRONGPASS", "invalid username-password pair or user is disabled."))
+    }
+
+    /// Whether it has tried too many secrets.
+    pub(super) fn guesses(&self) -> bool {
+        self.refusals >= REFUSALS_MAX
+    }
+
+    /// The place of the keyspace that it has selected.
+    pub(super) fn keyspace(&self) -> usize {
+        self.keyspace
+    }
+
+    /// Selects a keyspace by its place in the order of names, or by its name.
+    ///
+    /// # Errors
+    /// `ERR` for one that is not served.
+    pub(super) fn select(&mut self, shared: &Shared, which: &[u8]) -> Result<(), Failure> {
+        let by_name = || shared.keyspaces.keys().position(|name| name.as_bytes() == which);
+        let number = || std::str::from_utf8(which).ok()?.parse().ok();
+        match by_name().or_else(number) {
+            Some(at) if at < shared.keyspaces.len() => {
+                self.select_at(shared, at);
+                Ok(())
+            }
+            Some(_) => Err(Failure::err("DB index is out of range")),
+            None => {
+                let names = shared.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");
+                Err(Failure::err(format!("no such keyspace; this server has: {names}, or by number from 0 on")))
+            }
+        }
+    }
+
+    fn select_at(&mut self, shared: &Shared, at: usize) {
+        let Some((name, store)) = shared.keyspaces.iter().nth(at) else { return };
+        self.keyspace = at;
+        self.store = Some(store.clone());
+        self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
+        self.may_be_slow = store.warm_stats().is_some();
+    }
+
+    /// The store of its keyspace, if there is one.
+    #[inline]
+    pub(super) fn store_at_hand(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// The store of its keyspace.
+    ///
+    /// # Errors
+    /// `ERR` where the server has none.
+    #[inline]
+    pub(super) fn store(&self) -> Result<&Store, Failure> {
+        self.store.as_ref().ok_or_else(|| Failure::err("this server has no keyspace"))
+    }
+
+    /// Whether reading or writing data may wait for a device.
+    #[inline]
+    pub(super) fn may_be_slow(&self) -> bool {
+        self.may_be_slow
+    }
+
+    /// Whether it may make this call.
+    ///
+    /// # Errors
+    /// `NOAUTH` before it said who it is, `NOPERM` without the right.
+    #[inline]
+    pub(super) fn check(&self, shared: &Shared, call: Call, command: &str) -> Result<(), Failure> {
+        if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
+    }
+
+    #[cold]
+    fn refused(&self, shared: &Shared, call: Call, command: &str) -> Failure {
+        if self.is_stranger() {
+            return Failure::coded("NOAUTH", "Authentication required.");
+        }
+        let keyspace = shared.keyspaces.keys().nth(self.keyspace).map_or("", |name| name);
+        let right = call.right().name();
+        let why =
+            format!("token '{}' has no right '{right}' in keyspace '{keyspace}', which '{command}' needs", self.user());
+        shared.refuse("resp", "right", &why);
+        Failure::coded("NOPERM", why)
+    }
+}

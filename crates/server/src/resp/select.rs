@@ -1,0 +1,248 @@
+//! Events: leased by FB.GETANY, decided by FB.ACCEPT and its kin, read by FB.EVENT.
+
+use super::failure::Failure;
+use super::keys;
+use super::parse::Command;
+use super::replies::Replies;
+use super::turn::{Answer, Flow, Turn};
+use forebay_core::{Attributes, Filter, Key, Keyspace, Primary, Token};
+use forebay_store::{Fragment, GetAny, Lease, Sources, Store};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Events that are leased under one look at the store: the answer is bounded in between.
+const EVENTS_AT_ONCE: usize = 16;
+/// Most fragments of an answer before no further events are leased for it.
+const FRAGMENTS_MAX: usize = 50_000;
+/// Most events of one FB.GETANY.
+const COUNT_MAX: usize = 10_000;
+/// How often a command that waits for events looks again when no notice came.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The same where its conditions may be met without a notice.
+const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
+
+fn text(word: Option<&[u8]>) -> Result<&str, Failure> {
+    Ok(keys::utf8(word.ok_or_else(Failure::syntax)?)?)
+}
+
+fn number(word: Option<&[u8]>) -> Result<u64, Failure> {
+    text(word)?.parse().map_err(|_| Failure::number())
+}
+
+/// Every word that is left: `ALL`, `NONE`, or sources and names of groups.
+fn sources<'a>(keyspace: &Keyspace, words: impl Iterator<Item = &'a [u8]>) -> Result<Sources, Failure> {
+    let words = words.map(keys::utf8).collect::<Result<Vec<_>, _>>()?;
+    match words.as_slice() {
+        [] => return Err(Failure::syntax()),
+        [word] if word.eq_ignore_ascii_case("none") => return Ok(Sources::None),
+        [word] if word.eq_ignore_ascii_case("all") => return Ok(Sources::All),
+        _ => {}
+    }
+    let mut all = Vec::new();
+    for word in words {
+        if word.starts_with(|first: char| first.is_ascii_digit()) {
+            all.push(keyspace.schema.parse_source(word)?);
+        } else {
+            all.extend_from_slice(&keyspace.group(word)?.sources);
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(Sources::Only(all))
+}
+
+/// FB.GETANY [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition]… [SOURCES NONE | ALL | source…]
+pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?.clone();
+    let keyspace = store.keyspace();
+    let (mut request, mut wanted, mut conditions) = (GetAny::default(), 1, Vec::new());
+    let mut words = command.from(1);
+    while let Some(word) = words.next() {
+        match word.to_ascii_uppercase().as_slice() {
+            b"COUNT" => wanted = (number(words.next())? as usize).clamp(1, COUNT_MAX),
+            b"STAGE" => request.stage = Some(text(words.next())?.to_owned()),
+            b"WAIT" => request.wait = Duration::from_millis(number(words.next())?).min(turn.shared.limits.wait_max),
+            b"LEASE" => request.lease = Some(Duration::from_millis(number(words.next())?)),
+            b"FILTER" => conditions.push(text(words.next())?),
+            b"SOURCES" => request.sources = sources(keyspace, words.by_ref())?,
+            _ => return Err(Failure::syntax()),
+        }
+    }
+    request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
+    let wait = std::mem::take(&mut request.wait);
+    request.n = wanted.min(EVENTS_AT_ONCE);
+    let mut leases = store.get_any(&request)?;
+    if leases.is_empty() && !wait.is_zero() && !turn.shared.stopping.load(Ordering::Acquire) {
+        let now = Instant::now();
+        let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
+        if !left.is_zero() {
+            let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
+            return Ok(Flow::Later(left.min(again)));
+        }
+    }
+    *turn.patience = None;
+    let fragments = |leases: &[Lease]| leases.iter().map(|lease| lease.fragments.len()).sum::<usize>();
+    while !leases.is_empty() && leases.len() < wanted && fragments(&leases) < FRAGMENTS_MAX {
+        request.n = (wanted - leases.len()).min(EVENTS_AT_ONCE);
+        match store.get_any(&request) {
+            Ok(more) if more.is_empty() => break,
+            Ok(more) => leases.extend(more),
+            // Those that are leased go to the worker; the next call meets the error again.
+            Err(_) => break,
+        }
+    }
+    (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments(&leases));
+    turn.replies.array(leases.len());
+    for mut lease in leases {
+        let payload = std::mem::take(&mut lease.fragments);
+        turn.sent += payload.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+        write_lease(turn.replies, keyspace, &lease, payload);
+    }
+    Ok(Flow::Done)
+}
+
+fn write_lease(replies: &mut Replies, keyspace: &Keyspace, lease: &Lease, payload: Vec<Fragment>) {
+    replies.map(9);
+    replies.text("primary");
+    replies.text(&keyspace.schema.text(lease.primary.as_bytes()));
+    replies.text("token");
+    replies.text(&lease.token.to_string());
+    replies.text("stage");
+    replies.text(keyspace.stages.get(usize::from(lease.stage)).map_or("", |stage| stage));
+    replies.text("delivery");
+    replies.number(u64::from(lease.delivery));
+    write_attributes(replies, keyspace, &lease.attributes);
+    write_missing(replies, keyspace, &lease.missing);
+    replies.text("event_fragments");
+    replies.number(u64::from(lease.event_fragments));
+    replies.text("event_bytes");
+    replies.number(lease.event_bytes);
+    write_fragments(replies, keyspace, payload);
+}
+
+fn write_attributes(replies: &mut Replies, keyspace: &Keyspace, attributes: &Attributes) {
+    let attributes = attributes.text(&keyspace.attributes);
+    replies.text("attributes");
+    replies.map(attributes.len());
+    for (name, value) in &attributes {
+        replies.text(name);
+        replies.text(value);
+    }
+}
+
+fn source_of(keyspace: &Keyspace, key: &Key) -> String {
+    keyspace.schema.source_text(keyspace.schema.rest_of(key))
+}
+
+fn write_missing(replies: &mut Replies, keyspace: &Keyspace, missing: &[Key]) {
+    replies.text("missing");
+    replies.texts(missing.iter().map(|key| source_of(keyspace, key)));
+}
+
+fn write_fragments(replies: &mut Replies, keyspace: &Keyspace, fragments: Vec<Fragment>) {
+    replies.text("fragments");
+    replies.map(fragments.len());
+    for fragment in fragments {
+        replies.text(&source_of(keyspace, &fragment.key()));
+        replies.fragment(fragment);
+    }
+}
+
+/// FB.EVENT primary [SOURCES NONE | ALL | source…]
+pub(super) fn event(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?.clone();
+    let keyspace = store.keyspace();
+    let primary = keys::primary(&keyspace.schema, command.part(1))?;
+    let chosen = match command.part(2) {
+        [] => Sources::All,
+        word if word.eq_ignore_ascii_case(b"sources") => sources(keyspace, command.from(3))?,
+        _ => return Err(Failure::syntax()),
+    };
+    let Some(event) = store.get_event(&primary, &chosen)? else {
+        turn.replies.nothing();
+        return Ok(Flow::Done);
+    };
+    turn.cost = 1 + event.fragments.len();
+    turn.sent += event.fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
+    let replies = &mut *turn.replies;
+    replies.map(8);
+    replies.text("primary");
+    replies.text(&keyspace.schema.text(event.primary.as_bytes()));
+    replies.text("state");
+    replies.text(event.state.name());
+    replies.text("stage");
+    replies.text(&event.stage);
+    write_attributes(replies, keyspace, &event.attributes);
+    replies.text("streams");
+    replies.texts(event.streams.iter());
+    write_missing(replies, keyspace, &event.missing);
+    replies.text("sources");
+    replies.map(event.sources.iter().count());
+    for (source, state) in event.sources.iter() {
+        replies.text(&keyspace.schema.source_text(source));
+        replies.text(state.name());
+    }
+    write_fragments(replies, keyspace, event.fragments);
+    Ok(Flow::Done)
+}
+
+/// The event and the token that most commands begin with.
+fn held(store: &Store, command: Command<'_>) -> Result<(Primary, Token), Failure> {
+    let primary = keys::primary(store.schema(), command.part(1))?;
+    Ok((primary, keys::utf8(command.part(2))?.parse()?))
+}
+
+fn decided(turn: &mut Turn<'_>, done: forebay_core::Result<()>) -> Answer {
+    done?;
+    turn.replies.ok();
+    Ok(Flow::Done)
+}
+
+/// FB.ACCEPT primary token stream [stream …]
+pub(super) fn accept(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let streams = command.from(3).map(keys::utf8).collect::<Result<Vec<_>, _>>()?;
+    let done = store.accept(&primary, &token, &streams);
+    decided(turn, done)
+}
+
+/// FB.REJECT primary token
+pub(super) fn reject(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let done = store.reject(&primary, &token);
+    decided(turn, done)
+}
+
+/// FB.REQUEUE primary token
+pub(super) fn requeue(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let done = store.requeue(&primary, &token);
+    decided(turn, done)
+}
+
+/// FB.PASS primary token stage
+pub(super) fn pass(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let done = store.pass(&primary, &token, keys::utf8(command.part(3))?, &[]);
+    decided(turn, done)
+}
+
+/// FB.EXTEND primary token milliseconds
+pub(super) fn extend(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let done = store.extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?));
+    decided(turn, done)
+}
+
+/// FB.SEAL primary
+pub(super) fn seal(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let sealed = store.seal(&keys::primary(store.schema(), command.part(1))?)?;
+    turn.replies.number(u64::from(sealed));
+    Ok(Flow::Done)
+}

@@ -1,0 +1,162 @@
+//! Every command: its name, how many parts it has, which right it needs, where it may run.
+
+use super::replies::Replies;
+use super::turn::{Answer, Turn};
+use super::{about, runs, scan, select, strings};
+use crate::call::{Call, Right};
+use crate::resp::parse::Command;
+
+/// Where a command may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On the event loop: it does not wait, or says itself when it has to.
+    Loop,
+    /// There as well, where all data stands in memory.
+    Data,
+    /// Where it may wait: for a record in flight, for a log that is folded, for space.
+    Thread,
+}
+
+/// One command.
+pub(super) struct Spec {
+    /// Its name in lower case.
+    pub(super) name: &'static str,
+    /// Parts that it has, its name among them; at least so many, where negative.
+    pub(super) arity: i32,
+    /// The call as which it is allowed and counted; `None` says that it concerns the connection only, or that it sees to
+    /// that itself.
+    pub(super) call: Option<Call>,
+    pub(super) place: Place,
+    /// First key, last key (from the end, where negative), step.
+    keys: (i32, i32, i32),
+    /// What a person reads about it.
+    summary: &'static str,
+    pub(super) run: fn(&mut Turn<'_>, Command<'_>) -> Answer,
+}
+
+impl Spec {
+    /// Whether a client may ask this before it has said who it is.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        matches!(self.name, "auth" | "hello" | "ping" | "echo" | "quit" | "reset")
+    }
+
+    /// Whether it works on the fragment of its first argument, and on nothing else.
+    #[inline]
+    pub(super) fn is_on_one_fragment(&self) -> bool {
+        self.place == Place::Loop && self.keys == ONE_KEY
+    }
+
+    /// Whether it has so many parts.
+    #[inline]
+    pub(super) fn takes(&self, parts: usize) -> bool {
+        if self.arity < 0 { parts >= self.arity.unsigned_abs() as usize } else { parts == self.arity as usize }
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        match self.call.map(Call::right) {
+            Some(Right::Read) => &["readonly"],
+            Some(_) => &["write"],
+            None if self.is_for_strangers() => &["fast", "no_auth"],
+            None => &["fast"],
+        }
+    }
+
+    /// What COMMAND INFO says.
+    pub(super) fn write_info(&self, replies: &mut Replies) {
+        replies.array(10);
+        replies.text(self.name);
+        replies.signed(i64::from(self.arity));
+        replies.set(self.flags().len());
+        self.flags().iter().for_each(|flag| replies.simple(flag));
+        for key in [self.keys.0, self.keys.1, self.keys.2] {
+            replies.signed(i64::from(key));
+        }
+        replies.set(0);
+        (0..3).for_each(|_| replies.array(0));
+    }
+
+    /// What COMMAND DOCS says.
+    pub(super) fn write_docs(&self, replies: &mut Replies) {
+        let group = match (self.call.map(Call::right), self.name.starts_with("fb.")) {
+            (_, true) => "forebay",
+            (None, _) => "connection",
+            _ => "string",
+        };
+        replies.text(self.name);
+        replies.map(3);
+        for (name, value) in [("summary", self.summary), ("since", "0.1.0"), ("group", group)] {
+            replies.text(name);
+            replies.text(value);
+        }
+    }
+}
+
+/// The command of this name.
+#[inline]
+pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+    COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+}
+
+macro_rules! commands {
+    ($($name:literal $arity:literal $place:ident $call:expr, $keys:expr, $run:path, $summary:literal;)*) => {
+        /// All of them; those that come most often first.
+        pub(super) const COMMANDS: &[Spec] = &[$(Spec {
+            name: $name, arity: $arity, place: Place::$place, call: $call, keys: $keys, summary: $summary, run: $run,
+        }),*];
+    };
+}
+
+const NO_KEY: (i32, i32, i32) = (0, 0, 0);
+const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
+const KEYS: (i32, i32, i32) = (1, -1, 1);
+
+commands! {
+    "set" -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment; equal bytes again are a success, other bytes a conflict";
+    "get" 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
+    "ping" -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
+    "mget" -2 Loop Some(Call::Get), KEYS, strings::mget, "Returns the bytes of several fragments";
+    "mset" -3 Loop Some(Call::Put), (1, -1, 2), strings::mset, "Stores several fragments, one after the other";
+    "exists" -2 Loop Some(Call::Get), KEYS, strings::exists, "Counts which of these fragments are there";
+    "strlen" 2 Loop Some(Call::Get), ONE_KEY, strings::strlen, "Returns a fragment's length";
+    "type" 2 Loop Some(Call::Get), ONE_KEY, strings::kind, "Returns string where the fragment is there, else none";
+    "del" -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
+    "scan" -2 Data Some(Call::Range), NO_KEY, scan::scan, "Walks over keys in key order: SCAN cursor [MATCH 1/42/*] [COUNT n]";
+    "dbsize" 1 Data Some(Call::Look), NO_KEY, about::dbsize, "Returns the number of fragments";
+    "info" -1 Data Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
+    "echo" 2 Loop None, NO_KEY, about::echo, "Returns the message";
+    "hello" -1 Loop None, NO_KEY, about::hello, "Chooses RESP2 or RESP3, and logs in";
+    "auth" -2 Loop None, NO_KEY, about::auth, "Logs in with a token's secret";
+    "select" 2 Loop None, NO_KEY, about::select, "Selects a keyspace by name, or by number in the order of names";
+    "client" -2 Loop None, NO_KEY, about::client, "What concerns this connection: ID, GETNAME, SETNAME, SETINFO, LIST, INFO, NO-EVICT";
+    "command" -1 Loop None, NO_KEY, about::command, "Tells about commands: COUNT, LIST, INFO, DOCS";
+    "config" -2 Loop None, NO_KEY, about::config, "CONFIG GET returns what tools ask for at their start";
+    "quit" -1 Loop None, NO_KEY, about::quit, "Ends the connection";
+    "reset" 1 Loop None, NO_KEY, about::reset, "Makes the connection as new";
+    "fb.getany" -1 Data Some(Call::GetAny), NO_KEY, select::get_any, "Leases ready events: [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition] [SOURCES NONE|ALL|source ...]";
+    "fb.accept" -3 Thread Some(Call::Verdict), NO_KEY, select::accept, "Keeps a leased event: primary token stream [stream ...]";
+    "fb.reject" 3 Thread Some(Call::Verdict), NO_KEY, select::reject, "Drops a leased event: primary token";
+    "fb.requeue" 3 Thread Some(Call::Verdict), NO_KEY, select::requeue, "Gives a leased event back unharmed: primary token";
+    "fb.pass" 4 Thread Some(Call::Verdict), NO_KEY, select::pass, "Hands a leased event to a later stage: primary token stage";
+    "fb.extend" 4 Loop Some(Call::Extend), NO_KEY, select::extend, "Lets a lease end so long from now: primary token milliseconds";
+    "fb.event" -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
+    "fb.range" -2 Data Some(Call::Range), NO_KEY, scan::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
+    "fb.seal" 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
+    "fb.run" -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
+    "fb.ledger" 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
+    "fb.why" 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
+    "fb.window" -2 Loop Some(Call::Window), NO_KEY, runs::window, "Rings are not served yet";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_once_and_in_any_case() {
+        for spec in COMMANDS {
+            assert_eq!(COMMANDS.iter().filter(|other| other.name == spec.name).count(), 1);
+            assert_eq!(find(spec.name.to_uppercase().as_bytes()).map(|found| found.name), Some(spec.name));
+        }
+        assert!(find(b"subscribe").is_none() && find(b"").is_none());
+    }
+}
