@@ -1,4 +1,5 @@
 //! Many calls at once over one connection, in an async program.
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result, WireJudgement};
 use forebay_client::{AsyncClient, Options};

@@ -1,4 +1,5 @@
 //! The base model: a readout embeds a server. It reaches its own node without a socket; filters come over the network.
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{EventStore, GetAny, Keyspace, LeasedEvent, PutOptions, PutOutcome, Result};
 use forebay_client::{Client, Options};

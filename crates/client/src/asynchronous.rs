@@ -26,7 +26,6 @@ use forebay_core::{
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -357,57 +356,50 @@ impl Link {
     }
 
     /// Sends a request and waits for its answer.
-    fn ask<'a>(
-        &'a self,
-        kind: FrameKind,
-        meta: &'a [u8],
-        payload: &'a [&'a [u8]],
-    ) -> impl Future<Output = std::result::Result<Parts, Failure>> + Send + 'a {
-        async move {
-            let request = self.next.fetch_add(1, Ordering::Relaxed);
-            let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
-            let payload_bytes = u32::try_from(bytes)
-                .map_err(|_| Failure::Refused(Error::invalid(format!("a request of {bytes} bytes"))))?;
-            let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request).with(meta, payload_bytes);
-            let units = u32::try_from(head.frame_bytes().div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
-            let over = |why: String| Failure::Refused(away(Error::unavailable(why)));
-            // Given back when the answer is there: it is then that the server takes as much anew.
-            let permit = self.credit.acquire_many(units).await.map_err(|error| over(error.to_string()))?;
-            let (sender, receiver) = oneshot::channel();
-            {
-                let mut waiting = self.waiting.lock();
-                if let Some(why) = &waiting.over {
-                    return Err(over(why.clone()));
-                }
-                waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
+    async fn ask(&self, kind: FrameKind, meta: &[u8], payload: &[&[u8]]) -> std::result::Result<Parts, Failure> {
+        let request = self.next.fetch_add(1, Ordering::Relaxed);
+        let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        let payload_bytes = u32::try_from(bytes)
+            .map_err(|_| Failure::Refused(Error::invalid(format!("a request of {bytes} bytes"))))?;
+        let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request).with(meta, payload_bytes);
+        let units = u32::try_from(head.frame_bytes().div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let over = |why: String| Failure::Refused(away(Error::unavailable(why)));
+        // Given back when the answer is there: it is then that the server takes as much anew.
+        let permit = self.credit.acquire_many(units).await.map_err(|error| over(error.to_string()))?;
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock();
+            if let Some(why) = &waiting.over {
+                return Err(over(why.clone()));
             }
-            let guard = Forget { waiting: &self.waiting, request };
-            {
-                let mut writer = self.writer.lock().await;
-                let whole = Whole { waiting: &self.waiting };
-                head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
-                let lost = |error: std::io::Error| {
-                    Failure::Lost(Error::unavailable(format!("the connection failed: {error}")).with_source(error))
-                };
-                let mut start = head.encode().to_vec();
-                start.extend_from_slice(meta);
-                writer.write_all(&start).await.map_err(lost)?;
-                for piece in payload {
-                    writer.write_all(piece).await.map_err(lost)?;
-                }
-                std::mem::forget(whole);
+            waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
+        }
+        let guard = Forget { waiting: &self.waiting, request };
+        {
+            let mut writer = self.writer.lock().await;
+            let whole = Whole { waiting: &self.waiting };
+            head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
+            let lost = |error: std::io::Error| {
+                Failure::Lost(Error::unavailable(format!("the connection failed: {error}")).with_source(error))
+            };
+            let mut start = head.encode().to_vec();
+            start.extend_from_slice(meta);
+            writer.write_all(&start).await.map_err(lost)?;
+            for piece in payload {
+                writer.write_all(piece).await.map_err(lost)?;
             }
-            let answer = receiver.await;
-            drop(guard);
-            drop(permit);
-            self.grant().await?;
-            match answer {
-                Ok(Ok(parts)) => Ok(parts),
-                Ok(Err(error)) => Err(Failure::Refused(error)),
-                Err(_) => {
-                    let why = self.waiting.lock().over.clone().unwrap_or_default();
-                    Err(Failure::Lost(Error::unavailable(why)))
-                }
+            std::mem::forget(whole);
+        }
+        let answer = receiver.await;
+        drop(guard);
+        drop(permit);
+        self.grant().await?;
+        match answer {
+            Ok(Ok(parts)) => Ok(parts),
+            Ok(Err(error)) => Err(Failure::Refused(error)),
+            Err(_) => {
+                let why = self.waiting.lock().over.clone().unwrap_or_default();
+                Err(Failure::Lost(Error::unavailable(why)))
             }
         }
     }
