@@ -52,7 +52,7 @@ struct Step {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 20] = [
     Step { name: "prepare", what: "install what is missing", run: |_| tools::all().map(|()| Outcome::one(vec![])) },
     Step { name: "tidy", what: "file sizes, module heads, SAFETY lines, nothing unfinished", run: |_| tidy_step() },
     Step { name: "fmt", what: "formatting", run: |_| formatting() },
@@ -67,7 +67,17 @@ const STEPS: [Step; 18] = [
     Step { name: "fuzz", what: "every decoder, briefly", run: fuzz_step },
     Step { name: "bench", what: "the benchmark in small: files and relations, no timing", run: |_| smoke::bench() },
     Step { name: "bench-warm", what: "the warm level's benchmark in small, beside fio", run: |_| smoke::bench_warm() },
+    Step {
+        name: "bench-network",
+        what: "the network's benchmark in small, beside Redis",
+        run: |_| smoke::bench_network(),
+    },
     Step { name: "demo", what: "the demo for two seconds", run: |_| smoke::demo() },
+    Step {
+        name: "demo-processes",
+        what: "server, readouts and filters as processes, two of them killed",
+        run: |_| smoke::demo_processes(),
+    },
     Step { name: "demo-dune", what: "DUNE's MiniDAQ for two seconds on two links", run: |_| smoke::demo_dune() },
     Step { name: "demo-input", what: "the demo on recorded frames", run: |_| smoke::demo_input() },
     Step { name: "chaos", what: "everything at once for five seconds, every term explained", run: |_| smoke::chaos() },
