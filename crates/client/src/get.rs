@@ -5,10 +5,13 @@ use crate::connection::{Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Bounds, Error, EventInfo, FrameKind, Key, LIVE_STATES, Primary, Result, Sources, WireEvent, WireFragment,
+    Bounds, Error, EventInfo, FrameKind, Key, Kind, LIVE_STATES, Primary, Result, Sources, WireEvent, WireFragment,
     WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
+
+/// Bytes that a request says of a key, at most.
+const KEY_BYTES: usize = 34;
 
 impl Client {
     /// The fragment of a key; `None` where there is none.
@@ -20,11 +23,26 @@ impl Client {
         found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
     }
 
-    /// The fragments of several keys, in the order of the keys, with one request.
+    /// The fragments of several keys, in the order of the keys, with one request; with more of them where the fragments
+    /// have more bytes than this client takes at once.
     ///
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+        let mut all = Vec::with_capacity(keys.len());
+        loop {
+            self.get_some(&keys[all.len()..], &mut all)?;
+            if all.len() >= keys.len() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The fragments of the first of these keys: as many as fit one answer, one at least.
+    fn get_some(&self, keys: &[Key], all: &mut Vec<Option<Fragment>>) -> Result<()> {
+        // A server takes a quarter of its window for what a request says.
+        let most = self.inner.known.welcome.window_bytes as usize / 4 / KEY_BYTES;
+        let keys = &keys[..keys.len().min(most.max(1))];
         let mut out = WireWriter::with_capacity(4 + 33 * keys.len());
         out.shorts(keys.iter().map(Key::as_bytes))?;
         let meta = out.finish();
@@ -41,10 +59,15 @@ impl Client {
             return Err(Error::corrupt("an answer with another number of fragments than keys"));
         }
         let mut cutter = Cutter::new(answer.payload);
-        let cut = |(key, found): (&Key, Result<Option<WireFragment>>)| {
-            found?.map(|about| cutter.next(*key, about)).transpose()
-        };
-        keys.iter().zip(answer.said).map(cut).collect()
+        for (at, (key, found)) in keys.iter().zip(answer.said).enumerate() {
+            match found {
+                Ok(found) => all.push(found.map(|about| cutter.next(*key, about)).transpose()?),
+                // What did not fit is asked for next.
+                Err(error) if at > 0 && error.kind() == Kind::Full => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// A live event with the fragments of the given sources; `None` where there is no such event.
