@@ -167,14 +167,24 @@ impl AsyncClient {
     /// # Errors
     /// As [`Client::get_many`].
     pub async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
-        let (parts, _) = self.call(FrameKind::Get, &get_meta(keys)?, &[], Duration::ZERO).await?;
-        let (found, bytes) = read_found(&parts.meta)?;
-        if found.len() != keys.len() {
-            return Err(Error::corrupt("an answer with another number of fragments than keys"));
+        let mut all = Vec::with_capacity(keys.len());
+        while all.len() < keys.len() {
+            let keys = &keys[all.len()..];
+            let (parts, _) = self.call(FrameKind::Get, &get_meta(keys)?, &[], Duration::ZERO).await?;
+            let (found, bytes) = read_found(&parts.meta)?;
+            if found.len() != keys.len() {
+                return Err(Error::corrupt("an answer with another number of fragments than keys"));
+            }
+            let mut cutter = self.cutter(parts.payload, bytes)?;
+            for (at, (key, found)) in keys.iter().zip(found).enumerate() {
+                match found {
+                    // What did not fit the answer is asked for next.
+                    Err(error) if at > 0 && error.kind() == Kind::Full => break,
+                    found => all.push(found?.map(|about| cutter.next(*key, about)).transpose()?),
+                }
+            }
         }
-        let mut cutter = self.cutter(parts.payload, bytes)?;
-        let cut = |(key, found): (&Key, Result<Option<_>>)| found?.map(|about| cutter.next(*key, about)).transpose();
-        keys.iter().zip(found).map(cut).collect()
+        Ok(all)
     }
 
     /// A live event with the fragments of the given sources; `None` where there is no such event.

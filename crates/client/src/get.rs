@@ -5,8 +5,8 @@ use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Bounds, Error, EventInfo, FrameKind, Key, Keyspace, LIVE_STATES, Primary, Result, Sources, WireEvent, WireFragment,
-    WireRange, WireReader, WireWriter,
+    Bounds, Error, EventInfo, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources, WireEvent,
+    WireFragment, WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
 
@@ -72,7 +72,8 @@ impl Client {
         found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
     }
 
-    /// The fragments of several keys, in the order of the keys; several frames are under way where there are many.
+    /// The fragments of several keys, in the order of the keys; several frames are under way where there are many. What is
+    /// more than this client takes in one answer is asked for again.
     ///
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
@@ -104,7 +105,12 @@ impl Client {
                 let answer =
                     answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
                 let mut cutter = Cutter::new(answer.payload);
-                for (key, about) in keys.iter().zip(answer.said) {
+                for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
+                    if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
+                        // What did not fit is asked for by itself.
+                        found.extend(self.get_many(&keys[at..])?);
+                        break;
+                    }
                     found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
                 }
             }

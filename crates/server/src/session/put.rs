@@ -12,11 +12,12 @@
 
 use super::inbox::Inbox;
 use crate::transport::Transport;
-use forebay_core::{Error, PutOptions, PutOutcome, Result, WirePut};
+use forebay_core::{Error, Kind, PutOptions, PutOutcome, Result, WirePut};
 use forebay_store::{Reservation, Store};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 /// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
 const DIRECT_BYTES: u32 = 2048;
@@ -50,6 +51,15 @@ pub(super) enum Waiting {
     Commit(usize, Reservation),
     /// It waits for space, or for another put.
     Put(usize, Vec<u8>),
+}
+
+impl Waiting {
+    /// Which fragment of its frame it is.
+    pub(super) fn index(&self) -> usize {
+        match self {
+            Waiting::Commit(index, _) | Waiting::Put(index, _) => *index,
+        }
+    }
 }
 
 /// A put under way.
@@ -119,6 +129,10 @@ impl Putting {
             let Some(put) = self.puts.get(self.next) else { return waiting };
             let length = put.length as usize;
             let refused = self.outcomes[self.next].is_some();
+            if refused && length == 0 {
+                self.next += 1;
+                continue;
+            }
             if inbox.len() < length || refused {
                 if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
                     return waiting;
@@ -255,8 +269,27 @@ impl Open {
     }
 }
 
+/// Ends puts that wait, on a thread, one after another; their deadlines run from the same time on.
+pub(super) fn wait_all(
+    store: &Store,
+    waiting: Vec<(WirePut, Waiting)>,
+    from: Instant,
+) -> Vec<(usize, Result<PutOutcome>)> {
+    // One waited for space as long as the store waits by itself: so have those behind it.
+    let mut waited = false;
+    let one = |(mut put, one): (WirePut, Waiting)| {
+        let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
+        let is_default = own.is_none();
+        put.deadline = own.or(waited.then_some(Duration::ZERO));
+        let (index, outcome) = wait(store, &put, one);
+        waited |= is_default && outcome.as_ref().is_err_and(|error| error.kind() == Kind::Full);
+        (index, outcome)
+    };
+    waiting.into_iter().map(one).collect()
+}
+
 /// Ends a put that waits, on a thread.
-pub(super) fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
+fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
         Waiting::Put(index, bytes) => {
