@@ -44,9 +44,12 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::Streaming;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
 
+/// Time for the other side to hear that a connection ends.
+const LEAVE: Duration = Duration::from_secs(1);
 /// Frames that are looked at before others on the thread have their turn.
 const TURN_FRAMES: usize = 64;
 /// How often an unsatisfied `get_any` looks again when no notice came.
@@ -151,6 +154,12 @@ pub(crate) struct Session<T> {
     /// Why the connection ends, once what is under way is answered.
     ending: Option<&'static str>,
     is_eof: bool,
+    /// The server has no memory for what comes next.
+    is_starved: bool,
+    /// Payload of requests on threads.
+    on_threads_bytes: u64,
+    /// Memory that the server knows of.
+    accounted: u64,
 }
 
 impl<T: Transport> Session<T> {
@@ -180,6 +189,9 @@ impl<T: Transport> Session<T> {
             timer: None,
             ending: None,
             is_eof: false,
+            is_starved: false,
+            on_threads_bytes: 0,
+            accounted: 0,
             shared,
         }
     }
@@ -213,6 +225,8 @@ impl<T: Transport> Session<T> {
     /// that comes and goes gets no more of them than one that stays.
     async fn leave(mut self) {
         let (done, on_threads) = (self.done.take(), self.on_threads);
+        // The other side is told that this is the end (TLS has words for it), as far as it listens.
+        let _ = tokio::time::timeout(LEAVE, self.stream.shutdown()).await;
         drop(self);
         if let Some((sender, mut done)) = done {
             drop(sender);
@@ -326,7 +340,10 @@ impl<T: Transport> Session<T> {
             let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
             self.on_threads -= 1;
             match done {
-                Done::Answer { head, call, things, from, answer } => self.answered(head, call, things, from, answer),
+                Done::Answer { head, call, things, from, answer } => {
+                    self.on_threads_bytes = self.on_threads_bytes.saturating_sub(u64::from(head.payload_bytes));
+                    self.answered(head, call, things, from, answer);
+                }
                 Done::Put { job, outcomes } => {
                     let Some(mut known) = self.jobs.remove(&job) else { continue };
                     for (index, outcome) in outcomes {
@@ -561,6 +578,7 @@ impl<T: Transport> Session<T> {
             _ => {
                 let most = self.outbox.window();
                 if calls::waits(&store, &request, has_warm) {
+                    self.on_threads_bytes += u64::from(head.payload_bytes);
                     return self.on_thread(move || {
                         let (answer, things) = calls::make(&store, &request, most);
                         Done::Answer { head, call, things, from, answer }
@@ -655,7 +673,8 @@ impl<T: Transport> Session<T> {
         };
         // While nothing more may be answered nobody is asked: what goes out is waited for.
         let asking = if self.outbox.is_full() { None } else { self.asking.iter().map(look_again).min() };
-        let deadlines = [self.receive_by, self.taken_by, asking];
+        let starved = self.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
+        let deadlines = [self.receive_by, self.taken_by, asking, starved];
         let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
         let timer = match &mut self.timer {
             Some(timer) => {
@@ -689,6 +708,7 @@ impl<T: Transport> Session<T> {
 
 impl<T> Drop for Session<T> {
     fn drop(&mut self) {
+        self.shared.account(self.accounted, 0);
         if let (Some(waker), Some(peer)) = (&self.waker, &self.peer) {
             peer.store.forget_waker(waker);
         }

@@ -76,6 +76,7 @@ impl<T: Transport> Session<T> {
                 }
             }
         }
+        self.account();
         // What is under way must end in time; what has not begun may take as long as it likes.
         let begun = !matches!(self.receiving, Receiving::Head) || self.inbox.len() > 0;
         if self.peer.is_some() {
@@ -133,7 +134,7 @@ impl<T: Transport> Session<T> {
             Receiving::Put(mut putting) => {
                 let before = self.inbox.len();
                 let Some(peer) = &self.peer else { return Ok(false) };
-                let waiting = putting.take(&peer.store, &mut self.inbox);
+                let waiting = putting.take(&peer.store, &self.shared, &mut self.inbox);
                 self.scanned = self.scanned.saturating_sub(before - self.inbox.len());
                 putting.waiting.extend(waiting);
                 if putting.is_received() {
@@ -238,7 +239,7 @@ impl<T: Transport> Session<T> {
         let blocked = self.is_blocked;
         if let (Receiving::Put(putting), Some(peer), false) = (&mut self.receiving, &self.peer, blocked) {
             let before = self.inbox.len();
-            let read = putting.poll_receive(&peer.store, &mut self.inbox, &mut self.stream, context);
+            let read = putting.poll_receive(&peer.store, &self.shared, &mut self.inbox, &mut self.stream, context);
             if let Poll::Ready(Ok(read)) = read {
                 self.scanned = self.scanned.saturating_sub(read - (self.inbox.len() - before));
             }
@@ -252,7 +253,14 @@ impl<T: Transport> Session<T> {
         };
         // No more memory than twice what came: a promise alone takes none.
         let wanted = wanted.clamp(FRAME_HEAD_BYTES, READ_BYTES.max(2 * self.inbox.len()));
+        let more = wanted.saturating_sub(READ_BYTES) as u64;
+        self.is_starved = more > self.inbox.memory() && !self.shared.has_memory(more - self.inbox.memory());
+        if self.is_starved {
+            // Asked again in a while: others give memory back.
+            return Poll::Pending;
+        }
         self.inbox.reserve(wanted);
+        self.account();
         let most = if wanted as u64 > WHOLE_BYTES {
             wanted.saturating_sub(self.inbox.len()).max(READ_BYTES)
         } else {
@@ -271,6 +279,20 @@ impl<T: Transport> Session<T> {
     /// straight to its place.
     fn read_ahead(&self) -> usize {
         if self.long_fragments { 512 } else { READ_BYTES }
+    }
+
+    /// Tells the server how much memory this connection's requests take.
+    pub(super) fn account(&mut self) {
+        let receiving = match &self.receiving {
+            Receiving::Put(putting) => putting.held,
+            _ => 0,
+        };
+        let jobs: u64 = self.jobs.values().map(|job| job.putting.held).sum();
+        let now = self.inbox.memory() + receiving + jobs + self.on_threads_bytes;
+        if now != self.accounted {
+            self.shared.account(self.accounted, now);
+            self.accounted = now;
+        }
     }
 
     /// Looks at the heads of frames that wait, for the credit that they bring: whoever waits for it must see it.

@@ -273,3 +273,41 @@ fn who_goes_while_it_waits_is_counted_until_its_work_is_done() {
         std::io::Write::write_all(&mut raw.socket, &crate::raw::hello(1 << 20)).is_ok() && raw.try_frame().is_some()
     });
 }
+
+/// Puts of many connections that wait for space take no more memory than the server has for that; it comes back with them.
+#[test]
+fn what_waits_is_refused_where_memory_for_it_is_taken() {
+    let scene = Scene::with(
+        |limits| (limits.memory_bytes_max, limits.window_bytes) = (2 << 20, 1 << 20),
+        |config| config.hot_bytes = 4 << 20,
+    );
+    scene.event(1, 100);
+    let next = scene.fill(50_000);
+    let wait = Some(Duration::from_secs(2));
+    let value = [1; 50_000];
+    let mut waiting = Vec::new();
+    for client in 0..10 {
+        let keys: Vec<_> = (0..8).map(|more| scene.key(next + 1 + 8 * client + more, 0)).collect();
+        let all: Vec<_> = keys.iter().map(|key| (*key, &value[..], wait)).collect();
+        let (meta, payload) = put(&scene.keyspace, &all);
+        let mut raw = scene.client();
+        let number = raw.send(FrameKind::Put, &meta, &payload);
+        waiting.push((raw, number));
+    }
+    let mut refused = 0;
+    for (raw, number) in &mut waiting {
+        for outcome in outcomes(&raw.answer(*number)) {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.kind(), Kind::Full);
+            refused += u32::from(error.message().contains("memory_bytes_max"));
+        }
+    }
+    // 80 times 50 kB were put where 2 MiB may wait.
+    assert!((30..=50).contains(&refused), "{refused} of 80");
+    // All of it came back: as many may wait again.
+    let (meta, payload) = put(&scene.keyspace, &[(scene.key(next + 1000, 0), &value, Some(Duration::ZERO))]);
+    let (raw, _) = &mut waiting[0];
+    let number = raw.send(FrameKind::Put, &meta, &payload);
+    let error = outcomes(&raw.answer(number)).pop().unwrap().unwrap_err();
+    assert!(!error.message().contains("memory_bytes_max"), "{error}");
+}
