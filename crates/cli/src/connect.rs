@@ -1,6 +1,6 @@
 //! How commands come to a server.
 
-use forebay_client::{Client, Options};
+use forebay_client::{Client, Options, Tls};
 use forebay_core::{Error, Result};
 use std::path::PathBuf;
 
@@ -16,6 +16,15 @@ pub(crate) struct Connect {
     /// File with the token; FOREBAY_TOKEN has it otherwise, where the server wants one.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// For tls://: the certificate of the CA that made the server's, PEM.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// For tls://: the client's certificate, where the server wants one, PEM.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// For tls://: the key of the client's certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
 }
 
 impl Connect {
@@ -29,7 +38,8 @@ impl Connect {
         };
         let token = token.trim_ascii().to_vec();
         let name = format!("{name} ({})", std::process::id());
-        let options = Options { name, token, keyspace: self.keyspace.clone(), ..Options::default() };
+        let tls = Tls { ca: self.ca.clone(), certificate: self.certificate.clone(), key: self.key.clone() };
+        let options = Options { name, token, tls, keyspace: self.keyspace.clone(), ..Options::default() };
         Client::connect(&self.connect, options)
     }
 }

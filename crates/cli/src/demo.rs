@@ -250,8 +250,10 @@ impl Demo {
             });
         });
         line.end();
-        if own {
-            std::fs::remove_dir_all(&dir).ok();
+        match &summary {
+            Err(_) => out.note(format!("forebay: what the processes said stands in {}", dir.join("log").display())),
+            Ok(_) if own => drop(std::fs::remove_dir_all(&dir)),
+            Ok(_) => {}
         }
         let summary = summary?;
         out.json(&summary)?;

@@ -26,6 +26,14 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// Memory that came from elsewhere, and is kept once nobody holds it.
+    pub(crate) fn of(self: &Arc<Buffers>, bytes: Vec<u8>) -> Buffer {
+        let length = bytes.len();
+        Buffer { bytes, length, home: Arc::downgrade(self) }
+    }
+}
+
 /// A buffer, on loan.
 pub(crate) struct Buffer {
     bytes: Vec<u8>,

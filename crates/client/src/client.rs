@@ -16,6 +16,7 @@ use crate::options::Options;
 use forebay_core::{Error, FrameKind, KeySchema, Keyspace, Kind, Result, WireReader};
 use parking_lot::{Condvar, Mutex};
 use rand::RngExt;
+use rustls::ClientConfig;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     address: Address,
     pub(crate) options: Options,
     pub(crate) known: Arc<Known>,
+    tls: Option<Arc<ClientConfig>>,
     buffers: Arc<Buffers>,
     pool: Mutex<Pool>,
     freed: Condvar,
@@ -64,10 +66,11 @@ impl Client {
     pub fn connect(address: &str, options: Options) -> Result<Client> {
         let address: Address = address.parse()?;
         let buffers = Arc::new(Buffers::default());
+        let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
         let end = Instant::now() + options.deadline;
         let mut pauses = Pauses::new(&options);
         let connection = loop {
-            match Connection::open(&address, &options, &buffers) {
+            match Connection::open(&address, &options, &buffers, tls.as_ref()) {
                 Ok(connection) => break connection,
                 Err(Failure::Refused(error)) => return Err(error),
                 Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
@@ -76,7 +79,7 @@ impl Client {
         let known = connection.known.clone();
         let pool = Mutex::new(Pool { free: vec![connection], all: 1, is_closed: false });
         let (freed, heartbeat) = (Condvar::new(), OnceLock::new());
-        Ok(Client { inner: Arc::new(Inner { address, options, known, buffers, pool, freed, heartbeat }) })
+        Ok(Client { inner: Arc::new(Inner { address, options, known, tls, buffers, pool, freed, heartbeat }) })
     }
 
     /// The keyspace.
@@ -171,7 +174,7 @@ impl Client {
         let end = self.deadline(Duration::ZERO);
         let mut pauses = Pauses::new(&self.inner.options);
         loop {
-            match Connection::open(&self.inner.address, &self.inner.options, &self.inner.buffers) {
+            match self.inner.open() {
                 Ok(connection) => return Ok(connection),
                 Err(Failure::Refused(error)) => return Err(error),
                 Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
@@ -192,6 +195,10 @@ pub(crate) fn unknown(error: &Error) -> Error {
 }
 
 impl Inner {
+    fn open(&self) -> std::result::Result<Connection, Failure> {
+        Connection::open(&self.address, &self.options, &self.buffers, self.tls.as_ref())
+    }
+
     fn checkout(&self, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {
         let mut pool = self.pool.lock();
         loop {
@@ -208,7 +215,7 @@ impl Inner {
             if pool.all < self.options.connections_max {
                 pool.all += 1;
                 drop(pool);
-                let opened = Connection::open(&self.address, &self.options, &self.buffers);
+                let opened = self.open();
                 if opened.is_err() {
                     self.forget();
                 }

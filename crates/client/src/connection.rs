@@ -10,8 +10,9 @@ use crate::buffer::{Buffer, Buffers};
 use crate::options::Options;
 use crate::socket::Socket;
 use forebay_core::{
-    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Keyspace, Result, Welcome, WireReader,
+    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Keyspace, Kind, Result, Welcome, WireReader,
 };
+use rustls::ClientConfig;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,9 +75,14 @@ impl Connection {
         address: &Address,
         options: &Options,
         buffers: &Arc<Buffers>,
+        tls: Option<&Arc<ClientConfig>>,
     ) -> std::result::Result<Connection, Failure> {
         let deadline = Instant::now() + options.connect_deadline;
-        let socket = Socket::connect(address, options.connect_deadline).map_err(Failure::Unsent)?;
+        let refused = |error: Error| match error.kind() {
+            Kind::Invalid => Failure::Refused(error),
+            _ => Failure::Unsent(error),
+        };
+        let socket = Socket::connect(address, options.connect_deadline, tls).map_err(refused)?;
         let known = Arc::new(Known {
             keyspace: Keyspace::events("unknown", 1),
             welcome: Welcome {
@@ -209,7 +215,7 @@ impl Connection {
         loop {
             places.extend(pieces.by_ref().take(PIECES - places.len()).map(IoSlice::new));
             if places.is_empty() {
-                return Ok(());
+                return self.socket.flush();
             }
             let mut left = &mut places[..];
             match self.socket.write_vectored(left) {

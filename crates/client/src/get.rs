@@ -5,8 +5,8 @@ use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Bounds, Error, EventInfo, FrameKind, Key, LIVE_STATES, Primary, Result, Sources, WireEvent, WireFragment,
-    WireRange, WireReader, WireWriter,
+    Bounds, Error, EventInfo, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources, WireEvent,
+    WireFragment, WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
 
@@ -14,20 +14,52 @@ use std::collections::VecDeque;
 const FRAME_KEYS: usize = 512;
 const FRAMES: usize = 16;
 
-fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
+pub(crate) fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
     let mut out = WireWriter::with_capacity(4 + 33 * keys.len());
     out.shorts(keys.iter().map(Key::as_bytes))?;
     Ok(out.finish())
 }
 
-type Found = Vec<Result<Option<WireFragment>>>;
+pub(crate) type Found = Vec<Result<Option<WireFragment>>>;
 
 /// What was found of the keys of a frame, and how many bytes it is.
-fn read_found(meta: &[u8]) -> Result<(Found, u64)> {
+pub(crate) fn read_found(meta: &[u8]) -> Result<(Found, u64)> {
     let read_one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(WireReader::fragment));
     let found: Found = WireReader::whole(meta, |read| read.list(1, read_one))?;
     let bytes = found.iter().flatten().flatten().map(|about| u64::from(about.length)).sum();
     Ok((found, bytes))
+}
+
+/// The request for one event.
+pub(crate) fn get_event_meta(primary: &Primary, sources: &Sources) -> Result<Vec<u8>> {
+    let mut out = WireWriter::new();
+    out.u32(1);
+    out.short(primary.as_bytes())?;
+    out.sources(sources)?;
+    Ok(out.finish())
+}
+
+/// What was found of an event, and how many bytes it is.
+pub(crate) fn read_event(meta: &[u8], keyspace: &Keyspace) -> Result<(Result<Option<WireEvent>>, u64)> {
+    let one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(|read| WireEvent::decode(read, keyspace)));
+    let mut found = WireReader::whole(meta, |read| read.list(1, one))?;
+    let found = found.pop().ok_or_else(|| Error::corrupt("an answer without its event"))?;
+    let bytes = found.as_ref().ok().and_then(Option::as_ref).map_or(0, WireEvent::payload_bytes);
+    Ok((found, bytes))
+}
+
+/// An event with its fragments.
+pub(crate) fn event_of(keyspace: &Keyspace, event: WireEvent, cutter: &mut Cutter) -> Result<Event> {
+    Ok(Event {
+        primary: event.primary,
+        state: event.state,
+        stage: keyspace.stages.get(usize::from(event.stage)).cloned().unwrap_or_default(),
+        attributes: event.attributes,
+        streams: event.streams,
+        fragments: cutter.all(event.fragments)?,
+        missing: event.missing,
+        sources: event.sources,
+    })
 }
 
 impl Client {
@@ -40,7 +72,8 @@ impl Client {
         found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
     }
 
-    /// The fragments of several keys, in the order of the keys; several frames are under way where there are many.
+    /// The fragments of several keys, in the order of the keys; several frames are under way where there are many. What is
+    /// more than this client takes in one answer is asked for again.
     ///
     /// # Errors
     /// As [`Client::get`]; the first error of a key is that of the call.
@@ -72,7 +105,12 @@ impl Client {
                 let answer =
                     answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
                 let mut cutter = Cutter::new(answer.payload);
-                for (key, about) in keys.iter().zip(answer.said) {
+                for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
+                    if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {
+                        // What did not fit is asked for by itself.
+                        found.extend(self.get_many(&keys[at..])?);
+                        break;
+                    }
                     found.push(about?.map(|about| cutter.next(*key, about)).transpose()?);
                 }
             }
@@ -85,39 +123,14 @@ impl Client {
     /// # Errors
     /// As `Store::get_event`, and `Unavailable` where the server does not answer in time.
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
-        let mut out = WireWriter::new();
-        out.u32(1);
-        out.short(primary.as_bytes())?;
-        out.sources(sources)?;
-        let meta = out.finish();
+        let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
         let answer = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::GetEvent, &meta, &[])?;
-            connection.answer(request, |meta| {
-                let one = |read: &mut WireReader<'_>| {
-                    read.outcome(|read| read.option(|read| WireEvent::decode(read, keyspace)))
-                };
-                let mut found = WireReader::whole(meta, |read| read.list(1, one))?;
-                let found = found.pop().ok_or_else(|| Error::corrupt("an answer without its event"))?;
-                let bytes = found.as_ref().ok().and_then(Option::as_ref).map_or(0, WireEvent::payload_bytes);
-                Ok((found, bytes))
-            })
+            connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
         let Some(event) = answer.said? else { return Ok(None) };
-        Ok(Some(self.event(event, &mut Cutter::new(answer.payload))?))
-    }
-
-    fn event(&self, event: WireEvent, cutter: &mut Cutter) -> Result<Event> {
-        Ok(Event {
-            primary: event.primary,
-            state: event.state,
-            stage: self.keyspace().stages.get(usize::from(event.stage)).cloned().unwrap_or_default(),
-            attributes: event.attributes,
-            streams: event.streams,
-            fragments: cutter.all(event.fragments)?,
-            missing: event.missing,
-            sources: event.sources,
-        })
+        event_of(keyspace, event, &mut Cutter::new(answer.payload)).map(Some)
     }
 
     /// Fragments inside the bounds, streamed in key order. The range has a connection of its own while it lasts; where that

@@ -10,6 +10,7 @@
 //! *Not here*: placement on several servers.
 
 mod address;
+mod asynchronous;
 mod buffer;
 mod client;
 mod connection;
@@ -23,15 +24,17 @@ mod options;
 mod put;
 mod select;
 mod socket;
+mod tls;
 
 pub use address::{Address, PORT};
+pub use asynchronous::AsyncClient;
 pub use client::Client;
 pub use forebay_core as core;
 pub use fragment::{Event, Fragment, Sample};
 pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};
-pub use options::Options;
+pub use options::{Options, Tls};
 pub use put::Reservation;
-pub use select::{Lease, Verdict};
+pub use select::{Lease, LeaseParts, Verdict};
 
 forebay_core::implement_event_store!(Client, Fragment, Lease, Producer, |client| client.runs(), client.stats());

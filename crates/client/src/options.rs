@@ -1,6 +1,18 @@
 //! How a client behaves.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Files of certificates for `tls://` addresses, in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The CA that made the server's certificate.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate, where the server wants one.
+    pub certificate: Option<PathBuf>,
+    /// The key of the client's certificate.
+    pub key: Option<PathBuf>,
+}
 
 /// Who a client is, how long it waits, and what it takes.
 #[derive(Clone)]
@@ -9,6 +21,8 @@ pub struct Options {
     pub keyspace: String,
     /// The token, where the server wants one.
     pub token: Vec<u8>,
+    /// Certificates, for a `tls://` address.
+    pub tls: Tls,
     /// What it calls itself, for the server's logs and lists of holders.
     pub name: String,
     /// Time for a call, repeats included. What a call itself asks to wait comes on top.
@@ -32,6 +46,7 @@ impl Default for Options {
         Options {
             keyspace: String::new(),
             token: Vec::new(),
+            tls: Tls::default(),
             name: format!("client {}", std::process::id()),
             deadline: Duration::from_secs(10),
             connect_deadline: Duration::from_secs(2),

@@ -119,7 +119,7 @@ impl DerefMut for Reservation {
     }
 }
 
-fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<WirePut> {
+pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<WirePut> {
     let length = u32::try_from(value.len())
         .map_err(|_| Error::invalid(format!("a fragment of {} bytes; 4 GiB is beyond any limit", value.len())))?;
     Ok(WirePut {
@@ -134,7 +134,7 @@ fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<WirePut
     })
 }
 
-fn read_outcomes(meta: &[u8]) -> Result<Vec<Result<PutOutcome>>> {
+pub(crate) fn read_outcomes(meta: &[u8]) -> Result<Vec<Result<PutOutcome>>> {
     WireReader::whole(meta, |read| read.list(1, |read| read.outcome(read_outcome)))
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn read_outcome(read: &mut WireReader<'_>) -> Result<PutOutcome> {
 }
 
 /// After a repeat a duplicate may be what the first try stored: the fragment is stored, and by this call.
-fn repeated(outcomes: Vec<Result<PutOutcome>>, attempt: u32) -> Vec<Result<PutOutcome>> {
+pub(crate) fn repeated(outcomes: Vec<Result<PutOutcome>>, attempt: u32) -> Vec<Result<PutOutcome>> {
     let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
     outcomes.into_iter().map(|outcome| outcome.map(ours)).collect()
 }

@@ -5,8 +5,8 @@ use crate::connection::{Connection, Failure};
 use crate::fragment::{Cutter, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Accept, Attributes, Error, FrameKind, GetAny, Key, Kind, Primary, Result, ResultFragment, SourceStates, Sources,
-    Token, WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter, crc32c,
+    Accept, Attributes, Error, FrameKind, GetAny, Key, Keyspace, Kind, Primary, Result, ResultFragment, SourceStates,
+    Sources, Token, WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter, crc32c,
 };
 use std::time::Duration;
 
@@ -161,12 +161,7 @@ impl Client {
         let answer = self
             .call(Repeat::Safe, wait, |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
                 let request = connection.send(kind, meta, &[])?;
-                connection.answer(request, |meta| {
-                    let leases =
-                        WireReader::whole(meta, |read| read.list(50, |read| WireLease::decode(read, keyspace)))?;
-                    let bytes = leases.iter().map(|lease| lease.event.payload_bytes()).sum();
-                    Ok((leases, bytes))
-                })
+                connection.answer(request, |meta| read_leases(meta, keyspace))
             })
             // A lease is no harm that a repeat would do: it comes back by its time.
             .map_err(|error| match error.kind() {
@@ -274,23 +269,10 @@ impl Client {
     /// Those of single verdicts stand in their outcomes; `OutcomeUnknown` for the call: it may be repeated, except for what
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
-        let about = |(source, bytes): &(Vec<u8>, Vec<u8>)| (source.clone(), bytes.len() as u32, crc32c(bytes));
-        let wire: Vec<WireVerdict> = verdicts
-            .iter()
-            .map(|verdict| WireVerdict {
-                primary: verdict.primary,
-                token: verdict.token,
-                judgement: verdict.judgement.clone(),
-                results: verdict.results.iter().map(about).collect(),
-            })
-            .collect();
-        let meta = WireVerdict::encode_all(&wire)?;
-        let payload: Vec<&[u8]> =
-            verdicts.iter().flat_map(|verdict| &verdict.results).map(|(_, bytes)| bytes.as_slice()).collect();
+        let (meta, payload) = encode_verdicts(verdicts)?;
         let (mut outcomes, attempt) = self.call(Repeat::Safe, NO_WAIT, |connection, attempt| {
             let request = connection.send(FrameKind::Verdict, &meta, &payload)?;
-            let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
-            let answer = connection.answer(request, |meta| Ok((WireReader::whole(meta, read)?, 0)))?;
+            let answer = connection.answer(request, |meta| Ok((read_units(meta)?, 0)))?;
             Ok((answer.said, attempt))
         })?;
         for (verdict, outcome) in verdicts.iter().zip(&mut outcomes) {
@@ -304,6 +286,75 @@ impl Client {
             }
         }
         Ok(outcomes)
+    }
+}
+
+/// Leases of an answer, and how many bytes their fragments are.
+pub(crate) fn read_leases(meta: &[u8], keyspace: &Keyspace) -> Result<(Vec<WireLease>, u64)> {
+    let leases = WireReader::whole(meta, |read| read.list(50, |read| WireLease::decode(read, keyspace)))?;
+    let bytes = leases.iter().map(|lease| lease.event.payload_bytes()).sum();
+    Ok((leases, bytes))
+}
+
+/// Outcomes that say nothing more.
+pub(crate) fn read_units(meta: &[u8]) -> Result<Vec<Result<()>>> {
+    WireReader::whole(meta, |read| read.list(1, |read| read.outcome(|_| Ok(()))))
+}
+
+/// The meta of verdicts, and the bytes of their results.
+pub(crate) fn encode_verdicts(verdicts: &[Verdict]) -> Result<(Vec<u8>, Vec<&[u8]>)> {
+    let about = |(source, bytes): &(Vec<u8>, Vec<u8>)| (source.clone(), bytes.len() as u32, crc32c(bytes));
+    let wire: Vec<WireVerdict> = verdicts
+        .iter()
+        .map(|verdict| WireVerdict {
+            primary: verdict.primary,
+            token: verdict.token,
+            judgement: verdict.judgement.clone(),
+            results: verdict.results.iter().map(about).collect(),
+        })
+        .collect();
+    let payload = verdicts.iter().flat_map(|verdict| &verdict.results).map(|(_, bytes)| bytes.as_slice()).collect();
+    Ok((WireVerdict::encode_all(&wire)?, payload))
+}
+
+/// An event under lease, without a client that extends it: what async programs get.
+#[derive(Debug)]
+pub struct LeaseParts {
+    /// The event's name.
+    pub primary: Primary,
+    /// The fence.
+    pub token: Token,
+    /// Attributes set so far.
+    pub attributes: Attributes,
+    /// Fragments of the sources that were asked for, in key order.
+    pub fragments: Vec<Fragment>,
+    /// Expected sources that are not there, masked ones not among them.
+    pub missing: Vec<Key>,
+    /// How each of its sources stands.
+    pub sources: SourceStates,
+    /// Stage of the selection that it is in.
+    pub stage: u8,
+    /// 1 for the first worker; counts failures of earlier ones.
+    pub delivery: u8,
+}
+
+impl LeaseParts {
+    pub(crate) fn cut(lease: WireLease, cutter: &mut Cutter) -> Result<LeaseParts> {
+        Ok(LeaseParts {
+            primary: lease.event.primary,
+            token: lease.token,
+            attributes: lease.event.attributes,
+            fragments: cutter.all(lease.event.fragments)?,
+            missing: lease.event.missing,
+            sources: lease.event.sources,
+            stage: lease.event.stage,
+            delivery: lease.delivery,
+        })
+    }
+
+    /// A verdict about it, for [`crate::AsyncClient::decide`].
+    pub fn verdict(&self, judgement: WireJudgement) -> Verdict {
+        Verdict { primary: self.primary, token: self.token, judgement, results: Vec::new() }
     }
 }
 

@@ -2,23 +2,26 @@
 
 use crate::address::Address;
 use forebay_core::{Error, Result};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Unix(UnixStream),
 }
 
 impl Socket {
-    /// Connects within the time.
+    /// Connects within the time; a `tls://` address needs `tls`.
     ///
     /// # Errors
-    /// `Unavailable` where nobody answers, `Invalid` for a name that nobody has.
-    pub(crate) fn connect(address: &Address, within: Duration) -> Result<Socket> {
+    /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
+    pub(crate) fn connect(address: &Address, within: Duration, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
         let away =
             |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
@@ -31,7 +34,8 @@ impl Socket {
                     match TcpStream::connect_timeout(&place, left) {
                         Ok(stream) => {
                             stream.set_nodelay(true).map_err(away)?;
-                            return Ok(Socket::Tcp(stream));
+                            let Some(config) = tls else { return Ok(Socket::Tcp(stream)) };
+                            return handshake(config, host, stream, left);
                         }
                         Err(error) => last = error,
                     }
@@ -46,6 +50,10 @@ impl Socket {
         let timeout = Some(timeout.max(Duration::from_millis(1)));
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
+            Socket::Tls(stream) => {
+                let stream = &stream.sock;
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
             Socket::Unix(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
         }
     }
@@ -58,10 +66,31 @@ impl Socket {
     }
 }
 
+/// Shakes hands within the time.
+///
+/// # Errors
+/// `Invalid` where either side does not believe the other's certificate, `Unavailable` where nothing comes.
+fn handshake(config: &Arc<ClientConfig>, host: &str, mut stream: TcpStream, within: Duration) -> Result<Socket> {
+    let name = crate::tls::server_name(host)?;
+    let failed = |error: io::Error| match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
+        true => Error::invalid(format!("TLS with {host}: {error}")).with_source(error),
+        false => Error::unavailable(format!("{host} does not finish the handshake of TLS: {error}")).with_source(error),
+    };
+    let timeout = Some(within);
+    stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)).map_err(failed)?;
+    let mut session = ClientConnection::new(config.clone(), name)
+        .map_err(|error| Error::invalid(format!("TLS with {host}: {error}")).with_source(error))?;
+    while session.is_handshaking() {
+        session.complete_io(&mut stream).map_err(failed)?;
+    }
+    Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Tls(stream) => stream.sock.as_fd(),
             Socket::Unix(stream) => stream.as_fd(),
         }
     }
@@ -71,6 +100,7 @@ impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Tls(stream) => stream.read(buffer),
             Socket::Unix(stream) => stream.read(buffer),
         }
     }
@@ -80,6 +110,7 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Tls(stream) => stream.write(bytes),
             Socket::Unix(stream) => stream.write(bytes),
         }
     }
@@ -87,11 +118,15 @@ impl Write for Socket {
     fn write_vectored(&mut self, places: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.write_vectored(places),
+            Socket::Tls(stream) => stream.write_vectored(places),
             Socket::Unix(stream) => stream.write_vectored(places),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Socket::Tls(stream) => stream.flush(),
+            _ => Ok(()),
+        }
     }
 }

@@ -5,7 +5,6 @@
 //! ```
 //!
 //! *Not here*: what calls mean (`forebay-store`), bytes of frames (`forebay-core`, `wire/`).
-#![allow(dead_code, reason = "being built")]
 
 mod access;
 mod call;

@@ -17,6 +17,7 @@ use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;
 use forebay_core::{Error, Result};
+use rustix::net::sockopt;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -227,9 +228,18 @@ async fn accept(shared: &Arc<Shared>, listener: Listener, inboxes: &[Inbox]) {
     }
 }
 
+/// A peer that is gone without a word is noticed after two minutes at the latest, however idle its connection is.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepcnt(stream, 4)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
+}
+
 async fn take_tcp(listener: &TcpListener, acceptor: Option<&TlsAcceptor>) -> io::Result<(Stream, Peer)> {
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    keep_alive(&stream)?;
     let stream = stream.into_std()?;
     let stream = match acceptor {
         Some(acceptor) => Stream::Tls(stream, acceptor.clone()),

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) stop_notice: Notify,
     /// Requests on threads now.
     pub(crate) on_threads: AtomicUsize,
+    /// Bytes of requests in the server's memory now, beyond a buffer for each connection.
+    memory: AtomicU64,
     /// Connections now.
     pub(crate) connections: AtomicUsize,
     /// The same by address.
@@ -75,6 +77,7 @@ impl Shared {
             stopping: false.into(),
             stop_notice: Notify::new(),
             on_threads: 0.into(),
+            memory: 0.into(),
             connections: 0.into(),
             peers: Peers::default(),
             refusals: Refusals::default(),
@@ -97,6 +100,20 @@ impl Shared {
             let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
             Error::invalid(format!("{what}: this server has {}", names()))
         })
+    }
+
+    /// A session that had so many bytes of requests in memory has so many now.
+    pub(crate) fn account(&self, before: u64, now: u64) {
+        if now >= before {
+            self.memory.fetch_add(now - before, Ordering::Relaxed);
+        } else {
+            self.memory.fetch_sub(before - now, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether requests may take so many bytes more of memory.
+    pub(crate) fn has_memory(&self, bytes: u64) -> bool {
+        self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
     }
 
     /// Where the server stands.

@@ -46,6 +46,24 @@ pub(crate) fn bench_warm() -> Result<Outcome> {
     Ok(Outcome::one(wrong))
 }
 
+/// Runs the network's benchmark in small and looks at its files.
+pub(crate) fn bench_network() -> Result<Outcome> {
+    let out = child::target_dir().join("bench-network-smoke");
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", "network", "--smoke", "--out"]).arg(&out);
+    let mut wrong = Vec::new();
+    if !child::stream(&mut command)?.success {
+        wrong.push("the benchmark failed".to_owned());
+    }
+    for name in ["network.md", "network.json"] {
+        if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
+            wrong.push(format!("{name} is missing or next to empty"));
+        }
+    }
+    Ok(Outcome::one(wrong))
+}
+
 /// Relations that hold however slow the machine is.
 fn relations(report: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -85,6 +103,24 @@ fn relations(report: &Value) -> Vec<String> {
 /// Runs the demo through the real binary.
 pub(crate) fn demo() -> Result<Outcome> {
     run_demo(&[])
+}
+
+/// Runs a server, readouts and filters as processes, two of which are killed: everybody must agree with the ledger.
+pub(crate) fn demo_processes() -> Result<Outcome> {
+    let killed = ["--processes", "--kill-filter", "--kill-server", "--seconds", "3", "--json"];
+    let ended = child::stream(&mut child::cargo(&[&["run", "--release", "--", "demo"][..], &killed].concat()))?;
+    let mut wrong = Vec::new();
+    if !ended.success {
+        wrong.push("the demo failed".to_owned());
+    }
+    match serde_json::from_str::<Value>(&ended.stdout) {
+        Ok(summary) if summary["problems"] != Value::Array(Vec::new()) => {
+            wrong.push(format!("not everybody agrees: {}", summary["problems"]));
+        }
+        Ok(_) => {}
+        Err(error) => wrong.push(format!("the demo's output is not JSON: {error}")),
+    }
+    Ok(Outcome::one(wrong))
 }
 
 /// Runs DUNE's MiniDAQ through the real binary, on two links.

@@ -52,7 +52,7 @@ struct Step {
     run: fn(&Options) -> Result<Outcome>,
 }
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 20] = [
     Step { name: "prepare", what: "install what is missing", run: |_| tools::all().map(|()| Outcome::one(vec![])) },
     Step { name: "tidy", what: "file sizes, module heads, SAFETY lines, nothing unfinished", run: |_| tidy_step() },
     Step { name: "fmt", what: "formatting", run: |_| formatting() },
@@ -67,7 +67,17 @@ const STEPS: [Step; 18] = [
     Step { name: "fuzz", what: "every decoder, briefly", run: fuzz_step },
     Step { name: "bench", what: "the benchmark in small: files and relations, no timing", run: |_| smoke::bench() },
     Step { name: "bench-warm", what: "the warm level's benchmark in small, beside fio", run: |_| smoke::bench_warm() },
+    Step {
+        name: "bench-network",
+        what: "the network's benchmark in small, beside Redis",
+        run: |_| smoke::bench_network(),
+    },
     Step { name: "demo", what: "the demo for two seconds", run: |_| smoke::demo() },
+    Step {
+        name: "demo-processes",
+        what: "server, readouts and filters as processes, two of them killed",
+        run: |_| smoke::demo_processes(),
+    },
     Step { name: "demo-dune", what: "DUNE's MiniDAQ for two seconds on two links", run: |_| smoke::demo_dune() },
     Step { name: "demo-input", what: "the demo on recorded frames", run: |_| smoke::demo_input() },
     Step { name: "chaos", what: "everything at once for five seconds, every term explained", run: |_| smoke::chaos() },
@@ -162,22 +172,25 @@ fn both_levels() -> Result<Outcome> {
 }
 
 fn examples() -> Result<Outcome> {
-    let mut names: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir(child::root().join("crates/store/examples"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
     let mut outcome = Outcome::default();
-    for name in names {
-        println!("{name}");
-        let arguments = ["run", "--quiet", "--release", "-p", "forebay-store", "--example", &name];
-        let success = child::stream(&mut child::cargo(&arguments))?.success;
-        outcome.passed += u64::from(success);
-        outcome.failed += u64::from(!success);
-        outcome.notes.extend((!success).then(|| format!("example {name} failed")));
+    for package in ["store", "client"] {
+        let mut names: Vec<String> = Vec::new();
+        for entry in std::fs::read_dir(child::root().join("crates").join(package).join("examples"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+            }
+        }
+        names.sort();
+        let package = format!("forebay-{package}");
+        for name in names {
+            println!("{name}");
+            let arguments = ["run", "--quiet", "--release", "-p", &package, "--example", &name];
+            let success = child::stream(&mut child::cargo(&arguments))?.success;
+            outcome.passed += u64::from(success);
+            outcome.failed += u64::from(!success);
+            outcome.notes.extend((!success).then(|| format!("example {name} failed")));
+        }
     }
     Ok(outcome)
 }

@@ -14,6 +14,7 @@ use forebay_core::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct AllConfig {
     /// The program whose commands are started.
     pub program: PathBuf,
-    /// Directory of the store and of the socket, there already and empty.
+    /// Directory of the store, of the sockets and of the log of all processes, there already and empty.
     pub dir: PathBuf,
     /// Bytes of the hot level.
     pub hot_bytes: u64,
@@ -94,10 +95,14 @@ impl Drop for Process {
 
 impl Process {
     fn start(config: &AllConfig, name: &str, arguments: &[String]) -> Result<Process> {
+        let unwritten =
+            |error| Error::invalid(format!("{} cannot be written", config.dir.display())).with_source(error);
+        let log = OpenOptions::new().create(true).append(true).open(config.dir.join("log")).map_err(unwritten)?;
         let child = Command::new(&config.program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .map_err(|error| Error::internal(format!("{name} does not start")).with_source(error))?;
         Ok(Process { child, name: name.to_owned() })
@@ -118,7 +123,7 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let failed = || Error::internal(format!("{} ended without a report; its errors stand above", self.name));
+        let failed = || Error::internal(format!("{} ended without a report; its errors stand in the log", self.name));
         let text = reading.join().map_err(|_| failed())?.map_err(|error| failed().with_source(error))?;
         let last = text.lines().last().ok_or_else(failed)?;
         serde_json::from_str(last).map_err(|error| failed().with_source(error))
@@ -250,7 +255,7 @@ fn serve(config: &AllConfig) -> Result<(Process, String)> {
         .read_line(&mut line)
         .map_err(|error| Error::unavailable("the server says nothing").with_source(error))?;
     if !line.contains("listening") {
-        return Err(Error::unavailable("the server did not start; its errors stand above"));
+        return Err(Error::unavailable("the server did not start; its errors stand in the log"));
     }
     Ok((server, format!("unix:{}", socket.display())))
 }

@@ -12,7 +12,6 @@ use super::pool;
 use forebay_store::Fragment;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::time::Duration;
 
 /// Payloads from this length on are written from where they stand.
 const IN_PLACE_BYTES_MIN: usize = 2048;
@@ -269,27 +268,6 @@ impl Replies {
         if self.three { self.head(b'~', length as u64) } else { self.array(length) }
     }
 
-    /// Yes or no.
-    pub(super) fn truth(&mut self, truth: bool) {
-        match (self.three, truth) {
-            (true, true) => self.push(b"#t\r\n"),
-            (true, false) => self.push(b"#f\r\n"),
-            (false, _) => self.number(u64::from(truth)),
-        }
-    }
-
-    /// A length of time in seconds.
-    pub(super) fn seconds(&mut self, time: Duration) {
-        let text = format!("{}", time.as_secs_f64());
-        if self.three {
-            self.push(b",");
-            self.push(text.as_bytes());
-            self.push(b"\r\n");
-        } else {
-            self.text(&text);
-        }
-    }
-
     /// Texts in an array.
     pub(super) fn texts<S: AsRef<str>>(&mut self, texts: impl ExactSizeIterator<Item = S>) {
         self.array(texts.len());
@@ -311,11 +289,8 @@ mod tests {
     fn both_protocols_have_their_words() {
         let mut replies = Replies::default();
         for (three, expected) in [
-            (
-                false,
-                "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n$2\r\nhi\r\n$-1\r\n*2\r\n:1\r\n:0\r\n$3\r\n0.5\r\n*1\r\n$1\r\nx\r\n",
-            ),
-            (true, "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n=6\r\ntxt:hi\r\n_\r\n%1\r\n#t\r\n#f\r\n,0.5\r\n~1\r\n$1\r\nx\r\n"),
+            (false, "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n$2\r\nhi\r\n$-1\r\n*2\r\n:1\r\n:2\r\n*1\r\n$1\r\nx\r\n"),
+            (true, "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n=6\r\ntxt:hi\r\n_\r\n%1\r\n:1\r\n:2\r\n~1\r\n$1\r\nx\r\n"),
         ] {
             replies.set_protocol(three);
             replies.ok();
@@ -325,9 +300,8 @@ mod tests {
             replies.verbatim("hi");
             replies.nothing();
             replies.map(1);
-            replies.truth(true);
-            replies.truth(false);
-            replies.seconds(Duration::from_millis(500));
+            replies.number(1);
+            replies.number(2);
             replies.set(1);
             replies.text("x");
             assert_eq!(written(&replies), expected);

@@ -5,8 +5,8 @@
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
 use forebay_core::{
-    Accept, Error, FrameHead, FrameKind, Key, Keyspace, OpenEvent, PutOutcome, Result, ResultFragment, Sources, Token,
-    WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove, WireUpdate,
+    Accept, Error, FrameHead, FrameKind, GetAny, Key, Keyspace, OpenEvent, PutOutcome, Result, ResultFragment, Sources,
+    Token, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove, WireUpdate,
     WireVerdict, WireWriter, crc32c,
 };
 use forebay_store::{Event, Fragment, Lease, Store};
@@ -72,17 +72,17 @@ fn touches_warm(store: &Store, request: &Request) -> bool {
     read.primary(schema).is_ok_and(|primary| store.may_wait(&primary, None))
 }
 
-/// Makes the call; so many things were asked for in it.
-pub(super) fn make(store: &Store, request: &Request) -> (Result<Answer>, u64) {
+/// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
+pub(super) fn make(store: &Store, request: &Request, most: u64) -> (Result<Answer>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
     let answer = match request.head.kind {
-        FrameKind::Get => get(store, keyspace, &request.meta, &mut things),
-        FrameKind::GetEvent => get_event(store, keyspace, &request.meta, &mut things),
+        FrameKind::Get => get(store, keyspace, &request.meta, &mut things, most),
+        FrameKind::GetEvent => get_event(store, keyspace, &request.meta, &mut things, most),
         FrameKind::Update => update(store, keyspace, request),
         FrameKind::Remove => remove(store, keyspace, &request.meta),
         FrameKind::OpenEvent => open_event(store, keyspace, &request.meta, &mut things),
-        FrameKind::Lease => lease(store, keyspace, &request.meta),
+        FrameKind::Lease => lease(store, keyspace, &request.meta, most),
         FrameKind::LeaseGet => lease_get(store, keyspace, &request.meta),
         FrameKind::Extend => extend(store, keyspace, &request.meta, &mut things),
         FrameKind::Verdict => verdict(store, keyspace, request, &mut things),
@@ -115,14 +115,27 @@ fn answer(out: WireWriter, payload: Payload) -> Answer {
     Answer { meta: Ok(out.finish()), payload, more: false }
 }
 
-fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+/// What does not fit the client's window behind something else must be asked for again: an answer is made as a whole, and
+/// holds what it reads until the client has taken it.
+fn check_fits(payload: &Payload, most: u64) -> Result<()> {
+    if payload.bytes() < most {
+        return Ok(());
+    }
+    let bytes = payload.bytes();
+    Err(Error::full(format!(
+        "the answer has {bytes} bytes and the client takes {most}: ask for this in another request"
+    )))
+}
+
+fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer> {
     let mut read = WireReader::new(meta);
     let count = read.count(2)?;
     *things = count as u64;
     let (mut out, mut payload) = (WireWriter::with_capacity(4 + 18 * count), Payload::default());
     out.u32(count as u32);
     for _ in 0..count {
-        let found = read.key(&keyspace.schema).and_then(|key| store.get(&key));
+        let key = read.key(&keyspace.schema);
+        let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
         out.outcome(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
             if let Some(fragment) = found {
@@ -150,7 +163,7 @@ fn wire_event(keyspace: &Keyspace, event: Event, payload: &mut Payload) -> WireE
     }
 }
 
-fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer> {
     let events = WireReader::whole(meta, |read| {
         read.list(3, |read| Ok((read.primary(&keyspace.schema)?, read.sources(&keyspace.schema)?)))
     })?;
@@ -158,7 +171,7 @@ fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) 
     let (mut out, mut payload) = (WireWriter::new(), Payload::default());
     out.u32(events.len() as u32);
     for (primary, sources) in events {
-        match store.get_event(&primary, &sources) {
+        match check_fits(&payload, most).and_then(|()| store.get_event(&primary, &sources)) {
             Ok(found) => {
                 out.u8(0);
                 out.option(found, |out, event| wire_event(keyspace, event, &mut payload).encode(out, keyspace))?;
@@ -227,6 +240,80 @@ fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64)
     Ok(Answer::of(out.finish()))
 }
 
+/// Events that are leased first: what they have says how many more may be.
+const FIRST_EVENTS: usize = 16;
+/// Most bytes that are said of a lease beside its attributes, fragments and sources; of a fragment; of one that is missing.
+const LEASE_BYTES: u64 = 128;
+const FRAGMENT_BYTES: u64 = 48;
+const MISSING_BYTES: u64 = 33;
+
+/// Leases up to as many events as are asked for: no more once they have `most` bytes, which is what the client takes.
+///
+/// # Errors
+/// Those of `Store::get_any`; `Invalid` for an event of which more must be said than the client takes.
+pub(super) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
+    if request.n <= FIRST_EVENTS {
+        return that_fit(store, store.get_any(request)?, most);
+    }
+    let mut leases: Vec<Lease> = Vec::new();
+    let mut step = FIRST_EVENTS;
+    let mut asked = request.clone();
+    loop {
+        asked.n = step.min(request.n - leases.len());
+        let found = match store.get_any(&asked) {
+            // What is leased already must be said.
+            Err(_) if !leases.is_empty() => Vec::new(),
+            found => found?,
+        };
+        let is_all = found.len() < asked.n;
+        leases.extend(found);
+        let bytes: u64 = leases.iter().map(|lease| payload_bytes(lease) + 2 * said_bytes(store, lease)).sum();
+        if is_all || leases.len() >= request.n || bytes >= most {
+            return that_fit(store, leases, most);
+        }
+        asked.wait = Duration::ZERO;
+        let each = bytes / leases.len() as u64;
+        step = usize::try_from((most - bytes) / each.max(1)).unwrap_or(usize::MAX).max(1);
+    }
+}
+
+fn payload_bytes(lease: &Lease) -> u64 {
+    lease.fragments.iter().map(|fragment| fragment.len() as u64).sum()
+}
+
+/// Bytes that an answer says of a lease, at most.
+fn said_bytes(store: &Store, lease: &Lease) -> u64 {
+    let (fragments, missing) = (lease.fragments.len() as u64, lease.missing.len() as u64);
+    let beside = store.keyspace().attributes.packed_bytes() + lease.sources.packed().len();
+    LEASE_BYTES + beside as u64 + FRAGMENT_BYTES * fragments + MISSING_BYTES * missing
+}
+
+/// The leases of which can be said what there is to say; the others are given back unharmed.
+fn that_fit(store: &Store, mut leases: Vec<Lease>, most: u64) -> Result<Vec<Lease>> {
+    let mut said = SAID_BYTES_MIN;
+    let fit = leases.iter().take_while(|lease| {
+        said += said_bytes(store, lease);
+        said <= most / 2
+    });
+    let fit = fit.count();
+    if fit == leases.len() {
+        return Ok(leases);
+    }
+    for lease in leases.drain(fit..) {
+        // Where that fails the lease comes back by its time.
+        let _ = lease.requeue();
+    }
+    if fit == 0 {
+        let text =
+            format!("more must be said of the next event than the client takes, of {most} bytes: take a larger window");
+        return Err(Error::invalid(text));
+    }
+    Ok(leases)
+}
+
+/// Bytes of an answer that says nothing: a head and a count.
+const SAID_BYTES_MIN: u64 = 64;
+
 /// Leases as an answer says them.
 pub(super) fn say_leases(keyspace: &Keyspace, leases: Vec<Lease>) -> Result<Answer> {
     let (mut out, mut payload) = (WireWriter::new(), Payload::default());
@@ -256,11 +343,11 @@ fn wire_lease(lease: Lease, payload: &mut Payload) -> WireLease {
     }
 }
 
-fn lease(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+fn lease(store: &Store, keyspace: &Keyspace, meta: &[u8], most: u64) -> Result<Answer> {
     let (primary, duration) =
         WireReader::whole(meta, |read| Ok((read.primary(&keyspace.schema)?, read.milliseconds()?)))?;
     let lease = store.lease(&primary, Some(duration).filter(|duration| *duration > Duration::ZERO))?;
-    say_leases(keyspace, lease.into_iter().collect())
+    say_leases(keyspace, that_fit(store, lease.into_iter().collect(), most)?)
 }
 
 fn lease_get(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {

@@ -18,9 +18,12 @@ const OBJECTS_MAX: usize = 64;
 
 /// What a connection opened and its end closes.
 #[derive(Clone)]
-enum Object {
+pub(super) enum Object {
+    /// Counts what is offered.
     Producer(Arc<Mutex<Option<Producer>>>),
+    /// Follows a run.
     Watch(Arc<Mutex<Watch>>),
+    /// Draws events.
     Sampler(Arc<Mutex<Sampler>>),
 }
 
@@ -171,17 +174,39 @@ fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3
     }
 }
 
-/// What an object has next, within the wait: the answer to a `watch` frame.
-pub(super) fn next(store: &Store, objects: &Objects, meta: &[u8], wait_max: Duration) -> Result<Answer> {
+/// Which object a `watch` frame asks, and how long it waits.
+///
+/// # Errors
+/// `Invalid` for an object that there is not, and for one from which nothing comes.
+pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)> {
     let (number, wait) = WireReader::whole(meta, |read| Ok((read.u32()?, read.milliseconds()?)))?;
-    let wait = wait.min(wait_max);
     match objects.get(number)? {
         Object::Producer(_) => Err(Error::invalid(format!("object {number} is a producer: nothing comes from it"))),
-        Object::Watch(watch) => json(watch.lock().next(wait)),
+        object => Ok((object, wait)),
+    }
+}
+
+/// What a `watch` frame is answered where nothing came.
+pub(super) fn nothing(object: &Object) -> Result<Answer> {
+    match object {
+        Object::Sampler(_) => {
+            let mut out = WireWriter::new();
+            out.option(None::<()>, |_, ()| Ok(()))?;
+            Ok(Answer::of(out.finish()))
+        }
+        _ => json(()),
+    }
+}
+
+/// What an object has next, within the wait: the answer to a `watch` frame; `None` where nothing came.
+pub(super) fn next(store: &Store, object: &Object, wait: Duration) -> Result<Option<Answer>> {
+    match object {
+        Object::Producer(_) => Ok(None),
+        Object::Watch(watch) => watch.lock().next(wait).map(json).transpose(),
         Object::Sampler(sampler) => {
-            let sample = sampler.lock().next(wait)?;
+            let Some(sample) = sampler.lock().next(wait)? else { return Ok(None) };
             let (mut out, mut payload) = (WireWriter::new(), Payload::default());
-            out.option(sample, |out, sample| {
+            out.option(Some(sample), |out, sample| {
                 let wire = WireSample {
                     primary: sample.primary,
                     state: sample.state.into_owned(),
@@ -195,7 +220,7 @@ pub(super) fn next(store: &Store, objects: &Objects, meta: &[u8], wait_max: Dura
                 };
                 wire.encode(out, store.keyspace())
             })?;
-            Ok(Answer { meta: Ok(out.finish()), payload, more: false })
+            Ok(Some(Answer { meta: Ok(out.finish()), payload, more: false }))
         }
     }
 }

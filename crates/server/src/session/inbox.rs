@@ -34,6 +34,11 @@ impl Inbox {
         self.end - self.start
     }
 
+    /// Memory beyond one buffer.
+    pub(super) fn memory(&self) -> u64 {
+        self.bytes.len().saturating_sub(BUFFER_BYTES) as u64
+    }
+
     /// Takes bytes away at the front.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start += bytes.min(self.len());

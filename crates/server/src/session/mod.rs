@@ -18,6 +18,7 @@
 mod calls;
 mod control;
 mod inbox;
+mod long;
 mod outbox;
 mod put;
 mod receive;
@@ -30,8 +31,9 @@ use crate::transport::Transport;
 use calls::Request;
 use control::Objects;
 use forebay_core::{Error, FrameHead, FrameKind, GetAny, Hello, PutOutcome, Result, Welcome, WireReader, WireWriter};
-use forebay_store::Store;
+use forebay_store::{Lease, Store};
 use inbox::Inbox;
+use long::{Long, LongAsking};
 use outbox::{Answer, Outbox};
 use put::{Putting, Waiting};
 use std::collections::BTreeMap;
@@ -39,12 +41,15 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use stream::Streaming;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
 
+/// Time for the other side to hear that a connection ends.
+const LEAVE: Duration = Duration::from_secs(1);
 /// Frames that are looked at before others on the thread have their turn.
 const TURN_FRAMES: usize = 64;
 /// How often an unsatisfied `get_any` looks again when no notice came.
@@ -60,13 +65,15 @@ pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'st
     if shared.stopping.load(Ordering::Acquire) {
         session.stop();
     }
-    poll_fn(|context| {
+    let reason = poll_fn(|context| {
         if !session.is_ending() && stopping.as_mut().poll(context).is_ready() {
             session.stop();
         }
         session.poll(context)
     })
-    .await
+    .await;
+    session.leave().await;
+    reason
 }
 
 /// Who is there, after its hello.
@@ -91,11 +98,12 @@ enum Receiving {
 /// What a thread has done.
 enum Done {
     Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
-    Put { job: u64, index: usize, outcome: Result<PutOutcome> },
+    Put { job: u64, outcomes: Vec<(usize, Result<PutOutcome>)> },
+    Nothing(Box<LongAsking>),
     Part { streaming: Streaming, answer: Result<Answer> },
 }
 
-/// A put of which some fragments wait.
+/// A put of which some fragments wait, on so many threads.
 struct Job {
     putting: Box<Putting>,
     left: usize,
@@ -120,8 +128,10 @@ pub(crate) struct Session<T> {
     receiving: Receiving,
     /// What the client may still send.
     credit: u64,
-    /// Bytes of the inbox whose heads were looked at for the credit that they give.
+    /// Bytes from the front of the inbox to the first frame whose credit was not taken yet.
     scanned: usize,
+    /// No further request is looked at for now: what comes is read for its credit alone.
+    is_blocked: bool,
     /// The last put was of long fragments.
     long_fragments: bool,
     jobs: BTreeMap<u64, Job>,
@@ -134,12 +144,22 @@ pub(crate) struct Session<T> {
     done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
     /// When what is being received must be there.
     receive_by: Option<Instant>,
-    /// When the client must have taken something.
+    /// When the client must have taken a frame's worth of what goes out, or all of it.
     taken_by: Option<Instant>,
+    /// What it took since that was set.
+    taken: u64,
+    /// Told by the store when events become ready.
+    waker: Option<Waker>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Why the connection ends, once what is under way is answered.
     ending: Option<&'static str>,
     is_eof: bool,
+    /// The server has no memory for what comes next.
+    is_starved: bool,
+    /// Payload of requests on threads.
+    on_threads_bytes: u64,
+    /// Memory that the server knows of.
+    accounted: u64,
 }
 
 impl<T: Transport> Session<T> {
@@ -153,6 +173,7 @@ impl<T: Transport> Session<T> {
             receiving: Receiving::Head,
             credit: HELLO_BYTES_MAX,
             scanned: 0,
+            is_blocked: false,
             long_fragments: false,
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -163,16 +184,22 @@ impl<T: Transport> Session<T> {
             done: None,
             receive_by,
             taken_by: None,
+            taken: 0,
+            waker: None,
             timer: None,
             ending: None,
             is_eof: false,
+            is_starved: false,
+            on_threads_bytes: 0,
+            accounted: 0,
             shared,
         }
     }
 
-    /// No further requests; what is under way is answered.
+    /// No further requests; what is under way is answered. What has come in part is given up.
     pub(crate) fn end(&mut self, reason: &'static str) {
         self.ending.get_or_insert(reason);
+        self.receiving = Receiving::Head;
     }
 
     /// The server stops: says so, and ends.
@@ -188,8 +215,27 @@ impl<T: Transport> Session<T> {
     /// Tells the client what was wrong, and ends.
     fn fail(&mut self, kind: FrameKind, request: u64, error: Error) {
         tracing::debug!(%error, "a connection ends");
+        // No credit can be read any more behind what was wrong.
+        self.outbox.expect_no_credit();
         self.outbox.answer(kind, request, Answer::error(error), 0);
         self.end("error");
+    }
+
+    /// Gives up what it has, at once. The connection counts as one until threads have done what it asked of them: a client
+    /// that comes and goes gets no more of them than one that stays.
+    async fn leave(mut self) {
+        let (done, on_threads) = (self.done.take(), self.on_threads);
+        // The other side is told that this is the end (TLS has words for it), as far as it listens.
+        let _ = tokio::time::timeout(LEAVE, self.stream.shutdown()).await;
+        drop(self);
+        if let Some((sender, mut done)) = done {
+            drop(sender);
+            for _ in 0..on_threads {
+                if done.recv().await.is_none() {
+                    return;
+                }
+            }
+        }
     }
 
     /// Goes on as far as it can; why the connection ended, once it has.
@@ -197,11 +243,18 @@ impl<T: Transport> Session<T> {
         let mut turns = 0;
         loop {
             self.take_done(context);
+            let was_full = self.outbox.is_full();
             self.ask_again(context);
             self.pump_streams();
-            let moved = self.look_at_frames(&mut turns);
+            let mut moved = self.look_at_frames(&mut turns);
             if self.flush(context).is_err() {
                 return Poll::Ready("closed");
+            }
+            if (was_full || self.is_blocked) && !self.must_wait() || !self.streams.is_empty() && !self.outbox.is_ahead()
+            {
+                // What went out made room for more: nobody else will say so.
+                turns += 1;
+                moved = true;
             }
             if let Some(reason) = self.ending
                 && self.is_idle()
@@ -217,11 +270,15 @@ impl<T: Transport> Session<T> {
             if moved {
                 continue;
             }
-            if !self.is_ending() && !self.is_eof && self.has_room() {
+            if self.is_eof && !self.is_ending() && !self.is_blocked {
+                self.end_of_stream();
+                continue;
+            }
+            if self.wants_more() {
                 match self.receive(context) {
                     Poll::Ready(Ok(0)) => {
                         self.is_eof = true;
-                        self.end("closed");
+                        self.outbox.expect_no_credit();
                         continue;
                     }
                     Poll::Ready(Ok(_)) => continue,
@@ -240,25 +297,38 @@ impl<T: Transport> Session<T> {
         }
     }
 
+    /// Nothing more comes, and all that came whole was looked at.
+    fn end_of_stream(&mut self) {
+        let frame = match &self.receiving {
+            Receiving::Head if self.inbox.len() == 0 => return self.end("closed"),
+            Receiving::Head => (FrameKind::Hello, 0),
+            Receiving::Meta(head) | Receiving::Payload(head, _) => (head.kind, head.request),
+            Receiving::Put(putting) => (FrameKind::Put, putting.request),
+        };
+        self.fail(frame.0, frame.1, Error::invalid("the connection ends within a frame"));
+    }
+
     /// Nothing is under way but what goes out.
     fn is_idle(&self) -> bool {
         self.on_threads == 0 && self.jobs.is_empty() && self.streams.is_empty() && self.asking.is_empty()
     }
 
     fn flush(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
-        if !self.outbox.has_unsent() {
-            return Ok(());
-        }
-        match self.outbox.poll_flush(&mut self.stream, context) {
-            Poll::Ready(Ok(sent)) => {
-                self.shared.metrics.bytes(0, sent);
-                self.taken_by = None;
+        if self.outbox.has_unsent() {
+            match self.outbox.poll_flush(&mut self.stream, context) {
+                Poll::Ready(Ok(sent)) => {
+                    self.shared.metrics.bytes(0, sent);
+                    self.taken += sent;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {}
             }
-            Poll::Ready(Err(error)) => return Err(error),
-            Poll::Pending => {}
         }
-        if self.outbox.has_unsent() && self.taken_by.is_none() {
-            self.taken_by = Some(Instant::now() + self.shared.limits.frame_deadline);
+        if self.outbox.is_empty() {
+            (self.taken_by, self.taken) = (None, 0);
+        } else if self.taken_by.is_none() || self.taken >= TAKEN_BYTES_MIN {
+            // Also where the socket took everything: what is held back for want of credit must go in time.
+            (self.taken_by, self.taken) = (Some(Instant::now() + self.shared.limits.frame_deadline), 0);
         }
         Ok(())
     }
@@ -269,12 +339,16 @@ impl<T: Transport> Session<T> {
             let Some((_, done)) = &mut self.done else { return };
             let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
             self.on_threads -= 1;
-            self.shared.on_threads.fetch_sub(1, Ordering::Relaxed);
             match done {
-                Done::Answer { head, call, things, from, answer } => self.answered(head, call, things, from, answer),
-                Done::Put { job, index, outcome } => {
+                Done::Answer { head, call, things, from, answer } => {
+                    self.on_threads_bytes = self.on_threads_bytes.saturating_sub(u64::from(head.payload_bytes));
+                    self.answered(head, call, things, from, answer);
+                }
+                Done::Put { job, outcomes } => {
                     let Some(mut known) = self.jobs.remove(&job) else { continue };
-                    known.putting.outcomes[index] = Some(outcome);
+                    for (index, outcome) in outcomes {
+                        known.putting.outcomes[index] = Some(outcome);
+                    }
                     known.left -= 1;
                     if known.left == 0 {
                         self.answer_put(*known.putting, known.from);
@@ -283,6 +357,11 @@ impl<T: Transport> Session<T> {
                     }
                 }
                 Done::Part { streaming, answer } => self.part(streaming, answer),
+                Done::Nothing(asking) if self.is_leaving() || Instant::now() >= asking.until => {
+                    let answer = asking.nothing();
+                    self.answered(asking.head, asking.call, 1, asking.from, answer);
+                }
+                Done::Nothing(asking) => self.ask_on_thread(asking),
             }
         }
     }
@@ -326,10 +405,12 @@ impl<T: Transport> Session<T> {
         let (sender, _) = self.done.get_or_insert_with(unbounded_channel);
         let sender = sender.clone();
         self.on_threads += 1;
-        self.shared.on_threads.fetch_add(1, Ordering::Relaxed);
+        let counted = OnThread::new(&self.shared);
         tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(counted);
             // The session may be gone: then nobody wants to know.
-            let _ = sender.send(work());
+            let _ = sender.send(done);
         });
     }
 
@@ -347,8 +428,9 @@ impl<T: Transport> Session<T> {
                 return;
             }
             let asking = &self.asking[at];
-            let found = store.get_any(&asking.request);
-            let over = now >= asking.until || self.is_eof || self.is_ending();
+            // Who leaves is given nothing that must come back by its time.
+            let found = if self.is_leaving() { Ok(Vec::new()) } else { self.lease_any(&store, &asking.request) };
+            let over = now >= asking.until || self.is_leaving();
             if matches!(&found, Ok(leases) if leases.is_empty()) && !over {
                 at += 1;
                 continue;
@@ -359,7 +441,20 @@ impl<T: Transport> Session<T> {
         }
         if !self.asking.is_empty() {
             store.wake_when_ready(context.waker());
+            if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                self.waker = Some(context.waker().clone());
+            }
         }
+    }
+
+    /// Whether the client will ask for nothing more.
+    fn is_leaving(&self) -> bool {
+        self.is_eof || self.is_ending()
+    }
+
+    /// Leases as many events as were asked for, as long as they fit what the client takes at once.
+    fn lease_any(&self, store: &Store, request: &GetAny) -> Result<Vec<Lease>> {
+        calls::lease_any(store, request, self.outbox.window())
     }
 
     /// Makes the next parts of ranges, while the client takes them.
@@ -367,7 +462,7 @@ impl<T: Transport> Session<T> {
         while !self.outbox.is_ahead()
             && let Some(mut streaming) = (!self.streams.is_empty()).then(|| self.streams.remove(0))
         {
-            if self.peer.as_ref().is_some_and(|peer| peer.has_warm) {
+            if streaming.takes_long() || self.peer.as_ref().is_some_and(|peer| peer.has_warm) {
                 self.on_thread(move || {
                     let answer = streaming.part();
                     Done::Part { streaming, answer }
@@ -380,12 +475,15 @@ impl<T: Transport> Session<T> {
     }
 
     fn part(&mut self, streaming: Streaming, answer: Result<Answer>) {
-        let more = answer.as_ref().is_ok_and(|answer| answer.more) && !self.is_eof;
+        let more = answer.as_ref().is_ok_and(|answer| answer.more) && !self.outbox.is_over();
         let head = streaming.head;
         let credit = if more { 0 } else { self.give_back(head.frame_bytes()) };
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
-        if more {
-            self.streams.push(streaming);
+        match streaming {
+            // One list at a time: the next is made when this one is at its end.
+            streaming if more && streaming.has_list() => self.streams.insert(0, streaming),
+            streaming if more => self.streams.push(streaming),
+            _ => {}
         }
     }
 
@@ -458,7 +556,7 @@ impl<T: Transport> Session<T> {
         }
         match head.kind {
             FrameKind::GetAny => self.get_any(request, &store, from),
-            FrameKind::Range => match Streaming::start(&store, head, &request.meta) {
+            FrameKind::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
                 Ok(streaming) => {
                     self.shared.metrics.answered(call, 1, None, from.elapsed());
                     self.streams.push(streaming);
@@ -468,18 +566,25 @@ impl<T: Transport> Session<T> {
             },
             FrameKind::Watch => {
                 let objects = self.objects.get_or_insert_default().clone();
-                let wait_max = self.shared.limits.wait_max;
-                self.on_thread(move || {
-                    let answer = control::next(&store, &objects, &request.meta, wait_max);
-                    Done::Answer { head, call, things: 1, from, answer }
-                });
+                match control::asked(&objects, &request.meta) {
+                    Ok((object, wait)) => {
+                        let until = from + wait.min(self.shared.limits.wait_max);
+                        let what = Long::Next(object);
+                        self.ask_on_thread(Box::new(LongAsking { head, call, from, until, store, what }));
+                    }
+                    Err(error) => self.answered(head, call, 1, from, Err(error)),
+                }
             }
-            _ if calls::waits(&store, &request, has_warm) => self.on_thread(move || {
-                let (answer, things) = calls::make(&store, &request);
-                Done::Answer { head, call, things, from, answer }
-            }),
             _ => {
-                let (answer, things) = calls::make(&store, &request);
+                let most = self.outbox.window();
+                if calls::waits(&store, &request, has_warm) {
+                    self.on_threads_bytes += u64::from(head.payload_bytes);
+                    return self.on_thread(move || {
+                        let (answer, things) = calls::make(&store, &request, most);
+                        Done::Answer { head, call, things, from, answer }
+                    });
+                }
+                let (answer, things) = calls::make(&store, &request, most);
                 self.answered(head, call, things, from, answer);
             }
         }
@@ -513,19 +618,27 @@ impl<T: Transport> Session<T> {
         asked.n = asked.n.min(EVENTS_MAX);
         let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
         if store.get_any_may_wait(asked.level) {
-            let store = store.clone();
-            return self.on_thread(move || {
-                let asked = GetAny { wait, ..asked };
-                let answer = store.get_any(&asked).and_then(|leases| calls::say_leases(store.keyspace(), leases));
-                Done::Answer { head, call: Call::GetAny, things: 1, from, answer }
-            });
+            let (store, what) = (store.clone(), Long::GetAny(asked, self.outbox.window()));
+            let asking = LongAsking { head, call: Call::GetAny, from, until: from + wait, store, what };
+            return self.ask_on_thread(Box::new(asking));
         }
-        let found = store.get_any(&asked);
+        let found = self.lease_any(store, &asked);
         if matches!(&found, Ok(leases) if leases.is_empty()) && !wait.is_zero() {
             return self.asking.push(Asking { head, request: asked, from, until: from + wait });
         }
         let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
         self.answered(head, Call::GetAny, 1, from, answer);
+    }
+
+    /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
+    fn ask_on_thread(&mut self, mut asking: Box<LongAsking>) {
+        self.on_thread(move || match asking.ask() {
+            Ok(None) => Done::Nothing(asking),
+            answer => {
+                let answer = answer.and_then(|answer| answer.map_or_else(|| asking.nothing(), Ok));
+                Done::Answer { head: asking.head, call: asking.call, things: 1, from: asking.from, answer }
+            }
+        });
     }
 
     /// Ends a put whose bytes have all come.
@@ -538,16 +651,16 @@ impl<T: Transport> Session<T> {
         let store = peer.store.clone();
         let job = self.next_job;
         self.next_job += 1;
-        let left = waiting.len();
-        for one in waiting {
-            let index = match &one {
-                Waiting::Commit(index, _) | Waiting::Put(index, _) => *index,
-            };
-            let (store, put) = (store.clone(), putting.puts[index].clone());
-            self.on_thread(move || {
-                let (index, outcome) = put::wait(&store, &put, one);
-                Done::Put { job, index, outcome }
-            });
+        // As many threads as the connection may still have: each waits for some of them in turn.
+        let room = self.shared.limits.waiting_max.saturating_sub(self.waiting());
+        let left = if self.is_crowded() { 1 } else { room.clamp(1, waiting.len()) };
+        let mut groups: Vec<Vec<_>> = (0..left).map(|_| Vec::new()).collect();
+        for (number, one) in waiting.into_iter().enumerate() {
+            groups[number % left].push((putting.puts[one.index()].clone(), one));
+        }
+        for group in groups {
+            let store = store.clone();
+            self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&store, group, from) });
         }
         self.jobs.insert(job, Job { putting, left, from });
     }
@@ -558,8 +671,10 @@ impl<T: Transport> Session<T> {
             let filtered = !asking.request.filter.is_empty() || !asking.request.min_age.is_zero();
             asking.until.min(Instant::now() + if filtered { LOOK_AGAIN_FILTERED } else { LOOK_AGAIN })
         };
-        let asking = self.asking.iter().map(look_again).min();
-        let deadlines = [self.receive_by, self.taken_by, asking];
+        // While nothing more may be answered nobody is asked: what goes out is waited for.
+        let asking = if self.outbox.is_full() { None } else { self.asking.iter().map(look_again).min() };
+        let starved = self.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
+        let deadlines = [self.receive_by, self.taken_by, asking, starved];
         let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
         let timer = match &mut self.timer {
             Some(timer) => {
@@ -593,7 +708,26 @@ impl<T: Transport> Session<T> {
 
 impl<T> Drop for Session<T> {
     fn drop(&mut self) {
-        self.shared.on_threads.fetch_sub(self.on_threads, Ordering::Relaxed);
+        self.shared.account(self.accounted, 0);
+        if let (Some(waker), Some(peer)) = (&self.waker, &self.peer) {
+            peer.store.forget_waker(waker);
+        }
+    }
+}
+
+/// Work on a thread, counted until it is done, whatever becomes of the connection that asked for it.
+struct OnThread(Arc<Shared>);
+
+impl OnThread {
+    fn new(shared: &Arc<Shared>) -> OnThread {
+        shared.on_threads.fetch_add(1, Ordering::Relaxed);
+        OnThread(shared.clone())
+    }
+}
+
+impl Drop for OnThread {
+    fn drop(&mut self) {
+        self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -601,5 +735,7 @@ impl<T> Drop for Session<T> {
 const HELLO_BYTES_MAX: u64 = 4096;
 /// Least bytes of answers that a client takes.
 const WINDOW_BYTES_MIN: u32 = 64 << 10;
+/// Bytes of answers that a client takes within a frame's deadline at least: those of one frame.
+const TAKEN_BYTES_MIN: u64 = 1 << 20;
 /// Most events of one `get_any`.
 const EVENTS_MAX: usize = 4096;

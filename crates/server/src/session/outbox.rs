@@ -108,12 +108,46 @@ pub(super) struct Outbox {
     credit: u64,
     /// What it takes at most.
     window: u64,
+    /// The client gives no more credit: what it has none for cannot go out.
+    is_last: bool,
+    /// Something could not: what comes after it makes no sense any more.
+    is_over: bool,
 }
 
 impl Outbox {
     pub(super) fn new() -> Outbox {
         // Before its hello a client takes an answer to it.
-        Outbox { held: VecDeque::new(), queue: VecDeque::new(), gone: 0, unsent: 0, credit: 64 << 10, window: 64 << 10 }
+        Outbox {
+            held: VecDeque::new(),
+            queue: VecDeque::new(),
+            gone: 0,
+            unsent: 0,
+            credit: 64 << 10,
+            window: 64 << 10,
+            is_last: false,
+            is_over: false,
+        }
+    }
+
+    /// What the client takes at most.
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// No more credit will come: what has none is dropped.
+    pub(super) fn expect_no_credit(&mut self) {
+        self.is_last = true;
+        self.release();
+    }
+
+    /// Whether something waits for credit.
+    pub(super) fn lacks_credit(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether something had to be dropped.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// The client said how much it takes.
@@ -123,8 +157,10 @@ impl Outbox {
 
     /// The client takes more.
     pub(super) fn grant(&mut self, credit: u32) {
-        self.credit = (self.credit + u64::from(credit)).min(self.window);
-        self.release();
+        if !self.is_last {
+            self.credit = (self.credit + u64::from(credit)).min(self.window);
+            self.release();
+        }
     }
 
     /// Queues the answer to a request; `credit` is what the client may send anew.
@@ -151,13 +187,16 @@ impl Outbox {
                 return self.release();
             }
         };
-        let most = FRAME_PAYLOAD_BYTES.min(self.window / 2);
+        // No frame has more than half of the window: a client that gives credit by halves is never waited for in vain.
+        let room = self.window / 2 - FRAME_HEAD_BYTES as u64;
+        let mut most = FRAME_PAYLOAD_BYTES.min(room - meta.len() as u64);
         let mut left = payload.bytes;
         let mut pieces = payload.pieces.into_iter().collect::<VecDeque<_>>();
         let mut meta = Some(meta);
         loop {
             let (part, bytes) = if left <= most { (pieces.drain(..).collect(), left) } else { cut(&mut pieces, most) };
             left -= bytes;
+            most = FRAME_PAYLOAD_BYTES.min(room);
             let flags = if left > 0 || more { FrameFlags::MORE } else { FrameFlags::ANSWER };
             let credit = if left > 0 || more { 0 } else { credit };
             self.frame(
@@ -173,6 +212,9 @@ impl Outbox {
     }
 
     fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece>, payload_bytes: u32) {
+        if self.is_over && !head.flags.is_error() {
+            return;
+        }
         let head = head.with(&meta, payload_bytes);
         self.held.push_back(Frame { head, meta, pieces });
     }
@@ -182,6 +224,14 @@ impl Outbox {
         while let Some(frame) = self.held.front() {
             let bytes = frame.head.frame_bytes();
             if bytes > self.credit {
+                if self.is_last {
+                    self.is_over = true;
+                    // An error is the last thing that is said, and short: with credit or without.
+                    self.held.retain(|frame| frame.head.flags.is_error());
+                    self.held.truncate(1);
+                    self.credit = u64::MAX;
+                    continue;
+                }
                 return;
             }
             let Some(frame) = self.held.pop_front() else { return };

@@ -11,12 +11,14 @@
 //! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
 
 use super::inbox::Inbox;
+use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{Error, PutOptions, PutOutcome, Result, WirePut};
+use forebay_core::{Error, Kind, PutOptions, PutOutcome, Result, WirePut};
 use forebay_store::{Reservation, Store};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 /// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
 const DIRECT_BYTES: u32 = 2048;
@@ -26,6 +28,14 @@ const AHEAD_BYTES: usize = 256 << 10;
 const PLACES: usize = 32;
 /// Bytes that are read beyond the last fragment: the head and meta of what follows.
 const TAIL_BYTES: usize = 512;
+
+/// There is no space in the store now, and no memory to wait in.
+fn no_memory(length: usize) -> Error {
+    Error::full(format!(
+        "no space for a fragment of {length} bytes now, and the server's memory for requests that wait is taken \
+         (memory_bytes_max): slow down"
+    ))
+}
 
 /// What a fragment's bytes go to.
 enum Target {
@@ -52,6 +62,15 @@ pub(super) enum Waiting {
     Put(usize, Vec<u8>),
 }
 
+impl Waiting {
+    /// Which fragment of its frame it is.
+    pub(super) fn index(&self) -> usize {
+        match self {
+            Waiting::Commit(index, _) | Waiting::Put(index, _) => *index,
+        }
+    }
+}
+
 /// A put under way.
 pub(super) struct Putting {
     /// Number of the request.
@@ -65,6 +84,8 @@ pub(super) struct Putting {
     open: VecDeque<Open>,
     /// What was received and must wait.
     pub(super) waiting: Vec<Waiting>,
+    /// Bytes of fragments that wait in the server's memory.
+    pub(super) held: u64,
     /// Bytes of the frame's payload that are still to come from the inbox or the socket.
     left: u64,
 }
@@ -83,7 +104,17 @@ impl Putting {
     pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting {
         let left = puts.iter().map(|put| u64::from(put.length)).sum();
         let outcomes = puts.iter().map(|_| None).collect();
-        Putting { request, frame_bytes, puts, outcomes, next: 0, open: VecDeque::new(), waiting: Vec::new(), left }
+        Putting {
+            request,
+            frame_bytes,
+            puts,
+            outcomes,
+            next: 0,
+            open: VecDeque::new(),
+            waiting: Vec::new(),
+            held: 0,
+            left,
+        }
     }
 
     /// Refuses all of them: their bytes are passed over.
@@ -102,7 +133,7 @@ impl Putting {
     }
 
     /// Takes what is in the inbox; answers the puts that must wait.
-    pub(super) fn take(&mut self, store: &Store, inbox: &mut Inbox) -> Vec<Waiting> {
+    pub(super) fn take(&mut self, store: &Store, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         loop {
             while let Some(open) = self.open.front_mut() {
@@ -119,17 +150,27 @@ impl Putting {
             let Some(put) = self.puts.get(self.next) else { return waiting };
             let length = put.length as usize;
             let refused = self.outcomes[self.next].is_some();
+            if refused && length == 0 {
+                self.next += 1;
+                continue;
+            }
             if inbox.len() < length || refused {
                 if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
                     return waiting;
                 }
-                self.begin(store);
+                self.begin(store, shared);
                 continue;
             }
             let value = &inbox.bytes()[..length];
             match store.put_now(&put.key, value, &options(put), Some(put.checksum)) {
                 Ok(Some(outcome)) => self.outcomes[self.next] = Some(Ok(outcome)),
-                Ok(None) => waiting.push(Waiting::Put(self.next, value.to_vec())),
+                Ok(None) if !shared.has_memory(self.held + length as u64) => {
+                    self.outcomes[self.next] = Some(Err(no_memory(length)));
+                }
+                Ok(None) => {
+                    self.held += length as u64;
+                    waiting.push(Waiting::Put(self.next, value.to_vec()));
+                }
                 Err(error) => self.outcomes[self.next] = Some(Err(error)),
             }
             inbox.consume(length);
@@ -139,7 +180,7 @@ impl Putting {
     }
 
     /// Opens the next fragment.
-    fn begin(&mut self, store: &Store) {
+    fn begin(&mut self, store: &Store, shared: &Shared) {
         let put = &self.puts[self.next];
         let length = put.length as usize;
         let reserved = if self.outcomes[self.next].is_some() {
@@ -150,7 +191,14 @@ impl Putting {
         let target = match reserved {
             Ok(None) if self.outcomes[self.next].is_some() => Target::Nowhere,
             Ok(Some(place)) => Target::Place(place),
-            Ok(None) => Target::Held(Vec::with_capacity(length)),
+            Ok(None) if !shared.has_memory(self.held + length as u64) => {
+                self.outcomes[self.next] = Some(Err(no_memory(length)));
+                Target::Nowhere
+            }
+            Ok(None) => {
+                self.held += length as u64;
+                Target::Held(Vec::with_capacity(length))
+            }
             Err(error) => {
                 self.outcomes[self.next] = Some(Err(error));
                 Target::Nowhere
@@ -174,6 +222,7 @@ impl Putting {
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
         store: &Store,
+        shared: &Shared,
         inbox: &mut Inbox,
         stream: &mut T,
         context: &mut Context<'_>,
@@ -194,7 +243,7 @@ impl Putting {
             && (put.length >= DIRECT_BYTES || put.length == 0)
         {
             ahead += put.length as usize;
-            self.begin(store);
+            self.begin(store, shared);
         }
         let last = self.next == self.puts.len();
         inbox.reserve(TAIL_BYTES);
@@ -255,8 +304,27 @@ impl Open {
     }
 }
 
+/// Ends puts that wait, on a thread, one after another; their deadlines run from the same time on.
+pub(super) fn wait_all(
+    store: &Store,
+    waiting: Vec<(WirePut, Waiting)>,
+    from: Instant,
+) -> Vec<(usize, Result<PutOutcome>)> {
+    // One waited for space as long as the store waits by itself: so have those behind it.
+    let mut waited = false;
+    let one = |(mut put, one): (WirePut, Waiting)| {
+        let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
+        let is_default = own.is_none();
+        put.deadline = own.or(waited.then_some(Duration::ZERO));
+        let (index, outcome) = wait(store, &put, one);
+        waited |= is_default && outcome.as_ref().is_err_and(|error| error.kind() == Kind::Full);
+        (index, outcome)
+    };
+    waiting.into_iter().map(one).collect()
+}
+
 /// Ends a put that waits, on a thread.
-pub(super) fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
+fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
         Waiting::Put(index, bytes) => {

@@ -1,7 +1,8 @@
 //! Frames as they come in: head, meta, payload.
 //!
 //! *Invariants*: a head is checked before anything that it says is believed, and its length against what the client may
-//! send before memory is taken; credit that stands behind requests which must wait is seen nevertheless.
+//! send before memory is taken; memory for what was promised grows only as it comes; credit that stands behind requests
+//! which must wait is seen nevertheless.
 
 use super::calls::Request;
 use super::{Receiving, Session};
@@ -18,30 +19,48 @@ use std::time::Instant;
 const READ_BYTES: usize = 64 << 10;
 /// Payloads of other requests than puts, up to so many bytes, are taken from the inbox in one piece.
 const WHOLE_BYTES: u64 = 32 << 10;
+/// Bytes that are read beyond a client's window, for the credit that stands behind its requests.
+const CREDIT_BYTES: usize = 64 << 10;
 
 impl<T: Transport> Session<T> {
-    /// Whether there is room for more requests.
-    pub(super) fn has_room(&self) -> bool {
-        let limits = &self.shared.limits;
-        let waiting = self.on_threads + self.asking.len() + self.streams.len();
-        let blocked = self.outbox.is_full() || waiting >= limits.waiting_max;
-        // What stands behind a request that must wait is still read, for the credit that it may bring.
-        !blocked || self.inbox.len() < limits.window_bytes as usize
+    /// Whether anything more is read: requests, or behind those that must wait the credit that the client gives.
+    pub(super) fn wants_more(&self) -> bool {
+        if self.is_eof || self.ending.is_some_and(|_| !self.outbox.lacks_credit()) {
+            return false;
+        }
+        !self.is_blocked || self.inbox.len() < self.shared.limits.window_bytes as usize + CREDIT_BYTES
     }
 
-    fn is_blocked(&self) -> bool {
-        let waiting = self.on_threads + self.asking.len() + self.streams.len();
-        let crowded = self.shared.on_threads.load(Ordering::Relaxed) >= self.shared.limits.waiting_total();
-        self.outbox.is_full() || waiting >= self.shared.limits.waiting_max || (crowded && self.on_threads > 0)
+    /// Requests that wait for something.
+    pub(super) fn waiting(&self) -> usize {
+        self.on_threads + self.asking.len() + self.streams.len()
+    }
+
+    /// Whether so much waits for threads, over all connections, that nobody gets more than one.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.shared.on_threads.load(Ordering::Relaxed) >= self.shared.limits.waiting_total()
+    }
+
+    /// Whether no further request is looked at for now.
+    pub(super) fn must_wait(&self) -> bool {
+        self.is_ending()
+            || self.outbox.is_full()
+            || self.waiting() >= self.shared.limits.waiting_max
+            || (self.is_crowded() && self.on_threads > 0)
     }
 
     /// Looks at the frames that are there; whether anything moved.
     pub(super) fn look_at_frames(&mut self, turns: &mut usize) -> bool {
         let mut moved = false;
         let mut ended = false;
-        while *turns < super::TURN_FRAMES && !self.is_ending() {
-            if self.is_blocked() {
+        loop {
+            // Kept until the next look: what is read in between goes where this says.
+            self.is_blocked = self.must_wait();
+            if self.is_blocked {
                 self.scan_credit();
+                break;
+            }
+            if *turns >= super::TURN_FRAMES {
                 break;
             }
             match self.look() {
@@ -57,13 +76,15 @@ impl<T: Transport> Session<T> {
                 }
             }
         }
+        self.account();
         // What is under way must end in time; what has not begun may take as long as it likes.
         let begun = !matches!(self.receiving, Receiving::Head) || self.inbox.len() > 0;
         if self.peer.is_some() {
-            if !begun || ended {
+            // While the server does not look, the client is not late.
+            if !begun || ended || self.is_blocked {
                 self.receive_by = None;
             }
-            if begun && self.receive_by.is_none() && !self.is_blocked() {
+            if begun && self.receive_by.is_none() && !self.is_blocked {
                 self.receive_by = Some(Instant::now() + self.shared.limits.frame_deadline);
             }
         }
@@ -77,11 +98,13 @@ impl<T: Transport> Session<T> {
                 let Some(bytes) = self.inbox.bytes().first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(false) };
                 let window = if self.peer.is_some() { u64::from(self.shared.limits.window_bytes) } else { 4096 };
                 let head = FrameHead::decode(bytes, window).map_err(|error| (FrameKind::Hello, 0, error))?;
-                if self.scanned == 0 && self.peer.is_some() {
-                    self.outbox.grant(head.credit);
+                if self.scanned == 0 {
+                    if self.peer.is_some() {
+                        self.outbox.grant(head.credit);
+                    }
+                    self.scanned = head.frame_bytes() as usize;
                 }
-                self.inbox.consume(FRAME_HEAD_BYTES);
-                self.scanned = self.scanned.saturating_sub(FRAME_HEAD_BYTES);
+                self.take(FRAME_HEAD_BYTES);
                 self.spend(&head).map_err(|error| (head.kind, head.request, error))?;
                 self.receiving = Receiving::Meta(head);
                 Ok(true)
@@ -111,7 +134,7 @@ impl<T: Transport> Session<T> {
             Receiving::Put(mut putting) => {
                 let before = self.inbox.len();
                 let Some(peer) = &self.peer else { return Ok(false) };
-                let waiting = putting.take(&peer.store, &mut self.inbox);
+                let waiting = putting.take(&peer.store, &self.shared, &mut self.inbox);
                 self.scanned = self.scanned.saturating_sub(before - self.inbox.len());
                 putting.waiting.extend(waiting);
                 if putting.is_received() {
@@ -135,8 +158,19 @@ impl<T: Transport> Session<T> {
         if head.flags.is_answer() {
             return Err(Error::invalid("an answer, where a client asks"));
         }
-        if matches!(head.kind, FrameKind::Credit | FrameKind::Goodbye) {
+        let bare = matches!(head.kind, FrameKind::Credit | FrameKind::Goodbye);
+        if head.payload_bytes > 0 && (bare || head.kind == FrameKind::Hello) || head.meta_bytes > 0 && bare {
+            return Err(Error::invalid(format!("a {:?} with {} bytes that it has not", head.kind, head.frame_bytes())));
+        }
+        if bare {
             return Ok(());
+        }
+        let most = self.meta_bytes_max();
+        if head.meta_bytes > most {
+            let bytes = head.meta_bytes;
+            return Err(Error::invalid(format!(
+                "a request that says {bytes} bytes beside its payload; {most} are allowed: put less into one request"
+            )));
         }
         let bytes = head.frame_bytes();
         let left = self.credit.checked_sub(bytes).ok_or_else(|| {
@@ -144,6 +178,11 @@ impl<T: Transport> Session<T> {
         })?;
         self.credit = left;
         Ok(())
+    }
+
+    /// Most bytes of a request's meta: what it says takes some times as much memory once it is understood.
+    fn meta_bytes_max(&self) -> u32 {
+        self.shared.limits.window_bytes / 4
     }
 
     /// A frame whose meta is there.
@@ -165,7 +204,9 @@ impl<T: Transport> Session<T> {
             FrameKind::Hello => return Err(Error::invalid("a second hello")),
             FrameKind::Put => {
                 let keyspace = peer.store.keyspace();
-                let puts = WirePut::decode_all(meta, head.payload_bytes, &keyspace.schema, &keyspace.attributes)?;
+                let mut puts = WirePut::decode_all(meta, head.payload_bytes, &keyspace.schema, &keyspace.attributes)?;
+                let wait_max = self.shared.limits.wait_max;
+                puts.iter_mut().for_each(|put| put.deadline = put.deadline.map(|deadline| deadline.min(wait_max)));
                 let allowed = peer.rights.allow(Call::Put.right());
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
@@ -195,10 +236,10 @@ impl<T: Transport> Session<T> {
 
     /// Reads what comes next to where it belongs.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let blocked = self.is_blocked();
+        let blocked = self.is_blocked;
         if let (Receiving::Put(putting), Some(peer), false) = (&mut self.receiving, &self.peer, blocked) {
             let before = self.inbox.len();
-            let read = putting.poll_receive(&peer.store, &mut self.inbox, &mut self.stream, context);
+            let read = putting.poll_receive(&peer.store, &self.shared, &mut self.inbox, &mut self.stream, context);
             if let Poll::Ready(Ok(read)) = read {
                 self.scanned = self.scanned.saturating_sub(read - (self.inbox.len() - before));
             }
@@ -210,7 +251,16 @@ impl<T: Transport> Session<T> {
             Receiving::Meta(head) => head.meta_bytes as usize,
             Receiving::Payload(head, _) => head.payload_bytes as usize,
         };
-        self.inbox.reserve(wanted.max(FRAME_HEAD_BYTES));
+        // No more memory than twice what came: a promise alone takes none.
+        let wanted = wanted.clamp(FRAME_HEAD_BYTES, READ_BYTES.max(2 * self.inbox.len()));
+        let more = wanted.saturating_sub(READ_BYTES) as u64;
+        self.is_starved = more > self.inbox.memory() && !self.shared.has_memory(more - self.inbox.memory());
+        if self.is_starved {
+            // Asked again in a while: others give memory back.
+            return Poll::Pending;
+        }
+        self.inbox.reserve(wanted);
+        self.account();
         let most = if wanted as u64 > WHOLE_BYTES {
             wanted.saturating_sub(self.inbox.len()).max(READ_BYTES)
         } else {
@@ -231,9 +281,23 @@ impl<T: Transport> Session<T> {
         if self.long_fragments { 512 } else { READ_BYTES }
     }
 
+    /// Tells the server how much memory this connection's requests take.
+    pub(super) fn account(&mut self) {
+        let receiving = match &self.receiving {
+            Receiving::Put(putting) => putting.held,
+            _ => 0,
+        };
+        let jobs: u64 = self.jobs.values().map(|job| job.putting.held).sum();
+        let now = self.inbox.memory() + receiving + jobs + self.on_threads_bytes;
+        if now != self.accounted {
+            self.shared.account(self.accounted, now);
+            self.accounted = now;
+        }
+    }
+
     /// Looks at the heads of frames that wait, for the credit that they bring: whoever waits for it must see it.
     fn scan_credit(&mut self) {
-        if !matches!(self.receiving, Receiving::Head) || self.peer.is_none() {
+        if self.peer.is_none() {
             return;
         }
         let window = u64::from(self.shared.limits.window_bytes);

@@ -1,40 +1,57 @@
 //! Ranges: many answers to one request, made as the client takes them.
 //!
-//! *Invariants*: one part is under way at a time, so that a client that does not read costs one part and no more.
+//! *Invariants*: one part is under way at a time, so that a client that does not read costs one part and no more; a list
+//! of events is made when its first part is due, on a thread, and one connection has one at a time.
 
 use super::calls::wire_fragment;
 use super::outbox::{Answer, Payload};
-use forebay_core::{EventInfo, FrameHead, Key, Result, WireRange, WireWriter};
+use forebay_core::{Bounds, EventInfo, FrameHead, Key, Result, WireRange, WireWriter};
 use forebay_store::{Range, Store};
 
 /// Bytes and fragments of one part.
 const PART_BYTES: u64 = 256 << 10;
 const PART_THINGS: usize = 1024;
+/// Most bytes that are said of one fragment or event.
+const THING_BYTES: u64 = 64;
 
 /// A range that is being answered.
 pub(super) struct Streaming {
     pub(super) head: FrameHead,
+    store: Store,
     what: What,
+    /// Fragments or events of one part.
+    things: usize,
 }
 
 enum What {
     Fragments { range: Box<Range>, after: Option<Key> },
-    Events { events: std::vec::IntoIter<EventInfo> },
+    Events { bounds: Bounds, list: Option<std::vec::IntoIter<EventInfo>> },
 }
 
 impl Streaming {
-    /// Starts to answer.
+    /// Starts to answer a client that takes `window` bytes at once.
     ///
     /// # Errors
-    /// `Invalid` for what is no range, `Closed`.
-    pub(super) fn start(store: &Store, head: FrameHead, meta: &[u8]) -> Result<Streaming> {
+    /// `Invalid` for what is no range.
+    pub(super) fn start(store: &Store, head: FrameHead, meta: &[u8], window: u64) -> Result<Streaming> {
         let asked = WireRange::decode(meta, store.keyspace())?;
         let what = if asked.events {
-            What::Events { events: store.events(&asked.bounds)?.into_iter() }
+            What::Events { bounds: asked.bounds, list: None }
         } else {
             What::Fragments { range: Box::new(store.range(&asked.bounds)), after: asked.after }
         };
-        Ok(Streaming { head, what })
+        let things = (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize;
+        Ok(Streaming { head, store: store.clone(), what, things })
+    }
+
+    /// Whether the next part takes long to be made: the first of a list.
+    pub(super) fn takes_long(&self) -> bool {
+        matches!(self.what, What::Events { list: None, .. })
+    }
+
+    /// Whether it has a list of what is still to come.
+    pub(super) fn has_list(&self) -> bool {
+        matches!(self.what, What::Events { list: Some(_), .. })
     }
 
     /// The next part; the last one says that none follows.
@@ -43,8 +60,12 @@ impl Streaming {
     /// Those of the range.
     pub(super) fn part(&mut self) -> Result<Answer> {
         match &mut self.what {
-            What::Events { events } => {
-                let part: Vec<EventInfo> = events.by_ref().take(PART_THINGS).collect();
+            What::Events { bounds, list } => {
+                let events = match list {
+                    Some(events) => events,
+                    none => none.insert(self.store.events(bounds)?.into_iter()),
+                };
+                let part: Vec<EventInfo> = events.by_ref().take(self.things).collect();
                 let mut out = WireWriter::new();
                 out.u32(part.len() as u32);
                 for info in &part {
@@ -61,7 +82,7 @@ impl Streaming {
                 let mut said = Vec::new();
                 let mut payload = Payload::default();
                 let mut more = true;
-                while said.len() < PART_THINGS && payload.bytes() < PART_BYTES {
+                while said.len() < self.things && payload.bytes() < PART_BYTES {
                     let Some(fragment) = range.next().transpose()? else {
                         more = false;
                         break;

@@ -102,6 +102,20 @@ impl Store {
             engine.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
         }
     }
+
+    /// The task is woken no more: it waits no longer. A notice that it had, and will not follow, goes to another.
+    pub fn forget_waker(&self, waker: &Waker) {
+        let engine = self.engine();
+        let mut wakers = engine.ready_wakers.lock();
+        let known = wakers.iter().position(|known| known.will_wake(waker));
+        if let Some(at) = known {
+            wakers.remove(at);
+            engine.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
+            return;
+        }
+        drop(wakers);
+        self.engine().wake_ready_task();
+    }
 }
 
 fn not_as_sent(length: usize, expected: u32, found: u32) -> Error {

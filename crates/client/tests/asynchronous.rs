@@ -1,0 +1,153 @@
+//! The client for async programs: many calls at once over one connection, and what happens when that goes away.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Sources, WireJudgement};
+use engine::{Config, Store};
+use forebay_client::{AsyncClient, Options};
+use forebay_server::{Endpoint, Server, ServerConfig};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A store with a server on a Unix socket.
+struct Scene {
+    dir: PathBuf,
+    store: Store,
+    server: Option<Server>,
+}
+
+impl Scene {
+    fn new(fragments: u32) -> Scene {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("forebay-async-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut keyspace = Keyspace::events("async", fragments);
+        keyspace.run.completeness = Completeness::Count(fragments);
+        keyspace.run.complete_within = Duration::from_secs(600);
+        let config = Config { hot_bytes: 128 << 20, ..Config::default() };
+        let store = Store::create(&dir.join("store"), &keyspace, config).unwrap();
+        let mut scene = Scene { dir, store, server: None };
+        scene.start();
+        scene
+    }
+
+    fn start(&mut self) {
+        let native = vec![Endpoint::Unix(self.dir.join("socket"))];
+        let config = ServerConfig { native, threads: 1, ..ServerConfig::default() };
+        self.server = Some(Server::start(vec![self.store.clone()], config).unwrap());
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.dir.join("socket").display())
+    }
+
+    fn key(&self, event: u64, source: u64) -> Key {
+        self.store.schema().key(&[1, event, source]).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.server = None;
+        std::fs::remove_dir_all(&self.dir).ok();
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn hundreds_of_calls_share_a_connection() {
+    let scene = Scene::new(2);
+    runtime().block_on(async {
+        let client = AsyncClient::connect(&scene.address(), Options::default()).await.unwrap();
+        let mut calls = tokio::task::JoinSet::new();
+        for event in 0..300_u64 {
+            let (client, keys) = (client.clone(), [scene.key(event, 0), scene.key(event, 1)]);
+            calls.spawn(async move {
+                let value = vec![event as u8; 20_000];
+                for key in keys {
+                    let outcome = client.put(&key, &value, &PutOptions::default()).await.unwrap();
+                    assert_eq!(outcome, PutOutcome::Stored);
+                    let read = client.get(&key).await.unwrap().unwrap();
+                    assert_eq!(&read[..], &value[..]);
+                    read.verify().unwrap();
+                }
+            });
+        }
+        while let Some(done) = calls.join_next().await {
+            done.unwrap();
+        }
+        let primary = scene.store.schema().primary(&[1, 7]).unwrap();
+        let event = client.get_event(&primary, &Sources::All).await.unwrap().unwrap();
+        assert_eq!((event.fragments.len(), event.fragments[1].len()), (2, 20_000));
+        assert!(client.get(&scene.key(1000, 0)).await.unwrap().is_none());
+        assert_eq!(client.with(|client| client.ledger(1)).await.unwrap().stored.fragments, 600);
+        let key = scene.key(0, 0);
+        let error = client.put(&key, b"other", &PutOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Conflict);
+    });
+}
+
+#[test]
+fn events_are_leased_and_decided() {
+    let scene = Scene::new(1);
+    runtime().block_on(async {
+        let client = AsyncClient::connect(&scene.address(), Options::default()).await.unwrap();
+        let request = GetAny { n: 100, wait: Duration::from_secs(10), ..GetAny::default() };
+        // One waits for what the other puts.
+        let keys: Vec<Key> = (0..100).map(|event| scene.key(event, 0)).collect();
+        let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
+            keys.iter().map(|key| (*key, &b"bytes"[..], PutOptions::default())).collect();
+        let (leases, outcomes) = tokio::join!(client.get_any(&request), client.put_many(&puts));
+        assert!(outcomes.unwrap().into_iter().all(|outcome| outcome.unwrap() == PutOutcome::Stored));
+        let mut leases = leases.unwrap();
+        assert!(!leases.is_empty());
+        while leases.len() < 100 {
+            leases.extend(client.get_any(&request).await.unwrap());
+        }
+        client.extend(&leases[0], Duration::from_secs(20)).await.unwrap();
+        let verdicts: Vec<_> = leases.iter().map(|lease| lease.verdict(WireJudgement::Reject)).collect();
+        assert!(client.decide(&verdicts).await.unwrap().into_iter().all(|outcome| outcome.is_ok()));
+        let fenced = client.extend(&leases[0], Duration::from_secs(1)).await.unwrap_err();
+        assert_eq!(fenced.kind(), Kind::Fenced);
+        assert_eq!(scene.store.ledger(1).unwrap().rejected.events, 100);
+    });
+}
+
+#[test]
+fn a_server_that_comes_back_is_found_again_and_one_that_does_not_is_given_up() {
+    let mut scene = Scene::new(1);
+    runtime().block_on(async {
+        let options = Options { deadline: Duration::from_millis(800), ..Options::default() };
+        let client = AsyncClient::connect(&scene.address(), options).await.unwrap();
+        let options = PutOptions::default();
+        assert_eq!(client.put(&scene.key(1, 0), b"one", &options).await.unwrap(), PutOutcome::Stored);
+        scene.server = None;
+        let error = client.put(&scene.key(2, 0), b"two", &options).await.unwrap_err();
+        assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+        scene.start();
+        assert_eq!(client.put(&scene.key(2, 0), b"two", &options).await.unwrap(), PutOutcome::Stored);
+    });
+}
+
+#[test]
+fn a_call_that_is_given_up_harms_no_other() {
+    let scene = Scene::new(1);
+    runtime().block_on(async {
+        let client = AsyncClient::connect(&scene.address(), Options::default()).await.unwrap();
+        let value = vec![1; 1 << 20];
+        for event in 0..20_u64 {
+            let (key, options) = (scene.key(event, 0), PutOptions::default());
+            let micros = 100 * event;
+            // Whether it got through or not: the next calls do.
+            let _ = tokio::time::timeout(Duration::from_micros(micros), client.put(&key, &value, &options)).await;
+            let small = scene.key(1000 + event, 0);
+            assert_eq!(client.put(&small, b"small", &options).await.unwrap(), PutOutcome::Stored, "{event}");
+            let found = client.get(&small).await.unwrap().unwrap();
+            assert_eq!(&found[..], b"small");
+        }
+    });
+}

@@ -1,0 +1,64 @@
+//! What may take long to be there: asked for on threads, for a while each time, so that many who ask have their turns.
+//!
+//! *Invariants*: nobody keeps a thread for longer than [`TURN`] while nothing is there (tests/session/waiting.rs).
+
+use super::calls;
+use super::control::{self, Object};
+use super::outbox::Answer;
+use crate::call::Call;
+use forebay_core::{FrameHead, GetAny, Result};
+use forebay_store::Store;
+use std::time::{Duration, Instant};
+
+/// How long one turn waits.
+const TURN: Duration = Duration::from_millis(50);
+
+/// A request for what may not be there yet.
+pub(super) struct LongAsking {
+    pub(super) head: FrameHead,
+    pub(super) call: Call,
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+    pub(super) store: Store,
+    pub(super) what: Long,
+}
+
+/// What is asked for.
+pub(super) enum Long {
+    /// Ready events, where a device may have to be read for them; so many bytes at most.
+    GetAny(GetAny, u64),
+    /// What an object of the connection has next.
+    Next(Object),
+}
+
+impl LongAsking {
+    /// Asks for one turn; `None` where nothing was there.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub(super) fn ask(&mut self) -> Result<Option<Answer>> {
+        let wait = self.until.saturating_duration_since(Instant::now()).min(TURN);
+        match &mut self.what {
+            Long::GetAny(request, most) => {
+                request.wait = wait;
+                let leases = calls::lease_any(&self.store, request, *most)?;
+                if leases.is_empty() {
+                    return Ok(None);
+                }
+                calls::say_leases(self.store.keyspace(), leases).map(Some)
+            }
+            Long::Next(object) => control::next(&self.store, object, wait),
+        }
+    }
+
+    /// What is answered where nothing came in its time.
+    ///
+    /// # Errors
+    /// None that a caller could meet.
+    pub(super) fn nothing(&self) -> Result<Answer> {
+        match &self.what {
+            Long::GetAny(..) => calls::say_leases(self.store.keyspace(), Vec::new()),
+            Long::Next(object) => control::nothing(object),
+        }
+    }
+}
