@@ -157,15 +157,17 @@ fn redis_cli_over_tls_and_with_a_token() {
         (Protocol::Resp, Endpoint::Tls(address)) => Some(address.port()),
         _ => None,
     });
-    let value = "x".repeat(100_000);
+    let (value, file) = ("x".repeat(3_000_000), dir.join("value"));
+    std::fs::write(&file, &value).unwrap();
     let ask = |words: &[&str]| {
         let mut command = Command::new("redis-cli");
         command.args(["--tls", "-h", "127.0.0.1", "-p", &port.unwrap().to_string(), "--cacert"]).arg(&certificate);
-        let output = command.args(["--no-auth-warning", "-a", OPERATOR]).args(words).output();
+        command.args(["--no-auth-warning", "-a", OPERATOR]).args(words).stdin(std::fs::File::open(&file).unwrap());
+        let output = command.output();
         let output = output.unwrap_or_else(|error| panic!("redis-cli: {error}; Debian: redis-tools"));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     };
-    assert_eq!(ask(&["SET", "1/1/1", &value]), "OK");
+    assert_eq!(ask(&["-x", "SET", "1/1/1"]), "OK");
     assert_eq!(ask(&["GET", "1/1/1"]), value);
     assert!(ask(&["GET", "nothing"]).starts_with("INVALID "));
     let _ = std::fs::remove_dir_all(dir);
