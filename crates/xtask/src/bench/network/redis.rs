@@ -4,6 +4,7 @@ use super::moving::{SIZES, client};
 use super::{Measurement, pin};
 use crate::bench::engine::Scratch;
 use crate::{Result, child};
+use forebay_core::{Completeness, RunConfig};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -97,9 +98,11 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
 
 /// The same command of the same benchmark for both, by so many clients.
 fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32, requests: u64) -> Result<()> {
-    // Every command another event: as many as there are requests, drawn at random. A run of its own each time: what was
-    // removed of an earlier one stays closed.
+    // Every command another event, which is complete with it: as many as there are requests, drawn at random. A run of
+    // its own each time: what was removed of an earlier one stays closed.
     let run = on.next_run();
+    let client = client(on.forebay.address("native", transport)?)?;
+    client.run_open(run, &RunConfig::new(Completeness::Count(1), Duration::from_secs(3600)))?;
     let (key, value) = (format!("{run}/__rand_int__/1"), "x".repeat(bytes));
     let command = ["-r", "1000000000", "SET", &key, &value];
     let redis = on.redis.address(transport);
@@ -109,7 +112,6 @@ fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32,
     let suffix = if clients == 1 { String::new() } else { format!(".{clients}") };
     on.results.record(&format!("{transport}.redis.custom{suffix}"), bytes, theirs);
     on.results.record(&format!("{transport}.resp.custom{suffix}"), bytes, ours);
-    let client = client(on.forebay.address("native", transport)?)?;
     let ledger = client.ledger(run)?;
     println!(
         "  {transport} {bytes} B, {clients} clients: {} duplicates among {}",
