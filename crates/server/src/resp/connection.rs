@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use tokio::io::{AsyncWriteExt, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
 /// What came of an exchange with the client.
@@ -35,12 +35,14 @@ enum Exchange {
 /// A socket with its session.
 pub(super) struct Connection<T> {
     stream: T,
+    /// What was written may stand in the stream's own memory: that of TLS.
+    to_flush: bool,
     deadlines: Deadlines,
 }
 
 impl<T: Transport> Connection<T> {
     pub(super) fn new(stream: T, limits: &Limits) -> Connection<T> {
-        Connection { stream, deadlines: Deadlines::new(limits) }
+        Connection { stream, to_flush: false, deadlines: Deadlines::new(limits) }
     }
 
     /// Serves the session to its end; why it ended.
@@ -84,7 +86,12 @@ impl<T: Transport> Connection<T> {
             };
             if let Some(reason) = ended {
                 let written = poll_fn(|context| self.poll_last_words(&mut session, context)).await;
-                let _ = self.stream.shutdown().await;
+                poll_fn(|context| {
+                    // As far as it goes at once: who does not listen is not waited for.
+                    let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+                    Poll::Ready(())
+                })
+                .await;
                 return written.err().unwrap_or(reason);
             }
         }
@@ -139,16 +146,16 @@ impl<T: Transport> Connection<T> {
         if session.is_to_stop() {
             return Poll::Ready(Ok(Exchange::Work));
         }
-        self.deadlines.poll(session, context).map(Err)
+        self.deadlines.poll(session, self.to_flush, context).map(Err)
     }
 
     /// Writes the answers before the end.
     fn poll_last_words(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
         self.write(session, context)?;
-        if session.replies.unsent() == 0 {
+        if session.replies.unsent() == 0 && !self.to_flush {
             return Poll::Ready(Ok(()));
         }
-        self.deadlines.poll(session, context).map(Err)
+        self.deadlines.poll(session, self.to_flush, context).map(Err)
     }
 
     /// Writes as much as the socket takes now.
@@ -163,7 +170,17 @@ impl<T: Transport> Connection<T> {
             match written {
                 Poll::Pending => break,
                 Poll::Ready(Ok(0) | Err(_)) => return Err("closed"),
-                Poll::Ready(Ok(count)) => session.replies.advance(count),
+                Poll::Ready(Ok(count)) => {
+                    session.replies.advance(count);
+                    self.to_flush = true;
+                }
+            }
+        }
+        if self.to_flush {
+            match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.to_flush = false,
+                Poll::Ready(Err(_)) => return Err("closed"),
             }
         }
         Ok(())
@@ -237,8 +254,8 @@ impl Deadlines {
     }
 
     /// Nothing can go on now: ready once that was so for too long.
-    fn poll(&mut self, session: &Session, context: &mut Context<'_>) -> Poll<&'static str> {
-        let Some(first) = self.first(session) else { return Poll::Pending };
+    fn poll(&mut self, session: &Session, to_flush: bool, context: &mut Context<'_>) -> Poll<&'static str> {
+        let Some(first) = self.first(session, to_flush) else { return Poll::Pending };
         loop {
             let (timer, rings) =
                 self.timer.get_or_insert_with(|| (Box::pin(tokio::time::sleep_until(first.into())), first));
@@ -254,7 +271,7 @@ impl Deadlines {
         }
     }
 
-    fn first(&mut self, session: &Session) -> Option<Instant> {
+    fn first(&mut self, session: &Session, to_flush: bool) -> Option<Instant> {
         let mut now = None;
         let mut since = || *now.get_or_insert_with(Instant::now);
         if !session.has_begun() {
@@ -263,10 +280,12 @@ impl Deadlines {
             self.command = Some((session.commands(), since()));
         }
         let (sent, unsent) = (session.replies.sent(), session.replies.unsent() as u64);
-        if unsent == 0 {
+        // What is only to be flushed is not counted: it has one deadline.
+        let target = if unsent > 0 { sent + unsent } else { u64::MAX };
+        if unsent == 0 && !to_flush {
             self.stuck = None;
-        } else if self.stuck.is_none_or(|(target, _)| sent >= target) {
-            self.stuck = Some((sent + unsent, since()));
+        } else if self.stuck.is_none_or(|(before, _)| sent >= before || before == u64::MAX && unsent > 0) {
+            self.stuck = Some((target, since()));
         }
         let frame = |(_, since): (u64, Instant)| since + self.limits.frame_deadline;
         let handshake = session.is_stranger().then(|| self.connected + self.limits.handshake_deadline);

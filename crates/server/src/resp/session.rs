@@ -216,11 +216,12 @@ impl Session {
     }
 
     fn hold(&mut self, bytes: u64) -> bool {
-        let held = bytes == self.held || self.shared.resp.hold(self.held, bytes, self.shared.limits.memory_bytes_max);
-        if held {
+        let fits = bytes <= self.held || self.shared.has_memory(bytes - self.held);
+        if fits && bytes != self.held {
+            self.shared.account(self.held, bytes);
             self.held = bytes;
         }
-        held
+        fits
     }
 
     fn out_of_step(&mut self, error: &str) -> Step {

@@ -1,5 +1,4 @@
-//! What the connections of Redis's protocol have in common: numbers of clients, places of scans, memory of requests on
-//! their way.
+//! What the connections of Redis's protocol have in common: numbers of clients, places of scans.
 
 use forebay_core::Key;
 use parking_lot::Mutex;
@@ -13,8 +12,6 @@ const CURSORS: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct State {
     clients: AtomicU64,
-    /// Bytes that requests which have not come whole take, or were promised.
-    underway: AtomicU64,
     cursors: Mutex<Cursors>,
 }
 
@@ -28,11 +25,7 @@ impl Default for State {
     fn default() -> State {
         // Another server's cursors, or those of an earlier life, are not taken for this one's.
         let first = (RandomState::new().hash_one(0) >> 16 | 1 << 40) & ((1 << 48) - 1);
-        State {
-            clients: AtomicU64::new(0),
-            underway: AtomicU64::new(0),
-            cursors: Mutex::new(Cursors { next: first, places: Vec::new() }),
-        }
+        State { clients: AtomicU64::new(0), cursors: Mutex::new(Cursors { next: first, places: Vec::new() }) }
     }
 }
 
@@ -45,15 +38,6 @@ impl State {
     /// Clients since the start.
     pub(super) fn clients(&self) -> u64 {
         self.clients.load(Ordering::Relaxed)
-    }
-
-    /// Makes `before` bytes into `after`; not past `most`.
-    pub(super) fn hold(&self, before: u64, after: u64, most: u64) -> bool {
-        let change = |all: u64| {
-            let changed = all - before + after;
-            (after <= before || changed <= most).then_some(changed)
-        };
-        self.underway.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 
     /// A cursor that goes on behind this key.
@@ -93,13 +77,5 @@ mod tests {
         assert_eq!(state.recall(first), None);
         assert!(state.cursors.lock().places.len() <= CURSORS as usize);
         assert!(first < 1 << 53);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let state = State::default();
-        assert!(state.hold(0, 60, 100));
-        assert!(!state.hold(0, 60, 100));
-        assert!(state.hold(60, 10, 100) && state.hold(0, 90, 100) && !state.hold(90, 91, 100));
     }
 }

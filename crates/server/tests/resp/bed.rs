@@ -16,7 +16,7 @@ pub(crate) struct Bed {
     pub(crate) port: u16,
     pub(crate) socket: PathBuf,
     // Ends before what it serves from.
-    _server: Server,
+    pub(crate) server: Option<Server>,
     _scratch: Scratch,
 }
 
@@ -40,6 +40,11 @@ impl Bed {
 
     /// These keyspaces; the store of the first is at hand.
     pub(crate) fn with(keyspaces: &[Keyspace], config: Config, limits: Limits) -> Bed {
+        Bed::serving(keyspaces, config, ServerConfig { limits, ..ServerConfig::default() })
+    }
+
+    /// The same, by a server that is configured like this.
+    pub(crate) fn serving(keyspaces: &[Keyspace], config: Config, server: ServerConfig) -> Bed {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("forebay-resp-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
@@ -48,14 +53,14 @@ impl Bed {
         let stores: Vec<Store> = keyspaces.iter().map(create).collect();
         let store = stores[0].clone();
         let socket = dir.join("resp.sock");
-        let resp = vec![Endpoint::Tcp("127.0.0.1:0".parse().unwrap()), Endpoint::Unix(socket.clone())];
-        let server =
-            Server::start(stores, ServerConfig { resp, threads: 1, limits, ..ServerConfig::default() }).unwrap();
+        let mut resp = vec![Endpoint::Tcp("127.0.0.1:0".parse().unwrap()), Endpoint::Unix(socket.clone())];
+        resp.extend(server.resp.iter().cloned());
+        let server = Server::start(stores, ServerConfig { resp, threads: 1, ..server }).unwrap();
         let port = server.endpoints().find_map(|(protocol, endpoint)| match (protocol, endpoint) {
             (Protocol::Resp, Endpoint::Tcp(address)) => Some(address.port()),
             _ => None,
         });
-        Bed { store, port: port.unwrap(), socket, _server: server, _scratch: Scratch(dir) }
+        Bed { store, port: port.unwrap(), socket, server: Some(server), _scratch: Scratch(dir) }
     }
 
     pub(crate) fn dir(&self) -> &Path {

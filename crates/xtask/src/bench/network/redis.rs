@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Clients of `redis-benchmark` at once: one, and as many as it has by itself.
+const CLIENTS: [u32; 2] = [1, 50];
+
 /// A server of our own, ended (by its process id) when this is dropped.
 pub(super) struct Redis {
     process: Child,
@@ -60,14 +63,14 @@ impl Drop for Redis {
 }
 
 /// One run of `redis-benchmark` against an address; requests a second.
-fn benchmark(address: &str, arguments: &[&str], requests: u64) -> Result<f64> {
+fn benchmark(address: &str, clients: u32, arguments: &[&str], requests: u64) -> Result<f64> {
     let mut command = Command::new("taskset");
     command.args(["-c", &pin::LOAD.to_string(), "redis-benchmark"]);
     match address.strip_prefix("unix:") {
         Some(path) => command.args(["-s", path]),
         None => command.args(["-h", "127.0.0.1", "-p", address.rsplit(':').next().unwrap_or_default()]),
     };
-    command.args(["-c", "1", "-P", "32", "--csv", "-n", &requests.to_string()]).args(arguments);
+    command.args(["-c", &clients.to_string(), "-P", "32", "--csv", "-n", &requests.to_string()]).args(arguments);
     let csv = child::output(&mut command)?;
     let rate = csv.lines().last().and_then(|line| line.split("\",\"").nth(1)?.trim_matches('"').parse().ok());
     rate.ok_or_else(|| format!("redis-benchmark says no rate: {csv}").into())
@@ -77,31 +80,42 @@ fn benchmark(address: &str, arguments: &[&str], requests: u64) -> Result<f64> {
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     for transport in ["unix", "tcp"] {
         let redis = on.redis.address(transport);
-        let resp = on.forebay.address("resp", transport)?.to_owned();
         for bytes in SIZES {
             let requests = if bytes < 1024 { on.plan.redis_requests } else { on.plan.redis_requests / 8 };
             let size = bytes.to_string();
             for test in ["set", "get"] {
-                let rate = benchmark(&redis, &["-t", test, "-d", &size, "-r", "100000"], requests)?;
+                let rate = benchmark(&redis, 1, &["-t", test, "-d", &size, "-r", "100000"], requests)?;
                 on.results.record(&format!("{transport}.redis.{test}"), bytes, rate);
             }
-            // Every command another event: as many as there are requests, drawn at random.
-            let value = "x".repeat(bytes);
-            let custom = ["-r", "1000000000", "SET", "1/__rand_int__/1", &value];
-            let theirs = benchmark(&redis, &custom, requests)?;
-            on.results.record(&format!("{transport}.redis.custom"), bytes, theirs);
-            flush(&redis)?;
-            let ours = benchmark(&resp, &custom, requests)?;
-            on.results.record(&format!("{transport}.resp.custom"), bytes, ours);
-            let client = client(on.forebay.address("native", transport)?)?;
-            let ledger = client.ledger(1)?;
-            println!(
-                "  {transport} {bytes} B: {} duplicates among {}",
-                ledger.duplicate.fragments, ledger.offered.fragments
-            );
-            client.remove_range(&forebay_core::Bounds::parse(client.schema(), "1")?)?;
+            for clients in CLIENTS {
+                custom(on, transport, bytes, clients, requests)?;
+            }
         }
     }
+    Ok(())
+}
+
+/// The same command of the same benchmark for both, by so many clients.
+fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32, requests: u64) -> Result<()> {
+    // Every command another event: as many as there are requests, drawn at random. A run of its own each time: what was
+    // removed of an earlier one stays closed.
+    let run = on.next_run();
+    let (key, value) = (format!("{run}/__rand_int__/1"), "x".repeat(bytes));
+    let command = ["-r", "1000000000", "SET", &key, &value];
+    let redis = on.redis.address(transport);
+    let theirs = benchmark(&redis, clients, &command, requests)?;
+    flush(&redis)?;
+    let ours = benchmark(on.forebay.address("resp", transport)?, clients, &command, requests)?;
+    let suffix = if clients == 1 { String::new() } else { format!(".{clients}") };
+    on.results.record(&format!("{transport}.redis.custom{suffix}"), bytes, theirs);
+    on.results.record(&format!("{transport}.resp.custom{suffix}"), bytes, ours);
+    let client = client(on.forebay.address("native", transport)?)?;
+    let ledger = client.ledger(run)?;
+    println!(
+        "  {transport} {bytes} B, {clients} clients: {} duplicates among {}",
+        ledger.duplicate.fragments, ledger.offered.fragments
+    );
+    client.remove_range(&forebay_core::Bounds::parse(client.schema(), &run.to_string())?)?;
     Ok(())
 }
 

@@ -16,6 +16,8 @@ pub(crate) const SERIES: &[Series] = series! {
     "unix.resp.set" PerSecond "Forebay by Redis's protocol, SET, pipeline 32, Unix socket";
     "unix.resp.custom" PerSecond "Forebay, redis-benchmark SET 1/__rand_int__/1, pipeline 32, Unix socket";
     "unix.redis.custom" PerSecond "Redis, redis-benchmark SET 1/__rand_int__/1, pipeline 32, Unix socket";
+    "unix.resp.custom.50" PerSecond "Forebay, the same with 50 clients, Unix socket";
+    "unix.redis.custom.50" PerSecond "Redis, the same with 50 clients, Unix socket";
     "unix.select" PerSecond "get_any and verdict, 64 events in a frame, one connection, Unix socket";
     "unix.latency.one.p50" Micros "round trip, put 64 B, one core, median, Unix socket";
     "unix.latency.one.p99" Micros "round trip, put 64 B, one core, 99 %, Unix socket";
@@ -36,6 +38,8 @@ pub(crate) const SERIES: &[Series] = series! {
     "tcp.redis.get" PerSecond "Redis GET, pipeline 32, TCP";
     "tcp.resp.custom" PerSecond "Forebay, redis-benchmark SET 1/__rand_int__/1, pipeline 32, TCP";
     "tcp.redis.custom" PerSecond "Redis, redis-benchmark SET 1/__rand_int__/1, pipeline 32, TCP";
+    "tcp.resp.custom.50" PerSecond "Forebay, the same with 50 clients, TCP";
+    "tcp.redis.custom.50" PerSecond "Redis, the same with 50 clients, TCP";
     "tcp.select" PerSecond "get_any and verdict, 64 events in a frame, one connection, TCP";
     "tcp.latency.one.p50" Micros "round trip, put 64 B, one core, median, TCP";
     "tcp.latency.one.p99" Micros "round trip, put 64 B, one core, 99 %, TCP";
