@@ -25,3 +25,5 @@ pub use config::ServerConfig;
 pub use endpoint::Endpoint;
 pub use limits::Limits;
 pub use server::{Protocol, Server};
+#[doc(hidden)]
+pub use session::drive::{Step, drive};
