@@ -126,11 +126,12 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let is_ready = lines.lines().map_while(Result::ok).any(|line| line.ends_with(READY));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let is_ready = lines.any(|line| line.ends_with(READY));
         let mut process = Process(child);
         assert!(is_ready, "{role} ended by itself: {:?}", process.0.wait());
-        process.0.stdout = None;
+        // What else it says has to go somewhere.
+        std::thread::spawn(move || lines.for_each(drop));
         process
     }
 

@@ -15,7 +15,7 @@ fn putting_role() {
     let Ok(dir) = std::env::var(CLIENT) else { return };
     let client = client(&Path::new(&dir).join("server"));
     say_ready();
-    let value = vec![1; 1 << 20];
+    let value = vec![1; 100_000];
     for event in 1000.. {
         // Nobody decides: it fills the store, and then waits for space.
         let _ = client.put(&key(event, 0), &value, &PutOptions::default());

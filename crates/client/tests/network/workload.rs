@@ -23,6 +23,9 @@ pub(crate) struct Said {
 
 const WRITERS: u64 = 2;
 const FILTERS: u64 = 3;
+/// One event in so many is accepted, the others are rejected.
+const KEPT_ONE_IN: u64 = 16;
+const EVENTS_MAX: u64 = 80_000;
 
 /// The bytes of a fragment: nobody else's.
 fn payload(event: u64, source: u64) -> Vec<u8> {
@@ -59,7 +62,8 @@ pub(crate) fn run(address: &Path, time: Duration, said: &Said, during: impl Fn(D
 /// Puts events until the end, one after another or some at once; each until it is stored.
 fn write(client: &Client, writer: u64, end: Instant, said: &Said) {
     let mut event = writer;
-    while Instant::now() < end {
+    // What is kept stays: the store must hold it.
+    while Instant::now() < end && event < EVENTS_MAX {
         let events: Vec<u64> = (0..if event % 3 == 0 { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
         let all: Vec<(Key, Vec<u8>)> = events
             .iter()
@@ -110,8 +114,18 @@ fn may_be_repeated(error: &forebay_client::core::Error) {
 
 /// Takes events and decides, until all that were put are decided.
 fn filter(client: &Client, said: &Said) {
+    let mut put = None;
     loop {
         let all = said.is_put.load(Ordering::Acquire);
+        let from = all.then(|| *put.get_or_insert_with(Instant::now));
+        let is_late = from.is_some_and(|from: Instant| from.elapsed() > Duration::from_secs(40));
+        assert!(
+            !is_late,
+            "{} of {} events are decided: {:?}",
+            said.decided.lock().unwrap().len(),
+            said.events(),
+            client.stats()
+        );
         if all && said.decided.lock().unwrap().len() as u64 == said.put.load(Ordering::Relaxed) {
             return;
         }
@@ -129,7 +143,7 @@ fn decide(lease: Lease, said: &Said) {
     for fragment in &lease.fragments {
         check(&fragment.key(), fragment);
     }
-    let is_kept = event % 3 == 0;
+    let is_kept = event % KEPT_ONE_IN == 0;
     loop {
         match if is_kept { lease.accept(&["physics"]) } else { lease.reject() } {
             Ok(()) => {
