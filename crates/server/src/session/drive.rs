@@ -6,7 +6,6 @@
 use super::Session;
 use crate::access::Access;
 use crate::limits::Limits;
-use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use forebay_core::{FRAME_HEAD_BYTES, FrameHead};
@@ -44,16 +43,8 @@ const END: Duration = Duration::from_secs(5);
 /// # Panics
 /// Where a session spins, does not end, or says what is no frame.
 pub async fn drive(store: &Store, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
-    let shared = Shared {
-        keyspaces: [(store.keyspace().name.clone(), store.clone())].into(),
-        access: Access::default(),
-        limits,
-        metrics: Metrics::default(),
-        stopping: false.into(),
-        stop_notice: tokio::sync::Notify::new(),
-        on_threads: 0.into(),
-        connections: 0.into(),
-    };
+    let keyspaces = [(store.keyspace().name.clone(), store.clone())].into();
+    let shared = Shared::new(keyspaces, Access::default(), limits, 1);
     let pipe = Rc::new(RefCell::new(Pipe::default()));
     let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared));
     let flag = Arc::new(Flag::default());
