@@ -64,7 +64,8 @@ fn write(client: &Client, writer: u64, end: Instant, said: &Said) {
     let mut event = writer;
     // What is kept stays: the store must hold it.
     while Instant::now() < end && event < EVENTS_MAX {
-        let events: Vec<u64> = (0..if event % 3 == 0 { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
+        let events: Vec<u64> =
+            (0..if event.is_multiple_of(3) { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
         let all: Vec<(Key, Vec<u8>)> = events
             .iter()
             .flat_map(|event| (0..2).map(|source| (key(*event, source), payload(*event, source))))
@@ -143,7 +144,7 @@ fn decide(lease: Lease, said: &Said) {
     for fragment in &lease.fragments {
         check(&fragment.key(), fragment);
     }
-    let is_kept = event % KEPT_ONE_IN == 0;
+    let is_kept = event.is_multiple_of(KEPT_ONE_IN);
     loop {
         match if is_kept { lease.accept(&["physics"]) } else { lease.reject() } {
             Ok(()) => {
