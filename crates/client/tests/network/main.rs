@@ -2,7 +2,7 @@
 //!
 //! Seeds are printed where a test fails: `FOREBAY_NETWORK_SEED` repeats one, `FOREBAY_NETWORK_SECONDS` makes tests longer.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-#![expect(clippy::print_stdout, reason = "a seed that failed is told to a person, and a child to its parent")]
+#![expect(clippy::print_stdout, reason = "seeds and figures, and what processes of a test say to it")]
 
 mod connect;
 mod cuts;

@@ -64,7 +64,8 @@ fn write(client: &Client, writer: u64, end: Instant, said: &Said) {
     let mut event = writer;
     // What is kept stays: the store must hold it.
     while Instant::now() < end && event < EVENTS_MAX {
-        let events: Vec<u64> = (0..if event.is_multiple_of(3) { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
+        let events: Vec<u64> =
+            (0..if event.is_multiple_of(3) { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
         let all: Vec<(Key, Vec<u8>)> = events
             .iter()
             .flat_map(|event| (0..2).map(|source| (key(*event, source), payload(*event, source))))
