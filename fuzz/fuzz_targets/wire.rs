@@ -2,8 +2,8 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, FRAME_HEAD_BYTES, FrameHead, Keyspace, WireLease, WirePut, WireReader, WireVerdict, WireWriter,
-    crc32c,
+    AttributeSchema, Control, FRAME_HEAD_BYTES, FrameHead, Hello, Keyspace, Welcome, WireExtend, WireLease, WireOpen,
+    WirePut, WireRange, WireReader, WireRemove, WireSample, WireUpdate, WireVerdict, WireWriter, crc32c,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
@@ -37,9 +37,57 @@ fuzz_target!(|data: ([u8; FRAME_HEAD_BYTES], bool, u32, &[u8])| {
         let again = WireLease::decode(&mut WireReader::new(out.bytes()), keyspace);
         assert_eq!(again.ok(), Some(lease));
     }
+    requests(meta, keyspace);
+    hellos(meta);
+    let mut read = WireReader::new(meta);
+    if let Ok(sample) = WireSample::decode(&mut read, keyspace) {
+        let mut out = WireWriter::new();
+        assert!(sample.encode(&mut out, keyspace).is_ok());
+        assert_eq!(WireSample::decode(&mut WireReader::new(out.bytes()), keyspace).ok(), Some(sample));
+    }
+    if let Ok(control) = serde_json::from_slice::<Control>(meta) {
+        let again = serde_json::to_vec(&control).ok().and_then(|text| serde_json::from_slice::<Control>(&text).ok());
+        // What is no number is not equal to itself.
+        assert_eq!(format!("{again:?}"), format!("{:?}", Some(control)));
+    }
     let _ = WireReader::new(meta).get_any(keyspace);
     let _ = WireReader::new(meta).outcome(|read| read.fragment());
 });
+
+/// What decodes as a request is written again as it was understood.
+fn requests(meta: &[u8], keyspace: &Keyspace) {
+    if let Ok(update) = WireUpdate::decode(meta, keyspace) {
+        let again = update.encode(keyspace).and_then(|meta| WireUpdate::decode(&meta, keyspace));
+        assert_eq!(again.ok(), Some(update));
+    }
+    if let Ok(remove) = WireRemove::decode(meta, keyspace) {
+        let again = remove.encode().and_then(|meta| WireRemove::decode(&meta, keyspace));
+        assert_eq!(again.ok(), Some(remove));
+    }
+    if let Ok(range) = WireRange::decode(meta, keyspace) {
+        let again = range.encode().and_then(|meta| WireRange::decode(&meta, keyspace));
+        assert_eq!(again.ok(), Some(range));
+    }
+    if let Ok(open) = WireOpen::decode_all(meta, keyspace) {
+        let again = WireOpen::encode_all(&open, keyspace).and_then(|meta| WireOpen::decode_all(&meta, keyspace));
+        assert_eq!(again.ok(), Some(open));
+    }
+    if let Ok(extend) = WireExtend::decode_all(meta, keyspace) {
+        let again = WireExtend::encode_all(&extend).and_then(|meta| WireExtend::decode_all(&meta, keyspace));
+        assert_eq!(again.ok(), Some(extend));
+    }
+}
+
+fn hellos(meta: &[u8]) {
+    if let Ok(hello) = Hello::decode(meta) {
+        let again = hello.encode().and_then(|meta| Hello::decode(&meta));
+        assert_eq!(again.ok(), Some(hello));
+    }
+    if let Ok(welcome) = Welcome::decode(meta) {
+        let again = welcome.encode().and_then(|meta| Welcome::decode(&meta));
+        assert_eq!(again.ok(), Some(welcome));
+    }
+}
 
 fn frame(mut head: [u8; FRAME_HEAD_BYTES], repaired: bool, meta: &[u8]) {
     if repaired {

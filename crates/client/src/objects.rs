@@ -257,6 +257,10 @@ impl Producer {
         let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
         let [announced, fragments, bytes] = figures;
         let end = object.client.deadline(NO_WAIT);
+        // On a connection that is gone nothing could be told: a new one is made before anything is sent.
+        if object.link.as_ref().is_some_and(|(connection, _)| !connection.is_alive()) {
+            object.link = None;
+        }
         let told = object.link().and_then(|(connection, number)| {
             connection.begin(end);
             let report = Control::Report { object: *number, announced, fragments, bytes, order };

@@ -2,11 +2,15 @@
 
 use crate::address::Address;
 use forebay_core::{Error, Result};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +29,7 @@ impl Socket {
         let away =
             |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
-            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix).map_err(away),
+            Address::Unix(path) => connect_unix(path, within).map(Socket::Unix).map_err(away),
             Address::Tcp(host, port) | Address::Tls(host, port) => {
                 let end = Instant::now() + within;
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -84,6 +88,19 @@ fn handshake(config: &Arc<ClientConfig>, host: &str, mut stream: TcpStream, with
         session.complete_io(&mut stream).map_err(failed)?;
     }
     Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+}
+
+/// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
+fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;
+    loop {
+        match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            connected => return connected.map(|()| socket.into()).map_err(io::Error::from),
+        }
+    }
 }
 
 impl AsFd for Socket {

@@ -39,3 +39,5 @@ pub use tls::TlsFiles;
 pub fn decode_resp(bytes: &[u8], split: usize) -> usize {
     resp::decode(bytes, split)
 }
+#[doc(hidden)]
+pub use session::drive::{Step, drive};

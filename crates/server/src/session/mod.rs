@@ -17,6 +17,7 @@
 
 mod calls;
 mod control;
+pub(crate) mod drive;
 mod inbox;
 mod long;
 mod outbox;

@@ -62,7 +62,8 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
                     level: None,
                 };
                 let meta = WirePut::encode_all(&[put], &client.keyspace().attributes)?;
-                let head = FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);
+                let mut head = FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);
+                head.credit = std::mem::take(&mut link.owed);
                 frames.extend_from_slice(&head.encode());
                 frames.extend_from_slice(&meta);
                 frames.extend_from_slice(&value);
@@ -81,11 +82,13 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
 /// A connection without a client's comforts: a thousand of them cost one thread.
 struct Link {
     stream: UnixStream,
+    /// What was received and not granted anew.
+    owed: u32,
 }
 
 impl Link {
     fn open(path: &str) -> Result<Link> {
-        let mut link = Link { stream: UnixStream::connect(path)? };
+        let mut link = Link { stream: UnixStream::connect(path)?, owed: 0 };
         let hello = Hello {
             features: 0,
             window_bytes: 1 << 20,
@@ -97,6 +100,7 @@ impl Link {
         let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, 0).with(&meta, 0);
         link.stream.write_all(&[&head.encode()[..], &meta].concat())?;
         link.answer()?;
+        link.owed = 0;
         Ok(link)
     }
 
@@ -104,6 +108,7 @@ impl Link {
         let mut head = [0; FRAME_HEAD_BYTES];
         self.stream.read_exact(&mut head)?;
         let head = FrameHead::decode(&head, 1 << 20)?;
+        self.owed += head.frame_bytes() as u32;
         let mut rest = vec![0; head.meta_bytes as usize + head.payload_bytes as usize];
         self.stream.read_exact(&mut rest)?;
         if head.flags.is_error() {

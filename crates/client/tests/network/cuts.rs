@@ -1,0 +1,47 @@
+//! A network that delays, stalls and cuts: nothing that was acknowledged is lost, every event is decided once.
+
+use crate::proxy::{Faults, Proxy};
+use crate::scene::{Dir, seed, serve, store, time, until};
+use crate::workload::{Said, run};
+use std::time::Duration;
+
+fn checked(faults: Faults, cuts_min: u64) {
+    let (dir, seed) = (Dir::new(), seed());
+    let store = store(dir.path());
+    let _server = serve(&store, &dir.socket());
+    let network = dir.path().join("network");
+    let proxy = Proxy::start(&network, &dir.socket(), seed, faults);
+    let said = Said::default();
+    run(&network, time(Duration::from_secs(3)), &said, |_| false);
+    println!("{} events, {:?} fragments read, {} cuts", said.events(), said.read, proxy.cuts());
+    assert!(proxy.cuts() >= cuts_min && said.events() > 20, "too little happened: this proves nothing");
+    drop(proxy);
+    said.check(&store);
+    until("guards are back", || store.stats().holders.iter().all(|holder| holder.guards == 0));
+    until("leases are back", || store.stats().leases == 0);
+}
+
+/// As fast as it goes.
+const QUICK: Faults = Faults {
+    whole_one_in: 8,
+    cut_bytes_max: 300_000,
+    delay_max: Duration::ZERO,
+    stall_one_in: 0,
+    stall: Duration::ZERO,
+};
+
+#[test]
+fn connections_are_cut_anywhere() {
+    checked(QUICK, 20);
+}
+
+#[test]
+fn connections_are_slow_and_cut() {
+    checked(Faults { delay_max: Duration::from_millis(3), cut_bytes_max: 100_000, ..QUICK }, 10);
+}
+
+#[test]
+fn connections_stall() {
+    // Longer than a lease lasts: what a client holds may be somebody else's when it goes on.
+    checked(Faults { stall_one_in: 60, stall: Duration::from_millis(800), cut_bytes_max: 3_000_000, ..QUICK }, 0);
+}
