@@ -12,6 +12,7 @@ use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Wi
 use forebay_store::Fragment;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -103,6 +104,8 @@ pub(super) struct Outbox {
     queue: VecDeque<Piece>,
     /// Bytes of the first piece that went out.
     gone: usize,
+    /// The stream may keep some of what it took: TLS does.
+    is_kept: bool,
     unsent: u64,
     /// What the client still takes.
     credit: u64,
@@ -121,6 +124,7 @@ impl Outbox {
             held: VecDeque::new(),
             queue: VecDeque::new(),
             gone: 0,
+            is_kept: false,
             unsent: 0,
             credit: 64 << 10,
             window: 64 << 10,
@@ -268,7 +272,7 @@ impl Outbox {
 
     /// Whether bytes wait for the socket.
     pub(super) fn has_unsent(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || self.is_kept
     }
 
     /// Writes what the socket takes; `Pending` where something is left.
@@ -290,10 +294,21 @@ impl Outbox {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(bytes)) => {
                     sent += bytes as u64;
+                    self.is_kept = true;
                     self.sent(bytes);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if sent > 0 => return Poll::Ready(Ok(sent)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.is_kept {
+            match Pin::new(stream).poll_flush(context) {
+                Poll::Ready(flushed) => {
+                    flushed?;
+                    self.is_kept = false;
+                }
+                Poll::Pending if sent > 0 => {}
                 Poll::Pending => return Poll::Pending,
             }
         }
