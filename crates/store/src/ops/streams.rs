@@ -225,11 +225,14 @@ impl Engine {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::invalid(format!("stream name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
-        let known = self.streams.read().iter().position(|stream| stream == name);
-        if let Some(at) = known {
-            return Ok(at as u8);
+        let known = || self.streams.read().iter().position(|stream| stream == name).map(|at| at as u8);
+        if let Some(at) = known() {
+            return Ok(at);
         }
-        may_add()?;
+        if let Err(refused) = may_add() {
+            // The same verdict, given meanwhile, brought the name: this one is its repetition.
+            return known().ok_or(refused);
+        }
         // The caller may hold it already.
         let _effects = self.quiesce.read_recursive();
         self.check_open()?;

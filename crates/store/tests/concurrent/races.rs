@@ -3,9 +3,11 @@
 use crate::common::fixture::RUN;
 use crate::common::{assert_balanced, genuine, key, payload, put, sealed_events, sources_of};
 use crate::{BYTES_MAX, THREADS, check, count, feed, number, open, primary, put_tagged, together};
+use forebay_store::core::limits::STREAMS_MAX;
 use forebay_store::core::{Bounds, Kind, LiveState, Token};
 use forebay_store::{GetAny, Lease, PutOptions, PutOutcome, Sources};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -165,6 +167,34 @@ fn of_many_verdicts_under_one_token_one_outcome_stands() {
         }
     }
     assert_balanced(&store);
+}
+
+/// The first accept of all brings the stream's name: an equal one that looked for the name before, and found none, is its
+/// repetition all the same.
+#[test]
+fn equal_accepts_at_once_into_a_new_stream_are_one_verdict() {
+    for _ in 0..20 {
+        let (_dir, store) = open(&count(1));
+        let names: Vec<String> = (0..STREAMS_MAX).map(|number| format!("stream {number}")).collect();
+        let leases: Vec<Lease> = (0..names.len() as u64)
+            .map(|event| {
+                feed(&store, event, 0, event);
+                store.lease(&primary(&store, event), None).unwrap().unwrap()
+            })
+            .collect();
+        let at_once = Barrier::new(THREADS as usize);
+        let answers = together(|_| {
+            let accept = |(lease, name): (&Lease, &String)| {
+                at_once.wait();
+                lease.accept(&[name])
+            };
+            leases.iter().zip(&names).map(accept).collect::<Vec<_>>()
+        });
+        for answer in answers.iter().flatten() {
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        assert_balanced(&store);
+    }
 }
 
 #[test]
