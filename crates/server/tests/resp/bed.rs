@@ -186,10 +186,14 @@ impl Wire {
 
     fn more(&mut self) -> usize {
         let mut bytes = [0; 64 << 10];
-        let count = match self.stream.read(&mut bytes) {
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!("{error}"),
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                Ok(count) => break count,
+                // By a store's io_uring, for one.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break 0,
+                Err(error) => panic!("{error}"),
+            }
         };
         self.ahead.extend_from_slice(&bytes[..count]);
         count

@@ -60,8 +60,8 @@ fn client_certificates_count_where_they_are_required() {
         let client = stream.sock.local_addr().unwrap();
         let said = refusal(stream).unwrap();
         assert!(said.contains(alert), "{alert}: {said}");
-        let line = log.refusal_of(client);
-        assert!(line.contains("reason=\"certificate\"") && line.contains("listener=\"native\""), "{line}");
+        let line = log.refusal_of(client, "certificate");
+        assert!(line.contains("listener=\"native\""), "{line}");
     }
     assert_eq!(crate::refused(&server, "native", "certificate"), 4);
 }
@@ -88,8 +88,8 @@ fn a_silent_client_is_shown_out_at_the_deadline() {
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
     let took = from.elapsed();
     assert!((Duration::from_millis(190)..Duration::from_secs(5)).contains(&took), "{took:?}");
-    let line = log.refusal_of(silent.local_addr().unwrap());
-    assert!(line.contains("reason=\"handshake\"") && line.contains("no TLS handshake within 200ms"), "{line}");
+    let line = log.refusal_of(silent.local_addr().unwrap(), "handshake");
+    assert!(line.contains("no TLS handshake within 200ms"), "{line}");
     crate::eventually("nobody is left", || server.connections() == 0);
 }
 
@@ -103,8 +103,7 @@ fn what_is_no_tls_is_refused_at_once() {
     plain.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let _ = plain.read_to_end(&mut answer);
     assert!(answer.len() < 16, "an alert at most: {answer:?}");
-    let line = log.refusal_of(plain.local_addr().unwrap());
-    assert!(line.contains("reason=\"handshake\""), "{line}");
+    log.refusal_of(plain.local_addr().unwrap(), "handshake");
 }
 
 #[test]

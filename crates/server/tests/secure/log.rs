@@ -49,13 +49,15 @@ impl Collected {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
 
-    /// The line about the refusal of this client, once it is there.
-    pub(crate) fn refusal_of(&self, client: SocketAddr) -> String {
+    /// The line about the refusal of this client for this reason, once it is there. The tests of this process share the
+    /// log, and the system gives one port to several of them.
+    pub(crate) fn refusal_of(&self, client: SocketAddr, reason: &str) -> String {
+        let marks = ["refused".to_owned(), format!("peer=\"{client}\""), format!("reason=\"{reason}\"")];
         let find = || {
             let text = self.text();
-            text.lines().find(|line| line.contains("refused") && line.contains(&client.to_string())).map(str::to_owned)
+            text.lines().find(|line| marks.iter().all(|mark| line.contains(mark))).map(str::to_owned)
         };
-        crate::eventually(&format!("a refusal of {client} in the log"), || find().is_some());
+        crate::eventually(&format!("{marks:?} in the log"), || find().is_some());
         find().unwrap()
     }
 }
