@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result, WireJudgement};
-use forebay_client::{AsyncClient, Options};
+use forebay_client::{AsyncClient, Options, Verdict};
 use forebay_server::{Server, ServerConfig};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn both(address: &str) -> Result<u64> {
         while decided < EVENTS {
             let request = GetAny { n: 64, wait: Duration::from_secs(1), ..GetAny::default() };
             let leases = client.get_any(&request).await?;
-            let verdicts: Vec<_> = leases.iter().map(|lease| lease.verdict(WireJudgement::Reject)).collect();
+            let verdicts: Vec<_> = leases.iter().map(|lease| Verdict::about(lease, WireJudgement::Reject)).collect();
             for outcome in client.decide(&verdicts).await? {
                 outcome?;
                 decided += 1;

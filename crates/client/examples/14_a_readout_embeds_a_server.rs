@@ -1,7 +1,7 @@
 //! The base model: a readout embeds a server. It reaches its own node without a socket; filters come over the network.
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use forebay_client::core::{EventStore, GetAny, Keyspace, LeasedEvent, PutOptions, PutOutcome, Result};
+use forebay_client::core::{EventStore, GetAny, Keyspace, PutOptions, PutOutcome, Result};
 use forebay_client::{Client, Options};
 use forebay_server::{Endpoint, Server, ServerConfig};
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn decide(store: &impl EventStore) -> Result<u64> {
     while decided < EVENTS {
         for lease in store.get_any(&GetAny { n: 32, wait: Duration::from_secs(1), ..GetAny::default() })? {
             decided += 1;
-            if lease.fragments().iter().any(|fragment| fragment[0] % 10 == 0) {
+            if lease.fragments.iter().any(|fragment| fragment[0] % 10 == 0) {
                 let all = forebay_client::core::Sources::All;
                 let accept = forebay_client::core::Accept { streams: &[("physics", all)], results: &[] };
                 lease.accept_into(&accept)?;

@@ -19,7 +19,7 @@ use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
 use crate::put::{read_outcomes, repeated, wire_put};
-use crate::select::{LeaseParts, Verdict, encode_verdicts, read_leases, read_units};
+use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, read_leases, read_units};
 use forebay_core::{
     Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, GetAny, Hello, Key, Keyspace, Kind, Primary, PutOptions,
     PutOutcome, Result, Sources, Welcome, WirePut, WireReader, WireWriter,
@@ -204,20 +204,20 @@ impl AsyncClient {
     ///
     /// # Errors
     /// As [`Client::get_any`].
-    pub async fn get_any(&self, request: &GetAny) -> Result<Vec<LeaseParts>> {
+    pub async fn get_any(&self, request: &GetAny) -> Result<Vec<PlainLease>> {
         let mut out = WireWriter::new();
         out.get_any(request)?;
         let (parts, _) = self.call(FrameKind::GetAny, &out.finish(), &[], request.wait).await?;
         let (leases, bytes) = read_leases(&parts.meta, self.keyspace())?;
         let mut cutter = self.cutter(parts.payload, bytes)?;
-        leases.into_iter().map(|lease| LeaseParts::cut(lease, &mut cutter)).collect()
+        leases.into_iter().map(|lease| cut_lease((), lease, &mut cutter)).collect()
     }
 
     /// Extends a lease by `duration` from now.
     ///
     /// # Errors
     /// As [`Client::extend`].
-    pub async fn extend(&self, lease: &LeaseParts, duration: Duration) -> Result<()> {
+    pub async fn extend(&self, lease: &PlainLease, duration: Duration) -> Result<()> {
         let one = forebay_core::WireExtend { primary: lease.primary, token: lease.token, duration };
         let meta = forebay_core::WireExtend::encode_all(&[one])?;
         let (parts, _) = self.call(FrameKind::Extend, &meta, &[], Duration::ZERO).await?;

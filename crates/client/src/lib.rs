@@ -35,6 +35,6 @@ pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};
 pub use options::{Options, Tls};
 pub use put::Reservation;
-pub use select::{Lease, LeaseParts, Verdict};
+pub use select::{Held, Lease, PlainLease, Verdict};
 
-forebay_core::implement_event_store!(Client, Fragment, Lease, Producer, |client| client.runs(), client.stats());
+forebay_core::implement_event_store!(Client, Fragment, Held, Producer, |client| client.runs(), client.stats());

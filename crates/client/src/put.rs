@@ -3,7 +3,7 @@
 use crate::client::{Client, Repeat};
 use crate::connection::{Connection, Failure};
 use forebay_core::{
-    Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader, crc32c,
+    Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader, check_sent, crc32c,
 };
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -91,13 +91,7 @@ impl Reservation {
     /// # Errors
     /// `Corrupt` where the bytes do not have it: then nothing is sent. Else as [`Client::put`].
     pub fn commit_checked(self, checksum: u32) -> Result<PutOutcome> {
-        let found = crc32c(&self.bytes);
-        if found != checksum {
-            return Err(Error::corrupt(format!(
-                "{} bytes came with checksum {checksum:08x} and have {found:08x}: not stored",
-                self.bytes.len()
-            )));
-        }
+        check_sent(&self.bytes, checksum)?;
         self.commit()
     }
 

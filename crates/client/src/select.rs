@@ -5,39 +5,35 @@ use crate::connection::{Connection, Failure};
 use crate::fragment::{Cutter, Fragment, bytes_of};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Accept, Attributes, Error, FrameKind, GetAny, Key, Keyspace, Kind, Primary, Result, ResultFragment, SourceStates,
-    Sources, Token, WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter, crc32c,
+    Accept, Error, FrameKind, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, WireExtend,
+    WireJudgement, WireLease, WireReader, WireVerdict, WireWriter, crc32c,
 };
 use std::time::Duration;
 
 /// An event under lease. While it is held the client extends it; dropped without a verdict it is left to its time-out, which
 /// counts as a worker's failure.
+pub type Lease = forebay_core::Lease<Fragment, Held>;
+
+/// An event under lease that nobody extends by itself: what async programs get.
+pub type PlainLease = forebay_core::Lease<Fragment, ()>;
+
+/// A lease that a client keeps alive, until this is dropped.
 #[derive(Debug)]
-pub struct Lease {
+pub struct Held {
     client: Client,
-    /// The event's name.
-    pub primary: Primary,
-    /// The fence: no other grant, in this life of the server or another, has the same.
-    pub token: Token,
-    /// Attributes set so far.
-    pub attributes: Attributes,
-    /// Fragments of the sources that were asked for, in key order.
-    pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there, masked ones not among them.
-    pub missing: Vec<Key>,
-    /// How each of its sources stands.
-    pub sources: SourceStates,
-    /// Stage of the selection that it is in.
-    pub stage: u8,
-    /// 1 for the first worker; counts failures of earlier ones.
-    pub delivery: u8,
-    /// Fragments of the whole event.
-    pub event_fragments: u32,
-    /// Payload bytes of the whole event.
-    pub event_bytes: u64,
+    token: Token,
 }
 
-impl Drop for Lease {
+impl Held {
+    fn new(client: &Client, primary: Primary, token: Token, time: Duration) -> Held {
+        if let Some(heartbeat) = client.heartbeat() {
+            heartbeat.hold(primary, token, time);
+        }
+        Held { client: client.clone(), token }
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         if let Some(heartbeat) = self.client.heartbeat() {
             heartbeat.let_go(&self.token);
@@ -45,76 +41,27 @@ impl Drop for Lease {
     }
 }
 
-impl Lease {
-    /// Reads more sources of the event.
-    ///
-    /// # Errors
-    /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`, `Unavailable`.
-    pub fn get(&self, sources: &Sources) -> Result<Vec<Fragment>> {
-        let mut out = WireWriter::new();
-        out.short(self.primary.as_bytes())?;
-        out.token(&self.token);
-        out.sources(sources)?;
-        let meta = out.finish();
-        let schema = self.client.schema();
-        let answer = self.client.call(Repeat::Safe, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::LeaseGet, &meta, &[])?;
-            connection.answer(request, |meta| {
-                let list = WireReader::whole(meta, |read| read.fragments(schema))?;
-                let bytes = bytes_of(&list);
-                Ok((list, bytes))
-            })
-        })?;
-        Cutter::new(answer.payload).all(answer.said)
-    }
+forebay_core::implement_lease_holder!(Held, Fragment, |held| held.client);
 
-    /// Extends the lease, beyond what the client does by itself.
-    ///
-    /// # Errors
-    /// As [`Client::extend`].
-    pub fn extend(&self, duration: Duration) -> Result<()> {
-        self.client.extend(&self.primary, &self.token, duration)
-    }
-
-    /// Keeps the event, in these streams.
-    ///
-    /// # Errors
-    /// As [`Client::accept`].
-    pub fn accept(&self, streams: &[&str]) -> Result<()> {
-        self.client.accept(&self.primary, &self.token, streams)
-    }
-
-    /// Keeps the event in streams with chosen sources, and adds results to it.
-    ///
-    /// # Errors
-    /// As [`Client::accept_into`].
-    pub fn accept_into(&self, accept: &Accept<'_>) -> Result<()> {
-        self.client.accept_into(&self.primary, &self.token, accept)
-    }
-
-    /// Hands the event to a later stage, with results for it.
-    ///
-    /// # Errors
-    /// As [`Client::pass`].
-    pub fn pass(&self, next_stage: &str, results: &[ResultFragment<'_>]) -> Result<()> {
-        self.client.pass(&self.primary, &self.token, next_stage, results)
-    }
-
-    /// Drops the event.
-    ///
-    /// # Errors
-    /// As [`Client::reject`].
-    pub fn reject(&self) -> Result<()> {
-        self.client.reject(&self.primary, &self.token)
-    }
-
-    /// Gives the event back unharmed.
-    ///
-    /// # Errors
-    /// As [`Client::requeue`].
-    pub fn requeue(&self) -> Result<()> {
-        self.client.requeue(&self.primary, &self.token)
-    }
+/// A lease with its fragments.
+pub(crate) fn cut_lease<H>(
+    holder: H,
+    lease: WireLease,
+    cutter: &mut Cutter,
+) -> Result<forebay_core::Lease<Fragment, H>> {
+    Ok(forebay_core::Lease {
+        holder,
+        primary: lease.event.primary,
+        token: lease.token,
+        attributes: lease.event.attributes,
+        fragments: cutter.all(lease.event.fragments)?,
+        missing: lease.event.missing,
+        sources: lease.event.sources,
+        stage: lease.event.stage,
+        delivery: lease.delivery,
+        event_fragments: lease.event_fragments,
+        event_bytes: lease.event_bytes,
+    })
 }
 
 /// A verdict among several that go with one request.
@@ -128,6 +75,13 @@ pub struct Verdict {
     pub judgement: WireJudgement,
     /// Fragments that the worker adds: packed source and bytes.
     pub results: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Verdict {
+    /// A verdict without results about an event under lease.
+    pub fn about<F, H>(lease: &forebay_core::Lease<F, H>, judgement: WireJudgement) -> Verdict {
+        Verdict { primary: lease.primary, token: lease.token, judgement, results: Vec::new() }
+    }
 }
 
 impl Client {
@@ -170,26 +124,33 @@ impl Client {
             })?;
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.inner.known.welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
-        let mut leases = Vec::with_capacity(answer.said.len());
-        for lease in answer.said {
-            if let Some(heartbeat) = self.heartbeat() {
-                heartbeat.hold(lease.event.primary, lease.token, time);
-            }
-            leases.push(Lease {
-                client: self.clone(),
-                primary: lease.event.primary,
-                token: lease.token,
-                attributes: lease.event.attributes,
-                fragments: cutter.all(lease.event.fragments)?,
-                missing: lease.event.missing,
-                sources: lease.event.sources,
-                stage: lease.event.stage,
-                delivery: lease.delivery,
-                event_fragments: lease.event_fragments,
-                event_bytes: lease.event_bytes,
-            });
-        }
-        Ok(leases)
+        let hold = |lease: WireLease| {
+            let held = Held::new(self, lease.event.primary, lease.token, time);
+            cut_lease(held, lease, &mut cutter)
+        };
+        answer.said.into_iter().map(hold).collect()
+    }
+
+    /// Reads sources of an event under lease, for whoever has the token.
+    ///
+    /// # Errors
+    /// As `Store::lease_get`, and `Unavailable`.
+    pub fn lease_get(&self, primary: &Primary, token: &Token, sources: &Sources) -> Result<Vec<Fragment>> {
+        let mut out = WireWriter::new();
+        out.short(primary.as_bytes())?;
+        out.token(token);
+        out.sources(sources)?;
+        let meta = out.finish();
+        let schema = self.schema();
+        let answer = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+            let request = connection.send(FrameKind::LeaseGet, &meta, &[])?;
+            connection.answer(request, |meta| {
+                let list = WireReader::whole(meta, |read| read.fragments(schema))?;
+                let bytes = bytes_of(&list);
+                Ok((list, bytes))
+            })
+        })?;
+        Cutter::new(answer.payload).all(answer.said)
     }
 
     /// Extends a lease by `duration` from now.
@@ -315,47 +276,6 @@ pub(crate) fn encode_verdicts(verdicts: &[Verdict]) -> Result<(Vec<u8>, Vec<&[u8
         .collect();
     let payload = verdicts.iter().flat_map(|verdict| &verdict.results).map(|(_, bytes)| bytes.as_slice()).collect();
     Ok((WireVerdict::encode_all(&wire)?, payload))
-}
-
-/// An event under lease, without a client that extends it: what async programs get.
-#[derive(Debug)]
-pub struct LeaseParts {
-    /// The event's name.
-    pub primary: Primary,
-    /// The fence.
-    pub token: Token,
-    /// Attributes set so far.
-    pub attributes: Attributes,
-    /// Fragments of the sources that were asked for, in key order.
-    pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there, masked ones not among them.
-    pub missing: Vec<Key>,
-    /// How each of its sources stands.
-    pub sources: SourceStates,
-    /// Stage of the selection that it is in.
-    pub stage: u8,
-    /// 1 for the first worker; counts failures of earlier ones.
-    pub delivery: u8,
-}
-
-impl LeaseParts {
-    pub(crate) fn cut(lease: WireLease, cutter: &mut Cutter) -> Result<LeaseParts> {
-        Ok(LeaseParts {
-            primary: lease.event.primary,
-            token: lease.token,
-            attributes: lease.event.attributes,
-            fragments: cutter.all(lease.event.fragments)?,
-            missing: lease.event.missing,
-            sources: lease.event.sources,
-            stage: lease.event.stage,
-            delivery: lease.delivery,
-        })
-    }
-
-    /// A verdict about it, for [`crate::AsyncClient::decide`].
-    pub fn verdict(&self, judgement: WireJudgement) -> Verdict {
-        Verdict { primary: self.primary, token: self.token, judgement, results: Vec::new() }
-    }
 }
 
 fn is_fenced(outcome: &Result<()>) -> bool {

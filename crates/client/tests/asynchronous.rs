@@ -3,7 +3,7 @@
 
 use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Sources, WireJudgement};
 use engine::{Config, Store};
-use forebay_client::{AsyncClient, Options};
+use forebay_client::{AsyncClient, Options, Verdict};
 use forebay_server::{Endpoint, Server, ServerConfig};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -109,7 +109,7 @@ fn events_are_leased_and_decided() {
             leases.extend(client.get_any(&request).await.unwrap());
         }
         client.extend(&leases[0], Duration::from_secs(20)).await.unwrap();
-        let verdicts: Vec<_> = leases.iter().map(|lease| lease.verdict(WireJudgement::Reject)).collect();
+        let verdicts: Vec<_> = leases.iter().map(|lease| Verdict::about(lease, WireJudgement::Reject)).collect();
         assert!(client.decide(&verdicts).await.unwrap().into_iter().all(|outcome| outcome.is_ok()));
         let fenced = client.extend(&leases[0], Duration::from_secs(1)).await.unwrap_err();
         assert_eq!(fenced.kind(), Kind::Fenced);

@@ -3,7 +3,7 @@
 //! *Not here*: reservations, guards and what else only the process of the store can have.
 
 use crate::{
-    Accept, Attributes, Bounds, Event, GetAny, Key, Keyspace, Ledger, OpenEvent, Primary, PutOptions, PutOutcome,
+    Bounds, Event, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, OpenEvent, Primary, PutOptions, PutOutcome,
     Result, RunConfig, RunStatus, RunSummary, Sources, Stats, Token,
 };
 use std::ops::Deref;
@@ -22,56 +22,6 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
     /// # Errors
     /// `Corrupt` where they differ.
     fn verify(&self) -> Result<()>;
-}
-
-/// An event under lease.
-pub trait LeasedEvent: Send {
-    /// Fragments as they are read.
-    type Fragment: ReadFragment;
-
-    /// The event's name.
-    fn primary(&self) -> Primary;
-    /// The fence.
-    fn token(&self) -> Token;
-    /// Attributes set so far.
-    fn attributes(&self) -> &Attributes;
-    /// Fragments of the sources that were asked for, in key order.
-    fn fragments(&self) -> &[Self::Fragment];
-    /// Expected sources that are not there.
-    fn missing(&self) -> &[Key];
-    /// 1 for the first worker; counts failures of earlier ones.
-    fn delivery(&self) -> u8;
-
-    /// Reads more sources.
-    ///
-    /// # Errors
-    /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`, `Unavailable`.
-    fn get(&self, sources: &Sources) -> Result<Vec<Self::Fragment>>;
-    /// Extends the lease.
-    ///
-    /// # Errors
-    /// `Fenced` where the lease is no longer in force or held for too long, `Closed`, `Unavailable`.
-    fn extend(&self, duration: Duration) -> Result<()>;
-    /// Keeps the event in streams with chosen sources, and adds results to it.
-    ///
-    /// # Errors
-    /// `Fenced`, `Invalid`, `Full`, `Closed`, `OutcomeUnknown`.
-    fn accept_into(&self, accept: &Accept<'_>) -> Result<()>;
-    /// Drops the event.
-    ///
-    /// # Errors
-    /// `Fenced`, `Closed`, `OutcomeUnknown`.
-    fn reject(&self) -> Result<()>;
-    /// Gives the event back unharmed.
-    ///
-    /// # Errors
-    /// `Fenced`, `Closed`, `OutcomeUnknown`.
-    fn requeue(&self) -> Result<()>;
-    /// Hands the event to a later stage, with results for it: packed source and bytes.
-    ///
-    /// # Errors
-    /// `Fenced`, `Invalid`, `Full`, `Closed`, `OutcomeUnknown`.
-    fn pass(&self, next_stage: &str, results: &[crate::ResultFragment<'_>]) -> Result<()>;
 }
 
 /// Who puts into a run, and counts what it offers.
@@ -93,8 +43,8 @@ pub trait CountedProducer: Send + Sync {
 pub trait EventStore: Clone + Send + Sync + 'static {
     /// Fragments as they are read.
     type Fragment: ReadFragment;
-    /// Events under lease.
-    type Lease: LeasedEvent<Fragment = Self::Fragment>;
+    /// Who carries out what the holder of a lease asks.
+    type Holder: LeaseHolder<Fragment = Self::Fragment>;
     /// Producers at work.
     type Producer: CountedProducer;
 
@@ -129,9 +79,13 @@ pub trait EventStore: Clone + Send + Sync + 'static {
     fn release(&self, primary: &Primary) -> Result<bool>;
 
     /// Leases ready events.
-    fn get_any(&self, request: &GetAny) -> Result<Vec<Self::Lease>>;
+    fn get_any(&self, request: &GetAny) -> Result<Vec<Lease<Self::Fragment, Self::Holder>>>;
     /// Leases a named event.
-    fn lease(&self, primary: &Primary, duration: Option<Duration>) -> Result<Option<Self::Lease>>;
+    fn lease(
+        &self,
+        primary: &Primary,
+        duration: Option<Duration>,
+    ) -> Result<Option<Lease<Self::Fragment, Self::Holder>>>;
 
     /// Opens a run.
     fn run_open(&self, run: u64, config: &RunConfig) -> Result<()>;
@@ -153,7 +107,7 @@ pub trait EventStore: Clone + Send + Sync + 'static {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! implement_event_store {
-    ($store:ty, $fragment:ty, $lease:ty, $producer:ty, |$one:ident| $runs:expr, $stats:expr) => {
+    ($store:ty, $fragment:ty, $holder:ty, $producer:ty, |$one:ident| $runs:expr, $stats:expr) => {
         impl $crate::ReadFragment for $fragment {
             fn key(&self) -> $crate::Key {
                 self.key()
@@ -166,47 +120,6 @@ macro_rules! implement_event_store {
             }
             fn verify(&self) -> $crate::Result<()> {
                 self.verify()
-            }
-        }
-
-        impl $crate::LeasedEvent for $lease {
-            type Fragment = $fragment;
-
-            fn primary(&self) -> $crate::Primary {
-                self.primary
-            }
-            fn token(&self) -> $crate::Token {
-                self.token
-            }
-            fn attributes(&self) -> &$crate::Attributes {
-                &self.attributes
-            }
-            fn fragments(&self) -> &[$fragment] {
-                &self.fragments
-            }
-            fn missing(&self) -> &[$crate::Key] {
-                &self.missing
-            }
-            fn delivery(&self) -> u8 {
-                self.delivery
-            }
-            fn get(&self, sources: &$crate::Sources) -> $crate::Result<Vec<$fragment>> {
-                self.get(sources)
-            }
-            fn extend(&self, duration: std::time::Duration) -> $crate::Result<()> {
-                self.extend(duration)
-            }
-            fn accept_into(&self, accept: &$crate::Accept<'_>) -> $crate::Result<()> {
-                self.accept_into(accept)
-            }
-            fn reject(&self) -> $crate::Result<()> {
-                self.reject()
-            }
-            fn requeue(&self) -> $crate::Result<()> {
-                self.requeue()
-            }
-            fn pass(&self, next_stage: &str, results: &[$crate::ResultFragment<'_>]) -> $crate::Result<()> {
-                self.pass(next_stage, results)
             }
         }
 
@@ -224,7 +137,7 @@ macro_rules! implement_event_store {
 
         impl $crate::EventStore for $store {
             type Fragment = $fragment;
-            type Lease = $lease;
+            type Holder = $holder;
             type Producer = $producer;
 
             fn keyspace(&self) -> &$crate::Keyspace {
@@ -282,14 +195,14 @@ macro_rules! implement_event_store {
             fn release(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
                 self.release(primary)
             }
-            fn get_any(&self, request: &$crate::GetAny) -> $crate::Result<Vec<$lease>> {
+            fn get_any(&self, request: &$crate::GetAny) -> $crate::Result<Vec<$crate::Lease<$fragment, $holder>>> {
                 self.get_any(request)
             }
             fn lease(
                 &self,
                 primary: &$crate::Primary,
                 duration: Option<std::time::Duration>,
-            ) -> $crate::Result<Option<$lease>> {
+            ) -> $crate::Result<Option<$crate::Lease<$fragment, $holder>>> {
                 self.lease(primary, duration)
             }
             fn run_open(&self, run: u64, config: &$crate::RunConfig) -> $crate::Result<()> {

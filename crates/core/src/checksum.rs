@@ -1,5 +1,7 @@
 //! CRC-32C (Castagnoli), the checksum of every format: hardware where the processor has it.
 
+use crate::{Error, Result};
+
 /// CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
@@ -8,6 +10,27 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// CRC-32C of what made `crc`, followed by `bytes`.
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
+}
+
+/// Compares bytes with the CRC-32C that came with them from a producer or over a network.
+///
+/// # Errors
+/// `Corrupt` where they do not have it: nothing of them is kept.
+pub fn check_sent(bytes: &[u8], expected: u32) -> Result<()> {
+    check_sent_as(bytes.len(), expected, crc32c(bytes))
+}
+
+/// The same for so many bytes whose CRC-32C was `found` in another pass.
+///
+/// # Errors
+/// As [`check_sent`].
+pub fn check_sent_as(length: usize, expected: u32, found: u32) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "{length} bytes came with checksum {expected:08x} and have {found:08x}: not stored; send them again"
+    )))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod filter;
 mod intervals;
 mod key;
 mod keyspace;
+mod lease;
 mod ledger;
 pub mod limits;
 mod options;
@@ -41,10 +42,10 @@ mod superblock;
 mod token;
 mod wire;
 
-pub use api::{CountedProducer, EventStore, LeasedEvent, ReadFragment};
+pub use api::{CountedProducer, EventStore, ReadFragment};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
-pub use checksum::{crc32c, crc32c_append};
+pub use checksum::{check_sent, check_sent_as, crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, MonotonicClock};
 pub use container::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINER_DATA_OFFSET, CONTAINERS_MAX,
@@ -60,6 +61,7 @@ pub use filter::{Condition, Filter};
 pub use intervals::{Interval, IntervalSet};
 pub use key::{Key, Primary};
 pub use keyspace::{Completeness, Keyspace, RunConfig, STAGE_DEFAULT};
+pub use lease::{Lease, LeaseHolder};
 pub use ledger::{LIVE_STATES, Ledger, LiveState, Tally};
 pub use options::{Accept, GetAny, OpenEvent, PutOptions, PutOutcome, ResultFragment, Sampling, Sources};
 pub use policy::{Delivery, Level, Order, SourceGroup};

@@ -59,7 +59,7 @@ pub use ring::{
 pub use store::Store;
 pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 
-forebay_core::implement_event_store!(Store, Fragment, Lease, Producer, |store| Ok(store.runs()), Ok(store.stats()));
+forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));
 
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]

@@ -56,6 +56,16 @@ impl Store {
         self.engine().config.lease
     }
 
+    /// Boot generation of this opening, as tokens have it.
+    pub fn boot(&self) -> u32 {
+        self.engine().boot
+    }
+
+    /// Whether there is a warm level.
+    pub fn has_warm(&self) -> bool {
+        self.engine().level.is_some()
+    }
+
     /// The keyspace's key schema.
     pub fn schema(&self) -> &KeySchema {
         &self.engine().keyspace.schema

@@ -2,7 +2,7 @@
 //!
 //! *Invariants*: whoever decides about an event decides the same, so that a filter that dies changes nothing but the time.
 
-use forebay_core::{Accept, EventStore, GetAny, Kind, LeasedEvent, ReadFragment, Result, RunState, Sources};
+use forebay_core::{Accept, EventStore, GetAny, Kind, Lease, LeaseHolder, ReadFragment, Result, RunState, Sources};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,8 +132,12 @@ fn is_over<S: EventStore>(store: &S) -> bool {
     })
 }
 
-fn decide<L: LeasedEvent>(config: &FilterConfig, lease: &L, report: &mut FilterReport) -> Result<()> {
-    for fragment in lease.fragments() {
+fn decide<F: ReadFragment, H: LeaseHolder<Fragment = F>>(
+    config: &FilterConfig,
+    lease: &Lease<F, H>,
+    report: &mut FilterReport,
+) -> Result<()> {
+    for fragment in &lease.fragments {
         report.fragments += 1;
         report.bytes += fragment.len() as u64;
         report.corrupt += u64::from(config.verify && fragment.verify().is_err());
@@ -141,7 +145,7 @@ fn decide<L: LeasedEvent>(config: &FilterConfig, lease: &L, report: &mut FilterR
     if !config.think.is_zero() {
         std::thread::sleep(config.think);
     }
-    let accepted = accepts(config, lease.primary().as_bytes());
+    let accepted = accepts(config, lease.primary.as_bytes());
     let verdict = || {
         if accepted {
             lease.accept_into(&Accept { streams: &[(&config.stream, Sources::All)], results: &[] })
@@ -159,8 +163,8 @@ fn decide<L: LeasedEvent>(config: &FilterConfig, lease: &L, report: &mut FilterR
             report.events += 1;
             report.accepted += u64::from(accepted);
             report.rejected += u64::from(!accepted);
-            report.taken_over += u64::from(lease.delivery() > 1);
-            report.incomplete += u64::from(!lease.missing().is_empty());
+            report.taken_over += u64::from(lease.delivery > 1);
+            report.incomplete += u64::from(!lease.missing.is_empty());
             Ok(())
         }
         Err(error) if error.kind() == Kind::Fenced => {

@@ -118,7 +118,7 @@ impl Client {
         self.keyspace = at;
         self.store = Some(store.clone());
         self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
-        self.may_be_slow = store.warm_stats().is_some();
+        self.may_be_slow = store.has_warm();
     }
 
     /// The store of its keyspace, if there is one.

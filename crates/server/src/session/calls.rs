@@ -1,13 +1,14 @@
 //! What frames ask of the store: each request is decoded, called and answered here, on whatever thread.
 //!
-//! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`).
+//! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`), what may take long to be there
+//! (`long.rs`).
 
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
 use forebay_core::{
     Accept, Error, FrameHead, FrameKind, GetAny, Key, Keyspace, OpenEvent, PutOutcome, Result, ResultFragment, Sources,
     Token, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove, WireUpdate,
-    WireVerdict, WireWriter, crc32c,
+    WireVerdict, WireWriter, check_sent,
 };
 use forebay_store::{Event, Fragment, Lease, Store};
 use std::time::Duration;
@@ -46,16 +47,12 @@ pub(super) fn call_of(kind: FrameKind) -> Option<Call> {
 pub(super) fn waits(store: &Store, request: &Request, has_warm: bool) -> bool {
     match request.head.kind {
         FrameKind::Update | FrameKind::Remove | FrameKind::OpenEvent | FrameKind::Release | FrameKind::Replay => true,
-        FrameKind::Verdict => has_warm || !request.payload.is_empty() || request.meta.len() > VERDICT_META_MAX,
         FrameKind::Get | FrameKind::GetEvent | FrameKind::Lease | FrameKind::LeaseGet => {
             has_warm && touches_warm(store, request)
         }
         _ => false,
     }
 }
-
-/// Verdicts of a frame with a longer meta take long enough to hold others up.
-const VERDICT_META_MAX: usize = 256 << 10;
 
 fn touches_warm(store: &Store, request: &Request) -> bool {
     let schema = store.schema();
@@ -85,7 +82,6 @@ pub(super) fn make(store: &Store, request: &Request, most: u64) -> (Result<Answe
         FrameKind::Lease => lease(store, keyspace, &request.meta, most),
         FrameKind::LeaseGet => lease_get(store, keyspace, &request.meta),
         FrameKind::Extend => extend(store, keyspace, &request.meta, &mut things),
-        FrameKind::Verdict => verdict(store, keyspace, request, &mut things),
         FrameKind::Seal | FrameKind::Release | FrameKind::Replay => by_name(store, keyspace, request, &mut things),
         other => Err(Error::invalid(format!("a request of kind {other:?}, which this server does not answer"))),
     };
@@ -186,7 +182,7 @@ fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answe
     let mut out = WireWriter::new();
     match WireUpdate::decode(&request.meta, keyspace)? {
         WireUpdate::Fragment { key, token, checksum } => {
-            checked(&request.payload, checksum)?;
+            check_sent(&request.payload, checksum)?;
             out.u16(store.update(&key, &request.payload, token.as_ref())?);
         }
         WireUpdate::Attributes { primary, token, attributes } => {
@@ -195,17 +191,6 @@ fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answe
         }
     }
     Ok(Answer::of(out.finish()))
-}
-
-fn checked(bytes: &[u8], expected: u32) -> Result<()> {
-    let found = crc32c(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::corrupt(format!(
-        "{} bytes came with checksum {expected:08x} and have {found:08x}: send them again",
-        bytes.len()
-    )))
 }
 
 fn remove(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
@@ -372,25 +357,34 @@ fn extend(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> 
     Ok(Answer::of(out.finish()))
 }
 
-fn verdict(store: &Store, keyspace: &Keyspace, request: &Request, things: &mut u64) -> Result<Answer> {
-    let verdicts = WireVerdict::decode_all(&request.meta, request.head.payload_bytes, keyspace)?;
-    *things = verdicts.len() as u64;
-    let mut out = WireWriter::new();
+/// Whether verdicts must be given on a thread: they bring results, which take space; they wait for a device or for puts; or
+/// they are so many that others would wait for them.
+pub(super) fn verdicts_wait(store: &Store, request: &Request, verdicts: &[WireVerdict]) -> bool {
+    !request.payload.is_empty()
+        || verdicts.len() > VERDICTS_MAX
+        || verdicts.iter().any(|verdict| store.verdict_may_wait(&verdict.primary))
+}
+
+/// Verdicts of a frame that take long enough to hold others up, where there are more.
+const VERDICTS_MAX: usize = 4096;
+
+/// Gives verdicts, whose results stand in the payload.
+pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer {
+    let mut out = WireWriter::with_capacity(4 + verdicts.len());
     out.u32(verdicts.len() as u32);
-    let mut payload = &request.payload[..];
     for verdict in verdicts {
         let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
         let mut whole = Ok(());
         for (source, length, checksum) in &verdict.results {
             let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
             payload = rest;
-            whole = whole.and_then(|()| checked(bytes, *checksum));
+            whole = whole.and_then(|()| check_sent(bytes, *checksum));
             results.push((source, bytes));
         }
-        let outcome = whole.and_then(|()| judge(store, &verdict, &results));
+        let outcome = whole.and_then(|()| judge(store, verdict, &results));
         out.outcome(&outcome, |_, ()| {});
     }
-    Ok(Answer::of(out.finish()))
+    Answer::of(out.finish())
 }
 
 fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {

@@ -31,7 +31,9 @@ use crate::shared::Shared;
 use crate::transport::Transport;
 use calls::Request;
 use control::Objects;
-use forebay_core::{Error, FrameHead, FrameKind, GetAny, Hello, PutOutcome, Result, Welcome, WireReader, WireWriter};
+use forebay_core::{
+    Error, FrameHead, FrameKind, GetAny, Hello, PutOutcome, Result, Welcome, WireReader, WireVerdict, WireWriter,
+};
 use forebay_store::{Lease, Store};
 use inbox::Inbox;
 use long::{Long, LongAsking};
@@ -515,11 +517,10 @@ impl<T: Transport> Session<T> {
             return Err(Error::invalid(why));
         }
         let window = self.shared.limits.window_bytes;
-        let stats = store.stats();
         let welcome = Welcome {
             features: 0,
             window_bytes: window,
-            boot: stats.boot,
+            boot: store.boot(),
             lease_ms: u32::try_from(store.lease_time().as_millis()).unwrap_or(u32::MAX),
             keyspace: store.keyspace().to_toml()?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -527,7 +528,8 @@ impl<T: Transport> Session<T> {
         tracing::debug!(client = hello.name, token = %grant.name, keyspace = %store.keyspace().name, "hello");
         self.outbox.open(hello.window_bytes);
         self.credit = u64::from(window);
-        self.peer = Some(Box::new(Peer { store, rights, has_warm: stats.warm.is_some() }));
+        let has_warm = store.has_warm();
+        self.peer = Some(Box::new(Peer { store, rights, has_warm }));
         self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
         Ok(())
     }
@@ -557,6 +559,7 @@ impl<T: Transport> Session<T> {
         }
         match head.kind {
             FrameKind::GetAny => self.get_any(request, &store, from),
+            FrameKind::Verdict => self.verdicts(request, store, from),
             FrameKind::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
                 Ok(streaming) => {
                     self.shared.metrics.answered(call, 1, None, from.elapsed());
@@ -589,6 +592,23 @@ impl<T: Transport> Session<T> {
                 self.answered(head, call, things, from, answer);
             }
         }
+    }
+
+    fn verdicts(&mut self, request: Request, store: Store, from: Instant) {
+        let (head, call) = (request.head, Call::Verdict);
+        let verdicts = match WireVerdict::decode_all(&request.meta, head.payload_bytes, store.keyspace()) {
+            Ok(verdicts) => verdicts,
+            Err(error) => return self.answered(head, call, 1, from, Err(error)),
+        };
+        let things = verdicts.len() as u64;
+        if calls::verdicts_wait(&store, &request, &verdicts) {
+            self.on_threads_bytes += u64::from(head.payload_bytes);
+            return self.on_thread(move || {
+                let answer = Ok(calls::judge_all(&store, &verdicts, &request.payload));
+                Done::Answer { head, call, things, from, answer }
+            });
+        }
+        self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
     }
 
     fn control(&mut self, request: Request, store: Store, rights: Rights, from: Instant) {

@@ -13,7 +13,7 @@
 use super::inbox::Inbox;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{Error, Kind, PutOptions, PutOutcome, Result, WirePut};
+use forebay_core::{Error, Kind, PutOptions, PutOutcome, Result, WirePut, check_sent};
 use forebay_store::{Reservation, Store};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -328,17 +328,8 @@ fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOut
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
         Waiting::Put(index, bytes) => {
-            let found = forebay_core::crc32c(&bytes);
-            if found != put.checksum {
-                let (length, expected) = (bytes.len(), put.checksum);
-                return (
-                    index,
-                    Err(Error::corrupt(format!(
-                        "{length} bytes came with checksum {expected:08x} and have {found:08x}: not stored; send them again"
-                    ))),
-                );
-            }
-            (index, store.put(&put.key, &bytes, &options(put)))
+            let sent = check_sent(&bytes, put.checksum);
+            (index, sent.and_then(|()| store.put(&put.key, &bytes, &options(put))))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::{Bounds, Control, FrameKind, Kind, WireWriter};
+use forebay_core::{Bounds, Control, FrameKind, Kind, PutOptions, WireJudgement, WireVerdict, WireWriter};
 use std::time::{Duration, Instant};
 
 fn nothing_is_delayed(raw: &mut Raw, scene: &Scene, others: usize) {
@@ -247,6 +247,34 @@ fn cpu() -> u64 {
         }
     }
     ticks
+}
+
+/// A verdict covers exactly what its event has: it lets a put end that began before the lease. Nobody else waits with it.
+#[test]
+fn a_verdict_that_lets_a_put_end_delays_nothing_else() {
+    let scene = Scene::with(|_| {}, |config| config.put_deadline = Duration::from_secs(20));
+    scene.event(1, 100);
+    let mut raw = scene.client();
+    raw.get_any(&scene.keyspace, 1, Duration::ZERO);
+    let begun = scene.store.reserve(&scene.key(2, 9), 100, &PutOptions::default()).unwrap();
+    scene.event(2, 100);
+    let lease = raw.get_any(&scene.keyspace, 1, Duration::ZERO).pop().unwrap();
+    let verdict = WireVerdict {
+        primary: lease.event.primary,
+        token: lease.token,
+        judgement: WireJudgement::Reject,
+        results: vec![],
+    };
+    let judged = raw.send(FrameKind::Verdict, &WireVerdict::encode_all(&[verdict]).unwrap(), b"");
+    let mut other = scene.client();
+    nothing_is_delayed(&mut other, &scene, 20);
+    nothing_is_delayed(&mut raw, &scene, 20);
+    assert_eq!(scene.store.stats().leases, 2, "it waits for the put");
+    drop(begun);
+    let answer = raw.answer(judged);
+    assert!(!answer.head.flags.is_error());
+    until("the event is decided", || scene.store.stats().leases == 1);
+    scene.check_ledger();
 }
 
 /// Clients that come, ask for what waits, and go, get no more threads than one that stays.

@@ -9,7 +9,7 @@ use super::put::{Again, Backing, Claim};
 use crate::engine::Engine;
 use crate::hot::will_copy;
 use crate::{PutOptions, PutOutcome, Reservation, Store};
-use forebay_core::{Error, Key, Level, Primary, Result};
+use forebay_core::{Key, Level, Primary, Result, check_sent_as};
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
@@ -37,19 +37,15 @@ impl Store {
             Some(Claim::Claimed(claimed)) => {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 let found = engine.hot.region.copy_in(offset, value);
-                if let Some(expected) = checksum.filter(|&expected| expected != found) {
-                    engine.give_up(&claimed);
-                    return Err(not_as_sent(value.len(), expected, found));
+                if let Some(expected) = checksum {
+                    check_sent_as(value.len(), expected, found).inspect_err(|_| engine.give_up(&claimed))?;
                 }
                 engine.publish(&claimed, found)?
             }
             Some(Claim::Standing(location)) => {
-                if let Some(expected) = checksum
-                    && let found = crate::hot::checksum(value)
-                    && found != expected
-                {
-                    engine.unpin(location);
-                    return Err(not_as_sent(value.len(), expected, found));
+                if let Some(expected) = checksum {
+                    let found = crate::hot::checksum(value);
+                    check_sent_as(value.len(), expected, found).inspect_err(|_| engine.unpin(location))?;
                 }
                 engine.compare(key, location, value)?
             }
@@ -87,6 +83,17 @@ impl Store {
             || shard.attribute_word(event).is_some_and(|word| word.is_warm())
     }
 
+    /// Whether a verdict about a leased event may wait: for a device, or for puts that began before the lease and have not
+    /// ended.
+    pub fn verdict_may_wait(&self, primary: &Primary) -> bool {
+        let engine = self.engine();
+        let in_flight = || {
+            let shard = engine.cell_of(primary.as_bytes()).lock();
+            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
+        };
+        engine.level.is_some() || in_flight()
+    }
+
     /// Whether [`Store::get_any`] without a wait may wait for a device: there is a warm level, and it is not ruled out.
     pub fn get_any_may_wait(&self, level: Option<Level>) -> bool {
         self.engine().level.is_some() && level != Some(Level::Hot)
@@ -116,12 +123,6 @@ impl Store {
         drop(wakers);
         self.engine().wake_ready_task();
     }
-}
-
-fn not_as_sent(length: usize, expected: u32, found: u32) -> Error {
-    Error::corrupt(format!(
-        "{length} bytes came with checksum {expected:08x} and have {found:08x}: not stored; send them again"
-    ))
 }
 
 impl Engine {

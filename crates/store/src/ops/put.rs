@@ -16,7 +16,7 @@ use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum, will_copy};
 use crate::{PutOptions, PutOutcome, Store};
-use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally};
+use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally, check_sent_as};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -161,11 +161,8 @@ impl Reservation {
     fn commit_if(mut self, expected: Option<u32>) -> Result<PutOutcome> {
         let engine = self.store.engine();
         let crc = checksum(&self);
-        if let Some(expected) = expected.filter(|&expected| expected != crc) {
-            return Err(Error::corrupt(format!(
-                "{} bytes came with checksum {expected:08x} and have {crc:08x}: not stored; send them again",
-                self.len()
-            )));
+        if let Some(expected) = expected {
+            check_sent_as(self.len(), expected, crc)?;
         }
         match self.backing.take() {
             Some(Backing::Place(claimed)) => {

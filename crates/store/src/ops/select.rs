@@ -14,94 +14,15 @@ use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, LeaseState, List, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::{Accept, Fragment, GetAny, ResultFragment, SourceStates, Sources, Store};
+use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, StateWord, Token};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
-#[derive(Debug)]
-pub struct Lease {
-    store: Store,
-    /// The event's name.
-    pub primary: Primary,
-    /// The fence: no other grant, in this life or another, has the same.
-    pub token: Token,
-    /// Attributes set so far.
-    pub attributes: Attributes,
-    /// Fragments of the sources that were asked for, in key order.
-    pub fragments: Vec<Fragment>,
-    /// Expected sources that are not there, masked ones not among them.
-    pub missing: Vec<Key>,
-    /// How each of its sources stands.
-    pub sources: SourceStates,
-    /// Stage of the selection that it is in.
-    pub stage: u8,
-    /// 1 for the first worker; counts failures of earlier ones.
-    pub delivery: u8,
-    /// Fragments of the whole event.
-    pub event_fragments: u32,
-    /// Payload bytes of the whole event.
-    pub event_bytes: u64,
-}
+pub type Lease = forebay_core::Lease<Fragment, Store>;
 
-impl Lease {
-    /// Reads more sources of the event.
-    ///
-    /// # Errors
-    /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`.
-    pub fn get(&self, sources: &Sources) -> Result<Vec<Fragment>> {
-        self.store.lease_get(&self.primary, &self.token, sources)
-    }
-
-    /// Extends the lease: a heartbeat.
-    ///
-    /// # Errors
-    /// As [`Store::extend`].
-    pub fn extend(&self, duration: Duration) -> Result<()> {
-        self.store.extend(&self.primary, &self.token, duration)
-    }
-
-    /// Keeps the event, in these streams.
-    ///
-    /// # Errors
-    /// As [`Store::accept`].
-    pub fn accept(&self, streams: &[&str]) -> Result<()> {
-        self.store.accept(&self.primary, &self.token, streams)
-    }
-
-    /// Keeps the event in streams with chosen sources, and adds results to it.
-    ///
-    /// # Errors
-    /// As [`Store::accept_into`].
-    pub fn accept_into(&self, accept: &Accept<'_>) -> Result<()> {
-        self.store.accept_into(&self.primary, &self.token, accept)
-    }
-
-    /// Hands the event to a later stage, with results for it.
-    ///
-    /// # Errors
-    /// As [`Store::pass`].
-    pub fn pass(&self, next_stage: &str, results: &[ResultFragment<'_>]) -> Result<()> {
-        self.store.pass(&self.primary, &self.token, next_stage, results)
-    }
-
-    /// Drops the event.
-    ///
-    /// # Errors
-    /// As [`Store::reject`].
-    pub fn reject(&self) -> Result<()> {
-        self.store.reject(&self.primary, &self.token)
-    }
-
-    /// Gives the event back unharmed.
-    ///
-    /// # Errors
-    /// As [`Store::requeue`].
-    pub fn requeue(&self) -> Result<()> {
-        self.store.requeue(&self.primary, &self.token)
-    }
-}
+forebay_core::implement_lease_holder!(Store, Fragment, |store| store);
 
 /// How much younger than another shard's oldest event one may be and still go out before it, in nanoseconds: batches
 /// stay in one shard, order stays about that of arrival.
@@ -206,7 +127,7 @@ impl Store {
             // On an error the other grants still release their pins, and all run out or are given back.
             match self.guards(grant.locations, grant.event_bytes) {
                 Ok(fragments) => leases.push(Lease {
-                    store: self.clone(),
+                    holder: self.clone(),
                     primary: grant.primary,
                     token: grant.token,
                     attributes: grant.attributes,

@@ -64,7 +64,7 @@ impl Store {
         engine.check_results(primary, accept.results)?;
         let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
         engine.relieve_log();
-        engine.await_records_in_flight(primary);
+        engine.await_records_in_flight(primary, token);
         let _effects = engine.quiesce.read();
         let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
         let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
@@ -157,11 +157,13 @@ impl Engine {
     }
 
     /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
-    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever.
-    fn await_records_in_flight(&self, primary: &Primary) {
+    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever. A token that is not in
+    /// force has nothing to wait for: while one is, nothing more begins.
+    fn await_records_in_flight(&self, primary: &Primary, token: &Token) {
         let in_flight = || {
             let shard = self.cell_of(primary.as_bytes()).lock();
-            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
+            let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
+            event.is_some_and(|event| shard.events[event].pending > 0)
         };
         let mut deadline = None;
         while in_flight() {
@@ -177,7 +179,7 @@ impl Engine {
     fn decide(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
         self.check_primary(primary)?;
         self.relieve_log();
-        self.await_records_in_flight(primary);
+        self.await_records_in_flight(primary, token);
         let _effects = self.quiesce.read();
         self.decide_resting(primary, token, judgement)
     }

@@ -32,15 +32,8 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             if leases.is_empty() {
                 return Err(format!("no more events after {decided} of {}", on.plan.events).into());
             }
-            let verdicts: Vec<Verdict> = leases
-                .iter()
-                .map(|lease| Verdict {
-                    primary: lease.primary,
-                    token: lease.token,
-                    judgement: WireJudgement::Reject,
-                    results: Vec::new(),
-                })
-                .collect();
+            let verdicts: Vec<Verdict> =
+                leases.iter().map(|lease| Verdict::about(lease, WireJudgement::Reject)).collect();
             for outcome in client.decide(&verdicts)? {
                 outcome?;
             }
