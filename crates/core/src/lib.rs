@@ -34,7 +34,9 @@ mod record;
 mod report;
 mod report_warm;
 mod ring;
+mod ring_call;
 mod ring_note;
+mod ring_report;
 mod schema;
 mod source;
 mod states;
@@ -76,13 +78,16 @@ pub use report::{
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};
+pub use ring_call::{Coverage, RingOutcome, RingPut, RingSources, Stretch};
 pub use ring_note::{RingNote, RingTerms};
+pub use ring_report::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use states::SourceStates;
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;
 pub use wire::{
-    Control, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, ObjectOrder, WIRE_VERSION, Welcome, WireEvent,
-    WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WirePut, WireRange, WireReader, WireRemove,
-    WireSample, WireUpdate, WireVerdict, WireWriter,
+    CAUSES_FROM, Control, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, ObjectOrder, WIRE_VERSION,
+    Welcome, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WirePut, WireRange, WireReader,
+    WireRemove, WireRingFragment, WireSample, WireUpdate, WireVerdict, WireWindow, WireWindowPart, WireWriter,
+    cause_of,
 };

@@ -104,6 +104,21 @@ impl SourceSchema {
         self.bits == source.bits
     }
 
+    /// A source as keys begin with it: big-endian, padded to a byte.
+    #[inline]
+    pub fn packed(&self, source: &SourceId) -> Vec<u8> {
+        (source.number << source.padding()).to_be_bytes()[SOURCE_BYTES_MAX - self.bytes..].to_vec()
+    }
+
+    /// The source that is packed so; `None` for another length, and padding that is not zero.
+    #[inline]
+    pub fn unpacked(&self, packed: &[u8]) -> Option<SourceId> {
+        let mut source = SourceId { number: 0, bits: self.bits };
+        let padded = packed.iter().fold(0_u128, |number, &byte| number << 8 | u128::from(byte));
+        source.number = padded >> source.padding();
+        (packed.len() == self.bytes && source.number << source.padding() == padded).then_some(source)
+    }
+
     /// The key of one fragment, as its entry holds it.
     #[inline]
     pub fn key(&self, source: &SourceId, stamp: &RingStamp) -> Key {
@@ -124,17 +139,14 @@ impl SourceSchema {
             return None;
         }
         let (packed, tail) = key.split_at(self.bytes);
-        let mut source = SourceId { number: 0, bits: self.bits };
-        let padded = packed.iter().fold(0_u128, |number, &byte| number << 8 | u128::from(byte));
-        source.number = padded >> source.padding();
+        let source = self.unpacked(packed)?;
         let number = |part: &[u8]| part.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
         let stamp = RingStamp {
             timestamp: number(&tail[..8]),
             span: number(&tail[8..12]) as u32,
             run: number(&tail[12..]) as u32,
         };
-        let legal = source.number << source.padding() == padded && stamp.span > 0 && stamp.end().is_some();
-        legal.then_some((source, stamp))
+        (stamp.span > 0 && stamp.end().is_some()).then_some((source, stamp))
     }
 }
 
@@ -156,8 +168,9 @@ impl RingStamp {
     }
 }
 
-/// One source of a ring: packed, cheap to copy, ordered as its numbers are.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One source of a ring: packed, cheap to copy, ordered as its numbers are. In reports each part with its bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "Vec<(u64, u8)>", try_from = "Vec<(u64, u8)>")]
 pub struct SourceId {
     number: u128,
     bits: [u8; SOURCE_PARTS_MAX],
@@ -195,6 +208,21 @@ impl SourceId {
     fn padding(&self) -> u32 {
         let width = self.width();
         width.next_multiple_of(8) - width
+    }
+}
+
+impl From<SourceId> for Vec<(u64, u8)> {
+    fn from(source: SourceId) -> Vec<(u64, u8)> {
+        source.values().into_iter().zip(source.bits).collect()
+    }
+}
+
+impl TryFrom<Vec<(u64, u8)>> for SourceId {
+    type Error = Error;
+
+    fn try_from(parts: Vec<(u64, u8)>) -> Result<SourceId> {
+        let named: Vec<String> = parts.iter().enumerate().map(|(at, (_, bits))| format!("part{at}:u{bits}")).collect();
+        SourceSchema::parse(&named)?.source(&parts.iter().map(|part| part.0).collect::<Vec<u64>>())
     }
 }
 

@@ -1,7 +1,9 @@
 //! Fragments as frames speak of them: their bytes stand in the payload, in the same order.
 
 use super::{WireReader, WireWriter};
-use crate::{AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, Sources, Token};
+use crate::{
+    AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, SourceSchema, Sources, Token,
+};
 use std::time::Duration;
 
 /// What a fragment is, without its key.
@@ -88,35 +90,68 @@ impl WirePut {
         schema: &KeySchema,
         attributes: &AttributeSchema,
     ) -> Result<Vec<WirePut>> {
-        let mut read = WireReader::new(meta);
-        let count = read.count(PUT_BYTES_MIN)?;
-        let mut puts = Vec::with_capacity(count);
-        let mut bytes = 0_u64;
-        for _ in 0..count {
-            let key = read.key(schema)?;
-            let (length, checksum, status) = (read.u32()?, read.u32()?, read.u32()?);
-            bytes += u64::from(length);
-            let flags = read.u8()?;
-            let level = match flags & (TO_HOT | TO_WARM) {
-                0 => None,
-                TO_HOT => Some(Level::Hot),
-                TO_WARM => Some(Level::Warm),
-                _ => return Err(Error::corrupt("a put that goes to both levels")),
-            };
-            if flags > (PERSISTED | DEADLINE | TO_HOT | TO_WARM | ATTRIBUTES) {
-                return Err(Error::corrupt("a put with flags that are not known here"));
-            }
-            let deadline = if flags & DEADLINE != 0 { Some(read.milliseconds()?) } else { None };
-            let set = if flags & ATTRIBUTES != 0 { Some(read.attributes(attributes)?) } else { None };
-            let persisted = flags & PERSISTED != 0;
-            puts.push(WirePut { key, length, checksum, status, attributes: set, deadline, persisted, level });
-        }
-        read.end()?;
-        if bytes != u64::from(payload_bytes) {
-            return Err(Error::invalid(format!("a put of {bytes} bytes in a frame with {payload_bytes}")));
-        }
-        Ok(puts)
+        decode(meta, payload_bytes, attributes, |read| read.key(schema))
     }
+
+    /// The same for a ring, whose keys are source, timestamp, span and run, and whose fragments have no options.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that are no such meta, `Invalid` for keys of another schema, for options, and where lengths do
+    /// not add up.
+    pub fn decode_all_of_ring(meta: &[u8], payload_bytes: u32, sources: &SourceSchema) -> Result<Vec<WirePut>> {
+        let key = |read: &mut WireReader<'_>| {
+            let key = read.short()?;
+            let wrong =
+                || Error::invalid(format!("{} bytes that are no key of a ring of {:?}", key.len(), sources.describe()));
+            let (source, stamp) = sources.decode(key).ok_or_else(wrong)?;
+            Ok(sources.key(&source, &stamp))
+        };
+        let puts = decode(meta, payload_bytes, &AttributeSchema::default(), key)?;
+        let is_plain =
+            |put: &WirePut| put.attributes.is_none() && put.deadline.is_none() && !put.persisted && put.level.is_none();
+        if puts.iter().all(is_plain) {
+            return Ok(puts);
+        }
+        Err(Error::invalid(
+            "a ring waits for nothing: its fragments have no attributes, deadline, level or persistence",
+        ))
+    }
+}
+
+fn decode(
+    meta: &[u8],
+    payload_bytes: u32,
+    attributes: &AttributeSchema,
+    key: impl Fn(&mut WireReader<'_>) -> Result<Key>,
+) -> Result<Vec<WirePut>> {
+    let mut read = WireReader::new(meta);
+    let count = read.count(PUT_BYTES_MIN)?;
+    let mut puts = Vec::with_capacity(count);
+    let mut bytes = 0_u64;
+    for _ in 0..count {
+        let key = key(&mut read)?;
+        let (length, checksum, status) = (read.u32()?, read.u32()?, read.u32()?);
+        bytes += u64::from(length);
+        let flags = read.u8()?;
+        let level = match flags & (TO_HOT | TO_WARM) {
+            0 => None,
+            TO_HOT => Some(Level::Hot),
+            TO_WARM => Some(Level::Warm),
+            _ => return Err(Error::corrupt("a put that goes to both levels")),
+        };
+        if flags > (PERSISTED | DEADLINE | TO_HOT | TO_WARM | ATTRIBUTES) {
+            return Err(Error::corrupt("a put with flags that are not known here"));
+        }
+        let deadline = if flags & DEADLINE != 0 { Some(read.milliseconds()?) } else { None };
+        let set = if flags & ATTRIBUTES != 0 { Some(read.attributes(attributes)?) } else { None };
+        let persisted = flags & PERSISTED != 0;
+        puts.push(WirePut { key, length, checksum, status, attributes: set, deadline, persisted, level });
+    }
+    read.end()?;
+    if bytes != u64::from(payload_bytes) {
+        return Err(Error::invalid(format!("a put of {bytes} bytes in a frame with {payload_bytes}")));
+    }
+    Ok(puts)
 }
 
 /// What only some metas have.

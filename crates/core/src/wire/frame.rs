@@ -43,6 +43,8 @@ pub enum FrameKind {
     OpenEvent = 22,
     /// An event waits for no more.
     Seal = 23,
+    /// What a ring has between two ticks, in several frames.
+    Window = 24,
 
     /// Any ready events are leased.
     GetAny = 32,
@@ -74,11 +76,11 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// All kinds.
-    pub const ALL: [FrameKind; 24] = {
+    pub const ALL: [FrameKind; 25] = {
         use FrameKind::*;
         [
-            Hello, Credit, Ping, Goodbye, Put, Get, GetEvent, Range, Update, Remove, OpenEvent, Seal, GetAny, Lease,
-            LeaseGet, Extend, Verdict, Release, Replay, Control, Watch, Arrivals, Decisions, Digests,
+            Hello, Credit, Ping, Goodbye, Put, Get, GetEvent, Range, Update, Remove, OpenEvent, Seal, Window, GetAny,
+            Lease, LeaseGet, Extend, Verdict, Release, Replay, Control, Watch, Arrivals, Decisions, Digests,
         ]
     };
 

@@ -16,6 +16,7 @@ mod fragment;
 mod frame;
 mod hello;
 mod request;
+mod ring;
 mod sample;
 
 pub use codec::{WireReader, WireWriter};
@@ -25,4 +26,5 @@ pub use fragment::{WireFragment, WirePut};
 pub use frame::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WIRE_VERSION};
 pub use hello::{Hello, Welcome};
 pub use request::{WireExtend, WireOpen, WireRange, WireRemove, WireUpdate};
+pub use ring::{CAUSES_FROM, WireRingFragment, WireWindow, WireWindowPart, cause_of};
 pub use sample::WireSample;

@@ -1,7 +1,7 @@
-//! How a ring is opened, and what goes with a put.
+//! How a ring is opened.
 
 use crate::FlushPolicy;
-use forebay_core::{Clock, GapCause, MonotonicClock, SourceId};
+use forebay_core::{Clock, MonotonicClock};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,34 +42,4 @@ impl Default for RingConfig {
             maintenance: true,
         }
     }
-}
-
-/// What goes with a fragment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingPut {
-    /// Run number.
-    pub run: u32,
-    /// The producer's status bits.
-    pub status: u32,
-}
-
-/// What became of a put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingOutcome {
-    /// Stored: it survives the death of this process.
-    Stored,
-    /// The same bytes stand there already: a success.
-    Duplicate,
-    /// Not stored, entered as a gap with this cause. Final: a ring never blocks.
-    Refused(GapCause),
-}
-
-/// Which sources a window or a pin is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RingSources {
-    /// Every source that the ring has seen; of a pin, also those that come.
-    #[default]
-    All,
-    /// These, in this order.
-    Only(Vec<SourceId>),
 }

@@ -8,8 +8,7 @@
 //! *Invariants*: stretches tile the window; neighbours differ (tests/ring/edges.rs, tests/ring/model.rs).
 
 use super::limits::{GAPS_MAX, HOLES_MAX};
-use super::status::Gap;
-use super::window::{Coverage, Stretch};
+use super::{Coverage, Gap, Stretch};
 use forebay_core::GapCause;
 
 /// What a source knows of ticks, beside its fragments. It begins anew where its clock did (`restart`).

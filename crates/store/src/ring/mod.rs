@@ -35,14 +35,16 @@ mod report;
 mod reserve;
 mod source;
 mod space;
-mod status;
 mod table;
 mod window;
 
-pub use config::{RingConfig, RingOutcome, RingPut, RingSources};
+pub use config::RingConfig;
+pub use forebay_core::{
+    Coverage, Gap, Refusals, RingMemory, RingOutcome, RingPinStatus, RingPut, RingSourceStatus, RingSources, RingStats,
+    Stretch,
+};
 pub use handle::Ring;
 pub use pin::RingPin;
 pub use record::{RingRecord, RingRecordProgress, RingRecording};
 pub use reserve::RingReservation;
-pub use status::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
-pub use window::{Coverage, RingFragment, SourceWindow, Stretch, Window};
+pub use window::{RingFragment, SourceWindow, Window};

@@ -6,10 +6,9 @@
 //!
 //! *On failure*: pins are in memory only: after a restart they are void.
 
-use super::Ring;
-use super::config::RingSources;
 use super::engine::Engine;
 use super::space::Pin;
+use super::{Ring, RingSources};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{Error, Result, SourceId};
 use std::fmt;

@@ -15,13 +15,11 @@
 //!
 //! *On failure*: without a chunk the answer is `Refused(NoSpace)`: a ring never waits.
 
-use super::Ring;
-use super::config::{RingOutcome, RingPut};
 use super::coverage::Knowledge;
 use super::engine::{Engine, closed};
 use super::limits::{COPY_LOCKED_BYTES_MAX, RESERVATIONS_MAX};
 use super::source::{Cell, Reserved, Source, Standing};
-use super::status::Gap;
+use super::{Gap, Ring, RingOutcome, RingPut};
 use crate::hot::{Location, Place, checksum, will_copy};
 use forebay_core::{Entry, EntryFlags, Error, GapCause, Ledger, Mark, Result, RingStamp, SourceId, StateWord, Tally};
 use parking_lot::MutexGuard;

@@ -4,12 +4,10 @@
 //! wait, source by source, to one deadline ─▶ each source's lock: chunks that overlap ─▶ guards, places, coverage
 //! ```
 
-use super::config::RingSources;
 use super::engine::Holder;
 use super::source::{Cell, Source};
-use super::status::Gap;
-use super::window::{Coverage, Guards, Piece, SourceWindow, Stretch, Window};
-use super::{Ring, engine::Engine};
+use super::window::{Guards, Piece, SourceWindow, Window};
+use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::Engine};
 use crate::hot::Location;
 use forebay_core::{Error, Result, SourceId};
 use std::sync::Arc;

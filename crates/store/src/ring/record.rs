@@ -17,10 +17,9 @@
 //! ring*. Where they still hold it up when its grace is over, the rest is missed, *device stalled*. Where the ring
 //! closes, the recording ends there, with its manifest. Where the process dies, what was durable plays back.
 
-use super::config::RingSources;
 use super::pin::RingPin;
-use super::window::{Coverage, RingFragment, SourceWindow};
-use super::{Ring, status};
+use super::window::{RingFragment, SourceWindow};
+use super::{Coverage, Ring, RingSources};
 use crate::record::{GapManifest, GapReason, LinkPlan, RecordLink, Recording, RecordingProgress};
 use forebay_core::{Error, GapCause, Kind, Result, RingStamp, SourceId};
 use parking_lot::Mutex;
@@ -272,7 +271,7 @@ impl Ring {
     fn pin_end(&self, sources: &[SourceId], end: u64) -> u64 {
         let engine = self.engine();
         let newest =
-            |status: status::RingSourceStatus| status.newest.filter(|_| sources.binary_search(&status.source).is_ok());
+            |status: super::RingSourceStatus| status.newest.filter(|_| sources.binary_search(&status.source).is_ok());
         let head = self.sources().into_iter().filter_map(newest).max();
         let now = engine.relations.expected(engine.now_ns());
         let ahead = engine.keyspace.ticks(engine.keyspace.history / AHEAD_SHARE);

@@ -10,12 +10,12 @@
 //! *On failure*: fails closed with segment and entry, unless the operator accepted the loss: then what was acknowledged
 //! and is gone is booked as lost, and its ticks, where they can be read, are gaps of that cause.
 
+use super::Gap;
 use super::account::Books;
 use super::chunk::Chunk;
 use super::engine::Engine;
 use super::source::{Cell, Source};
 use super::space::Closed;
-use super::status::Gap;
 use crate::hot::{CLOSED, Location, Place, checksum};
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SUPERBLOCK_AREA_BYTES;

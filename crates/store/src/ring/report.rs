@@ -1,12 +1,11 @@
 //! The state of a ring, gathered for people and monitors.
 
-use super::Ring;
 use super::account::add_live;
 use super::chunk::Chunk;
 use super::engine::{Engine, Holder};
 use super::source::{Cell, Source};
 use super::space::Closed;
-use super::status::{Refusals, RingMemory, RingSourceStatus, RingStats};
+use super::{Refusals, Ring, RingMemory, RingSourceStatus, RingStats};
 use crate::HolderStats;
 use crate::hot::Segment;
 use forebay_core::{Ledger, Tally};

@@ -3,11 +3,10 @@
 //! *On failure*: a reservation that is dropped gives its timestamp and place back; its ticks read as `NotYet` until
 //! then.
 
-use super::Ring;
-use super::config::{RingOutcome, RingPut};
 use super::put::{Claim, Claimed};
+use super::{Ring, RingOutcome, RingPut};
 use crate::hot::checksum;
-use forebay_core::{GapCause, Result, RingStamp, SourceId};
+use forebay_core::{GapCause, Result, RingStamp, SourceId, check_sent_as};
 use std::ops::{Deref, DerefMut};
 
 impl Ring {
@@ -69,14 +68,30 @@ impl RingReservation {
     ///
     /// # Errors
     /// As [`Ring::put`].
-    pub fn commit(mut self) -> Result<RingOutcome> {
+    pub fn commit(self) -> Result<RingOutcome> {
+        self.commit_as(None)
+    }
+
+    /// The same for bytes that came with a CRC-32C of their own, such as from a readout board.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have it: then nothing is stored. Else as [`Ring::put`].
+    pub fn commit_checked(self, checksum: u32) -> Result<RingOutcome> {
+        self.commit_as(Some(checksum))
+    }
+
+    fn commit_as(mut self, expected: Option<u32>) -> Result<RingOutcome> {
         let engine = self.ring.engine();
+        let found = checksum(&self);
+        if let Some(expected) = expected {
+            // Dropped, it gives its place back.
+            check_sent_as(self.len(), expected, found)?;
+        }
         match std::mem::replace(&mut self.backing, Backing::Done) {
             Backing::Place(claimed) => {
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let crc = checksum(engine.hot.region.bytes(offset, claimed.length as usize));
                 engine.hot.region.flush(offset, claimed.length as usize);
-                engine.publish(&claimed, crc)
+                engine.publish(&claimed, found)
             }
             Backing::Compared { bytes, source, stamp, put } => {
                 self.ring.put(&source, stamp.timestamp, stamp.span, &bytes, &put)

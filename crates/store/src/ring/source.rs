@@ -3,11 +3,11 @@
 //! *Invariants*: only the last chunk is written; a chunk in the list holds one live count of its segment, so that the
 //! segment is not freed under it (`hot/segment.rs`); guards are taken under the source's lock.
 
+use super::Refusals;
 use super::account::Accounts;
 use super::chunk::{Chunk, Item};
 use super::coverage::Knowledge;
 use super::relation::{Known, Vote};
-use super::status::Refusals;
 use crate::hot::{Hot, Location, Place};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{GapCause, RecordSeed, RingStamp, SourceId};

@@ -3,9 +3,9 @@
 //! *Invariants*: a pin keeps at most as many chunks as it was granted, the oldest ones; the grants of all pins stay
 //! within the quota (tests/ring/pins.rs).
 
+use super::RingPinStatus;
 use super::account::Books;
 use super::limits::PINS_MAX;
-use super::status::RingPinStatus;
 use forebay_core::{Error, Result, SourceId};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,34 +6,10 @@
 use super::engine::Holder;
 use crate::hot::{Hot, Location, checksum};
 use forebay_core::limits::RING_KEY_TAIL_BYTES;
-use forebay_core::{Error, GapCause, Result, RingStamp, SourceId};
+use forebay_core::{Coverage, Error, Result, RingStamp, SourceId, Stretch};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// A stretch of one source's window. Half-open; the stretches of a source tile its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// First tick.
-    pub begin: u64,
-    /// Tick after the last one.
-    pub end: u64,
-    /// What is known of it.
-    pub state: Coverage,
-}
-
-/// What is known of a stretch of ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coverage {
-    /// Fragments cover it.
-    Complete,
-    /// Later data has arrived and nothing covers it.
-    Gap(GapCause),
-    /// Beyond the newest tick that the source has, or reserved and not yet committed.
-    NotYet,
-    /// Before the oldest tick that the source still keeps: evicted, or before its first data.
-    Gone,
-}
 
 /// All fragments that overlap `[begin, end)`, by source. Keeps their chunks in place until it is dropped.
 #[derive(Debug)]
@@ -114,6 +90,8 @@ pub struct RingFragment<'a> {
     pub run: u32,
     /// The producer's status bits.
     pub status: u32,
+    /// CRC-32C of the bytes, as it stands in the entry.
+    pub checksum: u32,
     /// The bytes.
     pub bytes: &'a [u8],
     window: &'a SourceWindow,
@@ -160,6 +138,7 @@ impl fmt::Debug for RingFragment<'_> {
 struct Fields {
     offset: u64,
     length: u32,
+    checksum: u32,
     status: u32,
     run: u32,
 }
@@ -175,7 +154,7 @@ fn fields(hot: &Hot, location: Location) -> Fields {
     let offset = u64::from(little(8)) * forebay_core::limits::PAYLOAD_ALIGN as u64;
     let fits = offset + u64::from(little(12)) <= hot.geometry.segment_bytes;
     let (offset, length) = if fits { (offset, little(12)) } else { (0, 0) };
-    Fields { offset, length, status: little(20), run }
+    Fields { offset, length, checksum: little(16), status: little(20), run }
 }
 
 // The run is the last part of the key.
@@ -184,20 +163,22 @@ const _: () = assert!(RING_KEY_TAIL_BYTES == 8 + 4 + 4);
 impl SourceWindow {
     /// Fragments in time order, each once, those included that only reach into the window.
     pub fn fragments(&self) -> impl ExactSizeIterator<Item = RingFragment<'_>> {
+        self.pieces.iter().map(|piece| self.fragment_of(piece))
+    }
+
+    /// One of them, by its place in that order.
+    pub fn fragment(&self, at: usize) -> Option<RingFragment<'_>> {
+        self.pieces.get(at).map(|piece| self.fragment_of(piece))
+    }
+
+    #[inline]
+    fn fragment_of(&self, piece: &Piece) -> RingFragment<'_> {
         let hot = &self.guards.holder.engine.hot;
-        self.pieces.iter().map(move |piece| {
-            let fields = fields(hot, piece.location);
-            let offset = hot.payload_offset(piece.location.segment, fields.offset);
-            RingFragment {
-                timestamp: piece.timestamp,
-                span: piece.span,
-                run: fields.run,
-                status: fields.status,
-                bytes: hot.region.bytes(offset, fields.length as usize),
-                window: self,
-                location: piece.location,
-            }
-        })
+        let Fields { offset, length, checksum, status, run } = fields(hot, piece.location);
+        let offset = hot.payload_offset(piece.location.segment, offset);
+        let bytes = hot.region.bytes(offset, length as usize);
+        let &Piece { timestamp, span, location } = piece;
+        RingFragment { timestamp, span, run, status, checksum, bytes, window: self, location }
     }
 
     /// Payload bytes of all fragments.

@@ -1,10 +1,10 @@
 //! State of a ring for people and monitors.
 
-use crate::HolderStats;
-use forebay_core::{GapCause, Ledger, SourceId};
+use crate::{GapCause, HolderStats, Ledger, SourceId};
+use serde::{Deserialize, Serialize};
 
 /// Fragments refused, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Nothing could be evicted.
     pub no_space: u64,
@@ -15,7 +15,7 @@ pub struct Refusals {
 }
 
 /// One source of a ring. Counts of refusals are since opening.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingSourceStatus {
     /// The source.
     pub source: SourceId,
@@ -42,7 +42,7 @@ pub struct RingSourceStatus {
 }
 
 /// A stretch of ticks that nothing covers although later data has arrived. Half-open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// First tick.
     pub begin: u64,
@@ -53,7 +53,7 @@ pub struct Gap {
 }
 
 /// Memory of a ring beyond its region, in bytes, everything counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingMemory {
     /// The index: lists of chunks and their fragments, slack included.
     pub index: u64,
@@ -64,7 +64,7 @@ pub struct RingMemory {
 }
 
 /// One pin, as `stats` lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingPinStatus {
     /// Number of the pin.
     pub id: u64,
@@ -81,7 +81,7 @@ pub struct RingPinStatus {
 }
 
 /// The ring at a glance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingStats {
     /// Chunks in the region.
     pub segments: u32,
