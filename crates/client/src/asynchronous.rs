@@ -14,10 +14,11 @@
 
 use crate::address::Address;
 use crate::buffer::Buffers;
-use crate::client::{Client, unknown};
+use crate::client::Client;
 use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
+use crate::pool::unknown;
 use crate::put::{read_outcomes, repeated, wire_put};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, read_leases, read_units};
 use forebay_core::{

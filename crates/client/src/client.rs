@@ -1,24 +1,12 @@
-//! The handle that everybody holds: connections, repeats, deadlines.
+//! The handle on a store of events that everybody holds.
 //!
-//! ```text
-//! call ──▶ a connection that is free, or a new one ──▶ request, answer ──▶ back to the free ones
-//!            └ it failed: pause, another connection, the same call again, where that is safe
-//! ```
-//!
-//! *Invariants*: every call ends by its deadline; a call that may have taken effect and cannot be repeated safely is
-//! answered `OutcomeUnknown`, never repeated.
+//! *Not here*: connections, repeats, deadlines (`pool.rs`).
 
-use crate::address::Address;
-use crate::buffer::Buffers;
-use crate::connection::{Answer, Connection, Failure, Known};
 use crate::heartbeat::Heartbeat;
 use crate::options::Options;
-use forebay_core::{Error, FrameKind, KeySchema, Keyspace, Kind, Result, WireReader};
-use parking_lot::{Condvar, Mutex};
-use rand::RngExt;
-use rustls::ClientConfig;
+use crate::pool::Pool;
+use forebay_core::{Error, KeySchema, Keyspace, Result, RingKeyspace};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 /// A store on a server: a cheap handle, cloned freely, used from any number of threads.
 #[derive(Clone)]
@@ -27,261 +15,60 @@ pub struct Client {
 }
 
 pub(crate) struct Inner {
-    address: Address,
-    pub(crate) options: Options,
-    pub(crate) known: Arc<Known>,
-    tls: Option<Arc<ClientConfig>>,
-    buffers: Arc<Buffers>,
-    pool: Mutex<Pool>,
-    freed: Condvar,
+    pub(crate) pool: Pool,
+    keyspace: Keyspace,
     heartbeat: OnceLock<Heartbeat>,
 }
-
-#[derive(Default)]
-struct Pool {
-    free: Vec<Connection>,
-    /// Free ones and those at work.
-    all: usize,
-    is_closed: bool,
-}
-
-/// What a lost answer means for the caller.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// The same call again does no harm, and gives the same answer.
-    Safe,
-    /// It might do harm: whether it took effect is not known.
-    Never,
-}
-
-/// Connections that were not used for so long are looked at before their next call.
-const IDLE: Duration = Duration::from_millis(100);
 
 impl Client {
     /// Connects to a server: `tcp://host:7440`, `tls://host:7440` or `unix:/path`.
     ///
     /// # Errors
-    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, `Unavailable` where nobody
-    /// answers within the deadline.
+    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a keyspace that is a ring;
+    /// `Unavailable` where nobody answers within the deadline.
     pub fn connect(address: &str, options: Options) -> Result<Client> {
-        let address: Address = address.parse()?;
-        let buffers = Arc::new(Buffers::default());
-        let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
-        let end = Instant::now() + options.deadline;
-        let mut pauses = Pauses::new(&options);
-        let connection = loop {
-            match Connection::open(&address, &options, &buffers, tls.as_ref()) {
-                Ok(connection) => break connection,
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
-            }
-        };
-        let known = connection.known.clone();
-        let pool = Mutex::new(Pool { free: vec![connection], all: 1, is_closed: false });
-        let (freed, heartbeat) = (Condvar::new(), OnceLock::new());
-        Ok(Client { inner: Arc::new(Inner { address, options, known, tls, buffers, pool, freed, heartbeat }) })
+        let pool = Pool::connect(address, options)?;
+        let text = &pool.welcome.keyspace;
+        let keyspace = Keyspace::from_toml(text).map_err(|error| match RingKeyspace::from_toml(text) {
+            Ok(ring) => Error::invalid(format!("keyspace `{}` is a ring: connect to it with RingClient", ring.name)),
+            Err(_) => error,
+        })?;
+        Ok(Client { inner: Arc::new(Inner { pool, keyspace, heartbeat: OnceLock::new() }) })
     }
 
     /// The keyspace.
     pub fn keyspace(&self) -> &Keyspace {
-        &self.inner.known.keyspace
+        &self.inner.keyspace
     }
 
     /// The keyspace's key schema.
     pub fn schema(&self) -> &KeySchema {
-        &self.inner.known.keyspace.schema
+        &self.inner.keyspace.schema
     }
 
     /// Where the server is.
     pub fn address(&self) -> String {
-        self.inner.address.to_string()
+        self.pool().address.to_string()
     }
 
     /// Ends: free connections are closed, further calls answer `Closed`. Leases are left to their time.
     pub fn close(&self) {
-        let mut pool = self.inner.pool.lock();
-        pool.is_closed = true;
-        pool.all -= pool.free.len();
-        pool.free.clear();
-        drop(pool);
-        self.inner.freed.notify_all();
+        self.pool().close();
     }
 
-    /// Time for a call that itself waits so long.
-    pub(crate) fn deadline(&self, wait: Duration) -> Instant {
-        let far = Duration::from_secs(365 * 24 * 3600);
-        Instant::now() + self.inner.options.deadline.saturating_add(wait).min(far)
-    }
-
-    /// Makes a call, again and again until its deadline where that is safe. `make` gets the number of the try.
-    pub(crate) fn call<T>(
-        &self,
-        repeat: Repeat,
-        wait: Duration,
-        mut make: impl FnMut(&mut Connection, u32) -> std::result::Result<T, Failure>,
-    ) -> Result<T> {
-        let end = self.deadline(wait);
-        let mut pauses = Pauses::new(&self.inner.options);
-        let mut sent = false;
-        for attempt in 0.. {
-            let failure = match self.inner.checkout(end, repeat == Repeat::Never) {
-                Ok(mut connection) => {
-                    connection.begin(end);
-                    let answer = make(&mut connection, attempt);
-                    self.inner.give_back(connection);
-                    match answer {
-                        Ok(answer) => return Ok(answer),
-                        Err(failure) => failure,
-                    }
-                }
-                Err(failure) => failure,
-            };
-            let error = match failure {
-                Failure::Refused(error) => return Err(error),
-                Failure::Unsent(error) => error,
-                Failure::Lost(error) if repeat == Repeat::Never => return Err(unknown(&error)),
-                Failure::Lost(error) => {
-                    sent = true;
-                    error
-                }
-            };
-            if let Err(error) = pauses.pause(end, error) {
-                return Err(if sent { unknown(&error) } else { error });
-            }
-        }
-        Err(Error::internal("no more tries"))
-    }
-
-    /// Makes a call that is one request with one answer, without payload either way.
-    pub(crate) fn ask<T>(
-        &self,
-        kind: FrameKind,
-        repeat: Repeat,
-        wait: Duration,
-        meta: &[u8],
-        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
-    ) -> Result<(T, u32)> {
-        self.call(repeat, wait, |connection, attempt| {
-            let request = connection.send(kind, meta, &[])?;
-            let answer: Answer<T> =
-                connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
-            Ok((answer.said, attempt))
-        })
-    }
-
-    /// A connection of one's own, outside of the pool.
-    pub(crate) fn own_connection(&self) -> Result<Connection> {
-        let end = self.deadline(Duration::ZERO);
-        let mut pauses = Pauses::new(&self.inner.options);
-        loop {
-            match self.inner.open() {
-                Ok(connection) => return Ok(connection),
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
-            }
-        }
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.inner.pool
     }
 
     /// Who extends leases.
     pub(crate) fn heartbeat(&self) -> Option<&Heartbeat> {
-        let wanted = self.inner.options.extend_leases;
+        let wanted = self.pool().options.extend_leases;
         wanted.then(|| self.inner.heartbeat.get_or_init(|| Heartbeat::start(Arc::downgrade(&self.inner))))
-    }
-}
-
-/// The same call may be made again: whether it took effect is not known.
-pub(crate) fn unknown(error: &Error) -> Error {
-    Error::unknown(format!("whether the call took effect is not known: {}", error.message()))
-}
-
-impl Inner {
-    fn open(&self) -> std::result::Result<Connection, Failure> {
-        Connection::open(&self.address, &self.options, &self.buffers, self.tls.as_ref())
-    }
-
-    fn checkout(&self, end: Instant, careful: bool) -> std::result::Result<Connection, Failure> {
-        let mut pool = self.pool.lock();
-        loop {
-            if pool.is_closed {
-                return Err(Failure::Refused(Error::closed("the client is closed; connect again")));
-            }
-            if let Some(connection) = pool.free.pop() {
-                if (careful || connection.last_used.elapsed() > IDLE) && !connection.is_alive() {
-                    pool.all -= 1;
-                    continue;
-                }
-                return Ok(connection);
-            }
-            if pool.all < self.options.connections_max {
-                pool.all += 1;
-                drop(pool);
-                let opened = self.open();
-                if opened.is_err() {
-                    self.forget();
-                }
-                return opened;
-            }
-            if self.freed.wait_until(&mut pool, end).timed_out() {
-                return Err(Failure::Unsent(Error::unavailable(format!(
-                    "all {} connections are at work (connections_max)",
-                    self.options.connections_max
-                ))));
-            }
-        }
-    }
-
-    fn give_back(&self, connection: Connection) {
-        if !connection.is_clean() {
-            return self.forget();
-        }
-        let mut pool = self.pool.lock();
-        if pool.is_closed {
-            pool.all -= 1;
-        } else {
-            pool.free.push(connection);
-        }
-        drop(pool);
-        self.freed.notify_one();
-    }
-
-    fn forget(&self) {
-        self.pool.lock().all -= 1;
-        self.freed.notify_one();
-    }
-
-    /// A handle on this client.
-    pub(crate) fn client(self: &Arc<Inner>) -> Client {
-        Client { inner: self.clone() }
-    }
-}
-
-/// Pauses between repeats: they double, and are drawn at random, so that many clients do not come back at once.
-struct Pauses {
-    next: Duration,
-    most: Duration,
-}
-
-impl Pauses {
-    fn new(options: &Options) -> Pauses {
-        Pauses { next: options.backoff, most: options.backoff_max }
-    }
-
-    /// # Errors
-    /// The error, where its repeat would come after the end.
-    fn pause(&mut self, end: Instant, error: Error) -> Result<()> {
-        let left = end.saturating_duration_since(Instant::now());
-        let pause = self.next.mul_f64(rand::rng().random_range(0.5..1.0));
-        if left <= pause || error.kind() == Kind::Closed {
-            return Err(error);
-        }
-        std::thread::sleep(pause);
-        self.next = (self.next * 2).min(self.most);
-        Ok(())
     }
 }
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Client({}, keyspace {})", self.inner.address, self.keyspace().name)
+        write!(out, "Client({}, keyspace {})", self.pool().address, self.keyspace().name)
     }
 }

@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, Buffers};
 use crate::options::Options;
 use crate::socket::Socket;
 use forebay_core::{
-    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Keyspace, Kind, Result, Welcome, WireReader,
+    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Kind, Result, Welcome, WireReader,
 };
 use rustls::ClientConfig;
 use std::io::{self, IoSlice, Read, Write};
@@ -32,12 +32,6 @@ pub(crate) enum Failure {
     Lost(Error),
 }
 
-/// What a server said in its hello.
-pub(crate) struct Known {
-    pub(crate) keyspace: Keyspace,
-    pub(crate) welcome: Welcome,
-}
-
 /// An answer whose payload has been received whole.
 pub(crate) struct Answer<T> {
     /// Number of the request.
@@ -51,7 +45,8 @@ pub(crate) struct Answer<T> {
 
 pub(crate) struct Connection {
     socket: Socket,
-    pub(crate) known: Arc<Known>,
+    /// What the server said in its hello.
+    pub(crate) welcome: Arc<Welcome>,
     buffers: Arc<Buffers>,
     read: Vec<u8>,
     start: usize,
@@ -83,20 +78,17 @@ impl Connection {
             _ => Failure::Unsent(error),
         };
         let socket = Socket::connect(address, options.connect_deadline, tls).map_err(refused)?;
-        let known = Arc::new(Known {
-            keyspace: Keyspace::events("unknown", 1),
-            welcome: Welcome {
-                features: 0,
-                window_bytes: 4096,
-                boot: 0,
-                lease_ms: 0,
-                keyspace: String::new(),
-                version: String::new(),
-            },
+        let welcome = Arc::new(Welcome {
+            features: 0,
+            window_bytes: 4096,
+            boot: 0,
+            lease_ms: 0,
+            keyspace: String::new(),
+            version: String::new(),
         });
         let mut connection = Connection {
             socket,
-            known,
+            welcome,
             buffers: buffers.clone(),
             read: vec![0; READ_BYTES],
             start: 0,
@@ -127,10 +119,9 @@ impl Connection {
         let request = connection.send(FrameKind::Hello, &meta, &[]).map_err(unsent)?;
         let answer = connection.answer(request, |meta| Ok((Welcome::decode(meta)?, 0))).map_err(unsent)?;
         let welcome = answer.said;
-        let keyspace = Keyspace::from_toml(&welcome.keyspace).map_err(Failure::Refused)?;
         connection.credit = u64::from(welcome.window_bytes);
         connection.owed = 0;
-        connection.known = Arc::new(Known { keyspace, welcome });
+        connection.welcome = Arc::new(welcome);
         Ok(connection)
     }
 
@@ -151,7 +142,7 @@ impl Connection {
 
     /// Bytes of a request that the server takes at once.
     pub(crate) fn window_bytes(&self) -> u64 {
-        u64::from(self.known.welcome.window_bytes)
+        u64::from(self.welcome.window_bytes)
     }
 
     /// What the server still takes before it has answered something.

@@ -1,6 +1,7 @@
 //! What is rare: runs, masks, holds, accounts, and what is there for people.
 
-use crate::client::{Client, Repeat, unknown};
+use crate::client::Client;
+use crate::pool::{Pool, Repeat, unknown};
 use crate::put::NO_WAIT;
 use forebay_core::{
     ConflictInfo, Control, DebugInfo, Error, FrameKind, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary,
@@ -19,7 +20,8 @@ pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
         .map_err(|error| Error::corrupt(format!("an answer that is not understood: {error}")).with_source(error))
 }
 
-impl Client {
+impl Pool {
+    /// Makes a control; answers what the server did, and how often it was asked.
     pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, u32)> {
         let meta = encode(control)?;
         self.call(repeat, NO_WAIT, |connection, attempt| {
@@ -27,9 +29,11 @@ impl Client {
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, attempt))
         })
     }
+}
 
+impl Client {
     fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
-        Ok(self.control(Repeat::Safe, control)?.0)
+        Ok(self.pool().control(Repeat::Safe, control)?.0)
     }
 
     /// Opens a run.
@@ -73,7 +77,7 @@ impl Client {
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let control = Control::RunClose { run };
         let meta = encode(&control)?;
-        self.call(Repeat::Safe, NO_WAIT, |connection, attempt| {
+        self.pool().call(Repeat::Safe, NO_WAIT, |connection, attempt| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
                 Ok(answer) => Ok(answer.said),
@@ -139,7 +143,7 @@ impl Client {
     /// As `Store::hold`; `OutcomeUnknown` where no answer came: a repeat would be another hold.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let conditions = conditions.iter().map(|&condition| condition.to_owned()).collect();
-        Ok(self.control(Repeat::Never, &Control::Hold { run, conditions })?.0)
+        Ok(self.pool().control(Repeat::Never, &Control::Hold { run, conditions })?.0)
     }
 
     /// Ends a hold; `false` where there is no such hold.
@@ -147,7 +151,7 @@ impl Client {
     /// # Errors
     /// As `Store::release_hold`, and `OutcomeUnknown`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
-        let (done, attempt) = self.control(Repeat::Safe, &Control::ReleaseHold { id })?;
+        let (done, attempt) = self.pool().control(Repeat::Safe, &Control::ReleaseHold { id })?;
         // After a lost answer the hold is gone, which is what was asked for.
         Ok(done || attempt > 0)
     }

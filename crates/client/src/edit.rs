@@ -1,7 +1,8 @@
 //! What changes what is there: new versions, removals, announcements, seals, releases.
 
-use crate::client::{Client, Repeat, unknown};
-use crate::put::{NO_WAIT, read_outcome};
+use crate::client::Client;
+use crate::pool::{Repeat, unknown};
+use crate::put::{NO_WAIT, Outcome};
 use forebay_core::{
     Attributes, Bounds, Error, FrameKind, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, WireOpen,
     WireReader, WireRemove, WireUpdate, WireWriter, crc32c,
@@ -15,7 +16,7 @@ impl Client {
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let update = WireUpdate::Fragment { key: *key, token: token.copied(), checksum: crc32c(value) };
         let meta = update.encode(self.keyspace())?;
-        self.call(Repeat::Never, NO_WAIT, |connection, _| {
+        self.pool().call(Repeat::Never, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::Update, &meta, &[value])?;
             Ok(connection.answer(request, |meta| Ok((WireReader::whole(meta, |read| read.u16())?, 0)))?.said)
         })
@@ -29,7 +30,7 @@ impl Client {
         let (primary, attributes) = (*primary, attributes.clone());
         let update = WireUpdate::Attributes { primary, token: token.copied(), attributes };
         let meta = update.encode(self.keyspace())?;
-        self.ask(FrameKind::Update, Repeat::Safe, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
+        self.pool().ask(FrameKind::Update, Repeat::Safe, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
     }
 
     /// Removes a fragment; `false` where there was none.
@@ -57,7 +58,7 @@ impl Client {
     }
 
     fn remove_all(&self, what: &WireRemove) -> Result<u64> {
-        Ok(self.ask(FrameKind::Remove, Repeat::Never, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
+        Ok(self.pool().ask(FrameKind::Remove, Repeat::Never, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
     }
 
     /// Announces an event.
@@ -76,8 +77,9 @@ impl Client {
     /// Those of single events stand in their outcomes; `OutcomeUnknown` for the call.
     pub fn open_events(&self, events: &[WireOpen]) -> Result<Vec<Result<PutOutcome>>> {
         let meta = WireOpen::encode_all(events, self.keyspace())?;
-        let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(read_outcome));
-        let (outcomes, attempt) = self.ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
+        let read =
+            |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| PutOutcome::of_byte(read.u8()?)));
+        let (outcomes, attempt) = self.pool().ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
         // After a repeat a duplicate may be what the first try announced.
         let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
         Ok(outcomes.into_iter().map(|outcome| outcome.map(ours)).collect())
@@ -111,7 +113,7 @@ impl Client {
         let mut out = WireWriter::new();
         out.shorts(std::iter::once(primary.as_bytes()))?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| Ok(read.u8()? == 1)));
-        let (mut done, attempt) = self.ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
+        let (mut done, attempt) = self.pool().ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
         let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))??;
         if !done && attempt > 0 {
             // It is done, or never was: this call may have done it before its answer was lost.

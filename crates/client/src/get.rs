@@ -1,8 +1,9 @@
 //! Reading: one fragment, many, a whole event, and ranges as they come.
 
-use crate::client::{Client, Repeat};
+use crate::client::Client;
 use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
+use crate::pool::Repeat;
 use crate::put::NO_WAIT;
 use forebay_core::{
     Bounds, Error, EventInfo, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources, WireEvent,
@@ -82,7 +83,7 @@ impl Client {
         // Frames whose answers fit what the server may send before it is granted more.
         for keys in keys.chunks(FRAME_KEYS * FRAMES) {
             let metas = keys.chunks(FRAME_KEYS).map(get_meta).collect::<Result<Vec<_>>>()?;
-            let answers = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+            let answers = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
                 let requests = metas
                     .iter()
                     .map(|meta| connection.send(FrameKind::Get, meta, &[]))
@@ -125,7 +126,7 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let answer = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+        let answer = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::GetEvent, &meta, &[])?;
             connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
@@ -147,7 +148,7 @@ impl Client {
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let meta = WireRange { bounds: bounds.clone(), events: true, after: None }.encode()?;
         let schema = self.schema();
-        self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+        self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::Range, &meta, &[])?;
             let mut events = Vec::new();
             loop {
@@ -192,8 +193,8 @@ const TRIES: u32 = 8;
 impl Range {
     fn fetch(&mut self) -> std::result::Result<(), Failure> {
         if self.part.under_way.is_none() {
-            let mut connection = self.client.own_connection().map_err(Failure::Refused)?;
-            connection.begin(self.client.deadline(NO_WAIT));
+            let mut connection = self.client.pool().own_connection().map_err(Failure::Refused)?;
+            connection.begin(self.client.pool().deadline(NO_WAIT));
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
             let meta = range.encode().map_err(Failure::Refused)?;
             let request = connection.send(FrameKind::Range, &meta, &[])?;
@@ -201,7 +202,7 @@ impl Range {
         }
         let schema = self.client.schema();
         let Some((connection, request)) = &mut self.part.under_way else { return Ok(()) };
-        connection.begin(self.client.deadline(NO_WAIT));
+        connection.begin(self.client.pool().deadline(NO_WAIT));
         let answer = connection.answer(*request, |meta| {
             let list = WireReader::whole(meta, |read| read.fragments(schema))?;
             let bytes = bytes_of(&list);

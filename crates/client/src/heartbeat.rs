@@ -3,7 +3,8 @@
 //! *On failure*: a lease that cannot be extended runs out at the server, and its verdict is `Fenced`; one whose holder
 //! dies with its process comes back by itself.
 
-use crate::client::{Client, Inner, Repeat};
+use crate::client::Inner;
+use crate::pool::{Pool, Repeat};
 use forebay_core::{FrameKind, Primary, Token, WireExtend};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -93,7 +94,7 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
             batch
         };
         let Some(inner) = client.upgrade() else { return };
-        let gone = extend(&inner.client(), &batch);
+        let gone = extend(&inner.pool, &batch);
         let mut known = leases.0.lock();
         for lease in gone {
             known.held.remove(&lease.token);
@@ -102,9 +103,9 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
 }
 
 /// Extends leases; those that cannot be any more.
-fn extend(client: &Client, batch: &[WireExtend]) -> Vec<WireExtend> {
+fn extend(pool: &Pool, batch: &[WireExtend]) -> Vec<WireExtend> {
     let Ok(meta) = WireExtend::encode_all(batch) else { return batch.to_vec() };
-    let answer = client.ask(FrameKind::Extend, Repeat::Safe, Duration::ZERO, &meta, |read| {
+    let answer = pool.ask(FrameKind::Extend, Repeat::Safe, Duration::ZERO, &meta, |read| {
         read.list(1, |read| read.outcome(|_| Ok(())))
     });
     match answer {

@@ -21,7 +21,9 @@ mod get;
 mod heartbeat;
 mod objects;
 mod options;
+mod pool;
 mod put;
+mod ring;
 mod select;
 mod socket;
 mod tls;
@@ -35,6 +37,7 @@ pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};
 pub use options::{Options, Tls};
 pub use put::Reservation;
+pub use ring::{RingClient, RingFragment, RingFrame, RingPin, SourceWindow, Window};
 pub use select::{Held, Lease, PlainLease, Verdict};
 
 forebay_core::implement_event_store!(Client, Fragment, Held, Producer, |client| client.runs(), client.stats());

@@ -35,8 +35,8 @@ impl Object {
         match self.link {
             Some(ref mut link) => Ok(link),
             None => {
-                let mut connection = self.client.own_connection()?;
-                connection.begin(self.client.deadline(NO_WAIT));
+                let mut connection = self.client.pool().own_connection()?;
+                connection.begin(self.client.pool().deadline(NO_WAIT));
                 let number = control(&mut connection, &self.what).map_err(plain)?;
                 Ok(self.link.insert((connection, number)))
             }
@@ -45,7 +45,7 @@ impl Object {
 
     /// Asks what comes next, on a new connection where the old one fails.
     fn next<T>(&mut self, wait: Duration, read: impl Fn(&[u8]) -> Result<(T, u64)>) -> Result<(T, Cutter)> {
-        let end = self.client.deadline(wait);
+        let end = self.client.pool().deadline(wait);
         loop {
             let (connection, number) = self.link()?;
             connection.begin(end);
@@ -70,13 +70,16 @@ impl Object {
     }
 }
 
-fn control<T: DeserializeOwned>(connection: &mut Connection, what: &Control) -> std::result::Result<T, Failure> {
+pub(crate) fn control<T: DeserializeOwned>(
+    connection: &mut Connection,
+    what: &Control,
+) -> std::result::Result<T, Failure> {
     let meta = encode(what).map_err(Failure::Refused)?;
     let request = connection.send(FrameKind::Control, &meta, &[])?;
     Ok(connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said)
 }
 
-fn plain(failure: Failure) -> Error {
+pub(crate) fn plain(failure: Failure) -> Error {
     match failure {
         Failure::Refused(error) | Failure::Unsent(error) | Failure::Lost(error) => error,
     }
@@ -256,7 +259,7 @@ impl Producer {
         let mut object = self.object.lock();
         let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
         let [announced, fragments, bytes] = figures;
-        let end = object.client.deadline(NO_WAIT);
+        let end = object.client.pool().deadline(NO_WAIT);
         // On a connection that is gone nothing could be told: a new one is made before anything is sent.
         if object.link.as_ref().is_some_and(|(connection, _)| !connection.is_alive()) {
             object.link = None;

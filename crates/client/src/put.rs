@@ -1,9 +1,11 @@
 //! Putting fragments: one, or many in few frames.
 
-use crate::client::{Client, Repeat};
+use crate::client::Client;
 use crate::connection::{Connection, Failure};
+use crate::pool::Repeat;
 use forebay_core::{
-    Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader, check_sent, crc32c,
+    AttributeSchema, Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader,
+    check_sent, crc32c,
 };
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -24,11 +26,12 @@ impl Client {
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let wire = [wire_put(key, value, options)?];
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
-        let mut outcomes = self.call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, attempt| {
-            let request = connection.send(FrameKind::Put, &meta, &[value])?;
-            let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
-            Ok(repeated(answer.said, attempt))
-        })?;
+        let mut outcomes =
+            self.pool().call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, attempt| {
+                let request = connection.send(FrameKind::Put, &meta, &[value])?;
+                let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
+                Ok(repeated(answer.said, attempt))
+            })?;
         outcomes.pop().ok_or_else(too_few)?
     }
 
@@ -41,7 +44,11 @@ impl Client {
         let mut outcomes: Vec<Option<Result<PutOutcome>>> = Vec::new();
         outcomes.resize_with(puts.len(), || None);
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
-        self.call(Repeat::Safe, wait, |connection, attempt| send_many(self, connection, puts, &mut outcomes, attempt))?;
+        let value = |at: usize| puts[at].1;
+        let wire = |at: usize| wire_put(&puts[at].0, puts[at].1, &puts[at].2);
+        let puts = Puts { value: &value, wire: &wire, attributes: &self.keyspace().attributes };
+        self.pool()
+            .call(Repeat::Safe, wait, |connection, attempt| send_many(connection, &puts, &mut outcomes, attempt))?;
         Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
     }
 }
@@ -65,7 +72,7 @@ impl Client {
     /// # Errors
     /// `Invalid` for a fragment that is longer than a request can be.
     pub fn reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Reservation> {
-        let most = self.inner.known.welcome.window_bytes as usize;
+        let most = self.pool().welcome.window_bytes as usize;
         if length > most {
             return Err(Error::invalid(format!("a fragment of {length} bytes; the server takes {most} at once")));
         }
@@ -128,36 +135,60 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
     })
 }
 
-pub(crate) fn read_outcomes(meta: &[u8]) -> Result<Vec<Result<PutOutcome>>> {
-    WireReader::whole(meta, |read| read.list(1, |read| read.outcome(read_outcome)))
+/// How puts end, of either kind of keyspace.
+pub(crate) trait Outcome: Copy + PartialEq {
+    /// It is stored.
+    const STORED: Self;
+    /// It stood there.
+    const DUPLICATE: Self;
+
+    /// As the wire says it.
+    ///
+    /// # Errors
+    /// `Corrupt` for a byte that is none.
+    fn of_byte(byte: u8) -> Result<Self>;
 }
 
-/// How a put ended.
-pub(crate) fn read_outcome(read: &mut WireReader<'_>) -> Result<PutOutcome> {
-    match read.u8()? {
-        0 => Ok(PutOutcome::Stored),
-        1 => Ok(PutOutcome::Duplicate),
-        2 => Ok(PutOutcome::Late),
-        other => Err(Error::corrupt(format!("outcome {other}, which is not known here"))),
+impl Outcome for PutOutcome {
+    const STORED: PutOutcome = PutOutcome::Stored;
+    const DUPLICATE: PutOutcome = PutOutcome::Duplicate;
+
+    fn of_byte(byte: u8) -> Result<PutOutcome> {
+        match byte {
+            0 => Ok(PutOutcome::Stored),
+            1 => Ok(PutOutcome::Duplicate),
+            2 => Ok(PutOutcome::Late),
+            other => Err(Error::corrupt(format!("outcome {other}, which is not known here"))),
+        }
     }
 }
 
+pub(crate) fn read_outcomes<O: Outcome>(meta: &[u8]) -> Result<Vec<Result<O>>> {
+    WireReader::whole(meta, |read| read.list(1, |read| read.outcome(|read| O::of_byte(read.u8()?))))
+}
+
 /// After a repeat a duplicate may be what the first try stored: the fragment is stored, and by this call.
-pub(crate) fn repeated(outcomes: Vec<Result<PutOutcome>>, attempt: u32) -> Vec<Result<PutOutcome>> {
-    let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
+pub(crate) fn repeated<O: Outcome>(outcomes: Vec<Result<O>>, attempt: u32) -> Vec<Result<O>> {
+    let ours = |outcome| if attempt > 0 && outcome == O::DUPLICATE { O::STORED } else { outcome };
     outcomes.into_iter().map(|outcome| outcome.map(ours)).collect()
 }
 
-fn too_few() -> Error {
+pub(crate) fn too_few() -> Error {
     Error::corrupt("an answer has fewer outcomes than there were puts")
 }
 
+/// What is to be put, by place: the bytes, and what is said of them.
+pub(crate) struct Puts<'a, 'b> {
+    pub(crate) value: &'b dyn Fn(usize) -> &'a [u8],
+    pub(crate) wire: &'b dyn Fn(usize) -> Result<WirePut>,
+    pub(crate) attributes: &'b AttributeSchema,
+}
+
 /// Sends what has no outcome yet, in frames, as many under way as the server takes.
-fn send_many(
-    client: &Client,
+pub(crate) fn send_many<O: Outcome>(
     connection: &mut Connection,
-    puts: &[(Key, &[u8], PutOptions<'_>)],
-    outcomes: &mut [Option<Result<PutOutcome>>],
+    puts: &Puts<'_, '_>,
+    outcomes: &mut [Option<Result<O>>],
     attempt: u32,
 ) -> std::result::Result<(), Failure> {
     let mut under_way: Vec<(u64, Vec<usize>)> = Vec::new();
@@ -166,16 +197,16 @@ fn send_many(
         // The next frame: what fits.
         let (mut chosen, mut wire, mut payload, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut copied = Vec::new();
-        while next < puts.len() && chosen.len() < FRAME_FRAGMENTS {
-            let (key, value, options) = &puts[next];
+        while next < outcomes.len() && chosen.len() < FRAME_FRAGMENTS {
             if outcomes[next].is_some() {
                 next += 1;
                 continue;
             }
+            let value = (puts.value)(next);
             if !chosen.is_empty() && bytes + value.len() > FRAME_BYTES {
                 break;
             }
-            match wire_put(key, value, options) {
+            match (puts.wire)(next) {
                 Ok(put) => {
                     bytes += value.len();
                     chosen.push(next);
@@ -184,7 +215,7 @@ fn send_many(
                     if value.len() < COPIED_BYTES && payload.is_empty() {
                         copied.extend_from_slice(value);
                     } else {
-                        payload.push(*value);
+                        payload.push(value);
                     }
                 }
                 Err(error) => outcomes[next] = Some(Err(error)),
@@ -192,7 +223,7 @@ fn send_many(
             next += 1;
         }
         if !chosen.is_empty() {
-            let meta = WirePut::encode_all(&wire, &client.keyspace().attributes).map_err(Failure::Refused)?;
+            let meta = WirePut::encode_all(&wire, puts.attributes).map_err(Failure::Refused)?;
             let frame_bytes = (bytes + meta.len() + forebay_core::FRAME_HEAD_BYTES) as u64;
             while frame_bytes > connection.credit() && !under_way.is_empty() {
                 receive(connection, &mut under_way, outcomes, attempt)?;
@@ -209,10 +240,10 @@ fn send_many(
     }
 }
 
-fn receive(
+fn receive<O: Outcome>(
     connection: &mut Connection,
     under_way: &mut Vec<(u64, Vec<usize>)>,
-    outcomes: &mut [Option<Result<PutOutcome>>],
+    outcomes: &mut [Option<Result<O>>],
     attempt: u32,
 ) -> std::result::Result<(), Failure> {
     let requests: Vec<u64> = under_way.iter().map(|(request, _)| *request).collect();

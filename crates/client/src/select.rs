@@ -1,8 +1,9 @@
 //! Leasing events, reading more of them, and deciding.
 
-use crate::client::{Client, Repeat, unknown};
+use crate::client::Client;
 use crate::connection::{Connection, Failure};
 use crate::fragment::{Cutter, Fragment, bytes_of};
+use crate::pool::{Repeat, unknown};
 use crate::put::NO_WAIT;
 use forebay_core::{
     Accept, Error, FrameKind, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, WireExtend,
@@ -113,6 +114,7 @@ impl Client {
     fn leases(&self, kind: FrameKind, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
         let keyspace = self.keyspace();
         let answer = self
+            .pool()
             .call(Repeat::Safe, wait, |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
                 let request = connection.send(kind, meta, &[])?;
                 connection.answer(request, |meta| read_leases(meta, keyspace))
@@ -122,7 +124,7 @@ impl Client {
                 Kind::OutcomeUnknown => Error::unavailable(error.message().to_owned()),
                 _ => error,
             })?;
-        let time = time.unwrap_or(Duration::from_millis(u64::from(self.inner.known.welcome.lease_ms)));
+        let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
         let hold = |lease: WireLease| {
             let held = Held::new(self, lease.event.primary, lease.token, time);
@@ -142,7 +144,7 @@ impl Client {
         out.sources(sources)?;
         let meta = out.finish();
         let schema = self.schema();
-        let answer = self.call(Repeat::Safe, NO_WAIT, |connection, _| {
+        let answer = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::LeaseGet, &meta, &[])?;
             connection.answer(request, |meta| {
                 let list = WireReader::whole(meta, |read| read.fragments(schema))?;
@@ -160,7 +162,7 @@ impl Client {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let meta = WireExtend::encode_all(&[WireExtend { primary: *primary, token: *token, duration }])?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
-        let (mut outcomes, _) = self.ask(FrameKind::Extend, Repeat::Safe, NO_WAIT, &meta, read)?;
+        let (mut outcomes, _) = self.pool().ask(FrameKind::Extend, Repeat::Safe, NO_WAIT, &meta, read)?;
         outcomes.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
 
@@ -231,7 +233,7 @@ impl Client {
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (mut outcomes, attempt) = self.call(Repeat::Safe, NO_WAIT, |connection, attempt| {
+        let (mut outcomes, attempt) = self.pool().call(Repeat::Safe, NO_WAIT, |connection, attempt| {
             let request = connection.send(FrameKind::Verdict, &meta, &payload)?;
             let answer = connection.answer(request, |meta| Ok((read_units(meta)?, 0)))?;
             Ok((answer.said, attempt))

@@ -8,7 +8,7 @@ pub enum Right {
     Read,
     /// Put, announce and seal.
     Write,
-    /// Lease events and decide about them.
+    /// Lease events and decide about them; pin stretches of a ring.
     Select,
     /// Runs, masks, holds, updates, removals, the debug stream, releases.
     Admin,
@@ -81,6 +81,8 @@ calls! {
     Release, "release", Admin;
     /// An event of the debug stream is given out again.
     Replay, "replay", Admin;
+    /// A stretch of a ring is kept.
+    Pin, "pin", Select;
     /// A run is opened, paused, resumed, stopped or closed.
     Run, "run", Admin;
     /// A source is masked or unmasked.

@@ -1,7 +1,7 @@
 //! The thin server: sessions over stores, and their composition. It holds no policy.
 //!
 //! ```text
-//! config ──▶ stores ──▶ listeners ──▶ threads, each an event loop ──▶ sessions: native, resp; http beside them
+//! config ──▶ stores, rings ──▶ listeners ──▶ threads, each an event loop ──▶ sessions: native, resp; http beside them
 //! ```
 //!
 //! *Not here*: what calls mean (`forebay-store`), bytes of frames (`forebay-core`, `wire/`).
@@ -16,6 +16,7 @@ mod listen;
 mod metrics;
 mod peer;
 mod resp;
+mod served;
 mod server;
 mod session;
 mod shared;
@@ -30,6 +31,7 @@ pub use config::{
 };
 pub use endpoint::Endpoint;
 pub use limits::Limits;
+pub use served::Served;
 pub use server::{Protocol, Server};
 pub use shared::Phase;
 pub use tls::TlsFiles;

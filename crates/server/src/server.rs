@@ -15,12 +15,12 @@ use crate::endpoint::Endpoint;
 use crate::listen::{Listener, Stream, Taken, accept_all};
 use crate::metrics::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
+use crate::served::Served;
 use crate::shared::{Phase, Shared};
 use crate::tls::TlsFiles;
 use crate::transport::Transport;
 use crate::{listen, resp, session, tls};
 use forebay_core::{Error, Result};
-use forebay_store::Store;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,21 +66,19 @@ impl Protocol {
 }
 
 impl Server {
-    /// Serves these stores until it is stopped or dropped.
+    /// Serves these stores and rings until it is stopped or dropped.
     ///
     /// # Errors
-    /// `Invalid` for two stores of one keyspace's name, for limits, tokens or certificates that cannot be, for an address
+    /// `Invalid` for two keyspaces of one name, for limits, tokens or certificates that cannot be, for an address
     /// that would be open to everybody by accident or cannot be listened at; `Unavailable` where the system gives no
     /// threads.
-    pub fn start(stores: Vec<Store>, config: ServerConfig) -> Result<Server> {
+    pub fn start<S: Into<Served>>(served: impl IntoIterator<Item = S>, config: ServerConfig) -> Result<Server> {
         config.check()?;
         let mut keyspaces = BTreeMap::new();
-        for store in stores {
-            let name = store.keyspace().name.clone();
-            if keyspaces.insert(name.clone(), store).is_some() {
-                return Err(Error::invalid(format!(
-                    "two stores have the keyspace `{name}`: a server tells them by name"
-                )));
+        for served in served.into_iter().map(Into::into) {
+            let name = served.name().to_owned();
+            if keyspaces.insert(name.clone(), served).is_some() {
+                return Err(Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name")));
             }
         }
         let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;
@@ -279,7 +277,9 @@ mod tests {
     #[test]
     fn not_ready_while_it_stops() {
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = Server::start(vec![], ServerConfig { http: Some(address), ..ServerConfig::default() }).unwrap();
+        let server =
+            Server::start(Vec::<Served>::new(), ServerConfig { http: Some(address), ..ServerConfig::default() })
+                .unwrap();
         let ask = |path: &str| {
             let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
             let mut answer = agent.get(format!("http://{}{path}", server.http().unwrap())).call().unwrap();

@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::peer::{Peers, Refusals};
+use crate::served::Served;
 use forebay_core::{Error, Result};
 use forebay_store::Store;
 use std::collections::BTreeMap;
@@ -35,8 +36,8 @@ impl Phase {
 
 /// Stores, rules and counters, shared by all threads.
 pub(crate) struct Shared {
-    /// Stores by the name of their keyspace.
-    pub(crate) keyspaces: BTreeMap<String, Store>,
+    /// What is served, by the name of its keyspace.
+    pub(crate) keyspaces: BTreeMap<String, Served>,
     /// Who may do what.
     pub(crate) access: Access,
     /// What a connection may take.
@@ -67,7 +68,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// What sessions on so many threads share.
-    pub(crate) fn new(keyspaces: BTreeMap<String, Store>, access: Access, limits: Limits, threads: usize) -> Shared {
+    pub(crate) fn new(keyspaces: BTreeMap<String, Served>, access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
             keyspaces,
             access,
@@ -87,11 +88,11 @@ impl Shared {
         }
     }
 
-    /// The store of a keyspace; without a name that of the only one.
+    /// A keyspace; without a name the only one.
     ///
     /// # Errors
     /// `Invalid` for a name that is not served, and without a name where there are several.
-    pub(crate) fn store(&self, name: &str) -> Result<&Store> {
+    pub(crate) fn served(&self, name: &str) -> Result<&Served> {
         if name.is_empty() && self.keyspaces.len() == 1 {
             return self.keyspaces.values().next().ok_or_else(|| Error::internal("no keyspace"));
         }
@@ -100,6 +101,11 @@ impl Shared {
             let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
             Error::invalid(format!("{what}: this server has {}", names()))
         })
+    }
+
+    /// Those that have events, with their stores.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (&String, &Store)> {
+        self.keyspaces.iter().filter_map(|(name, served)| Some((name, served.store()?)))
     }
 
     /// A session that had so many bytes of requests in memory has so many now.

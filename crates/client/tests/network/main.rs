@@ -8,6 +8,7 @@ mod connect;
 mod cuts;
 mod kills;
 mod proxy;
+mod rings;
 mod scene;
 mod vanish;
 mod workload;

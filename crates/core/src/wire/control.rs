@@ -1,6 +1,6 @@
 //! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use crate::{Key, LedgerBy, Primary};
+use crate::{Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, sources packed, as arrays of bytes.
@@ -139,6 +139,29 @@ pub enum Control {
         rate_hz: f64,
         /// Most bytes of one event.
         bytes_max: u64,
+    },
+    /// Every source of a ring.
+    RingSources,
+    /// A stretch of ticks of a ring is kept, for as long as the connection lasts and no longer than this. Answers the
+    /// number of the object, that of the pin, and the bytes that it holds or has reserved.
+    Pin {
+        /// First tick.
+        begin: u64,
+        /// Tick after the last one.
+        end: u64,
+        /// Of these sources; of all where it is null.
+        sources: Option<Vec<SourceId>>,
+        /// How long.
+        ms: u64,
+    },
+    /// A pin goes on, at other ticks where they are given. Answers the bytes that it holds or has reserved.
+    MovePin {
+        /// Number of the object.
+        object: u32,
+        /// First tick, and the tick after the last one.
+        ticks: Option<(u64, u64)>,
+        /// How long from now on.
+        ms: u64,
     },
     /// An object of this connection ends. Answers null.
     Drop {

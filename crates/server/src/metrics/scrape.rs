@@ -27,7 +27,7 @@ impl Scraper {
     /// The first look, from which totals of runs are counted. What happened before is not this server's.
     pub(crate) fn new(shared: &Shared) -> Scraper {
         let scraper = Scraper::default();
-        for (name, store) in &shared.keyspaces {
+        for (name, store) in shared.stores() {
             stores::totals(&mut Page::default(), &mut scraper.rising.lock(), name, &store.runs());
         }
         scraper
@@ -43,7 +43,7 @@ impl Scraper {
         calls(&mut page, &shared.metrics);
         connections(&mut page, shared);
         process::add(&mut page);
-        for (name, store) in &shared.keyspaces {
+        for (name, store) in shared.stores() {
             stores::add(&mut page, &mut self.rising.lock(), name, store);
         }
         page.text()
@@ -68,7 +68,7 @@ pub(crate) fn state(shared: &Shared) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "ready": is_ready(shared),
-        "keyspaces": shared.keyspaces.iter().map(keyspace).collect::<serde_json::Map<_, _>>(),
+        "keyspaces": shared.stores().map(keyspace).collect::<serde_json::Map<_, _>>(),
     })
 }
 

@@ -5,6 +5,7 @@ use super::parse::Command;
 use super::table::{COMMANDS, Spec};
 use super::turn::{Answer, Flow, Turn};
 use super::{glob, keys};
+use crate::served::Served;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -300,7 +301,7 @@ const SECTIONS: [(&str, Section); 5] = [
     }),
     ("Memory", |turn, out| {
         let (mut used, mut total) = (0, 0);
-        for store in turn.shared.keyspaces.values() {
+        for (_, store) in turn.shared.stores() {
             let stats = store.stats();
             let all = u64::from(stats.segments) * stats.segment_bytes;
             total += all;
@@ -309,7 +310,7 @@ const SECTIONS: [(&str, Section); 5] = [
         let _ = write!(out, "used_memory:{used}\r\nmaxmemory:{total}\r\nmaxmemory_policy:noeviction\r\n");
     }),
     ("Forebay", |turn, out| {
-        for (name, store) in &turn.shared.keyspaces {
+        for (name, store) in turn.shared.stores() {
             let stats = store.stats();
             let events = stats.events.map(|tally| tally.events);
             let _ = write!(
@@ -327,8 +328,11 @@ const SECTIONS: [(&str, Section); 5] = [
         let _ = write!(out, "resp_clients_since_start:{}\r\n", turn.shared.resp.clients());
     }),
     ("Keyspace", |turn, out| {
-        for (at, store) in turn.shared.keyspaces.values().enumerate() {
-            let fragments: u64 = store.stats().events.iter().map(|tally| tally.fragments).sum();
+        for (at, served) in turn.shared.keyspaces.values().enumerate() {
+            let fragments = match served {
+                Served::Events(store) => store.stats().events.iter().map(|tally| tally.fragments).sum(),
+                Served::Ring(ring) => ring.stats().fragments,
+            };
             if fragments > 0 {
                 let _ = write!(out, "db{at}:keys={fragments},expires=0,avg_ttl=0\r\n");
             }

@@ -3,8 +3,9 @@
 use super::failure::Failure;
 use crate::access::{Grant, Rights};
 use crate::call::Call;
+use crate::served::Served;
 use crate::shared::Shared;
-use forebay_store::Store;
+use forebay_store::{Ring, Store};
 use std::time::Instant;
 
 /// Wrong secrets after which a connection ends.
@@ -25,6 +26,7 @@ pub(super) struct Client {
     /// The keyspace that it has selected, by its place among those of the server.
     keyspace: usize,
     store: Option<Store>,
+    ring: Option<Ring>,
     rights: Rights,
     /// Data may stand on a device: whoever reads it may wait.
     may_be_slow: bool,
@@ -42,6 +44,7 @@ impl Client {
             refusals: 0,
             keyspace: 0,
             store: None,
+            ring: None,
             rights: Rights::default(),
             may_be_slow: false,
         };
@@ -114,11 +117,14 @@ impl Client {
     }
 
     fn select_at(&mut self, shared: &Shared, at: usize) {
-        let Some((name, store)) = shared.keyspaces.iter().nth(at) else { return };
+        let Some((name, served)) = shared.keyspaces.iter().nth(at) else { return };
         self.keyspace = at;
-        self.store = Some(store.clone());
+        (self.store, self.ring) = match served.clone() {
+            Served::Events(store) => (Some(store), None),
+            Served::Ring(ring) => (None, Some(ring)),
+        };
         self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
-        self.may_be_slow = store.has_warm();
+        self.may_be_slow = self.store.as_ref().is_some_and(Store::has_warm);
     }
 
     /// The store of its keyspace, if there is one.
@@ -130,10 +136,31 @@ impl Client {
     /// The store of its keyspace.
     ///
     /// # Errors
-    /// `ERR` where the server has none.
+    /// `ERR` where that is a ring, or the server has none.
     #[inline]
     pub(super) fn store(&self) -> Result<&Store, Failure> {
-        self.store.as_ref().ok_or_else(|| Failure::err("this server has no keyspace"))
+        self.store.as_ref().ok_or_else(|| self.no_store())
+    }
+
+    #[cold]
+    fn no_store(&self) -> Failure {
+        match &self.ring {
+            Some(ring) => Failure::err(format!(
+                "keyspace '{}' is a ring: it has FB.PUT and FB.WINDOW; SELECT another one for events",
+                ring.keyspace().name
+            )),
+            None => Failure::err("this server has no keyspace"),
+        }
+    }
+
+    /// The ring of its keyspace.
+    ///
+    /// # Errors
+    /// `ERR` where that has events, or the server has none.
+    pub(super) fn ring(&self, command: &str) -> Result<&Ring, Failure> {
+        self.ring.as_ref().ok_or_else(|| {
+            Failure::err(format!("this keyspace has no windows: it holds events, and '{command}' is for a ring"))
+        })
     }
 
     /// Whether reading or writing data may wait for a device.

@@ -21,6 +21,7 @@ mod landing;
 mod parse;
 mod pool;
 mod replies;
+mod ring;
 mod runs;
 mod scan;
 mod select;

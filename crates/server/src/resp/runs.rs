@@ -1,4 +1,4 @@
-//! Runs and accounts: FB.RUN, FB.LEDGER, FB.WHY; and what a server does not have: FB.WINDOW.
+//! Runs and accounts: FB.RUN, FB.LEDGER, FB.WHY.
 
 use super::failure::Failure;
 use super::keys;
@@ -119,11 +119,4 @@ pub(super) fn why(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     turn.replies.text("incidents");
     turn.replies.texts(why.incidents.iter());
     Ok(Flow::Done)
-}
-
-/// FB.WINDOW: of rings, which a server does not serve yet.
-pub(super) fn window(_turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
-    Err(Failure::err(
-        "this keyspace has no windows: it holds events; only a ring has windows, and no ring is served here",
-    ))
 }

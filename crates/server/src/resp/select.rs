@@ -25,7 +25,7 @@ fn text(word: Option<&[u8]>) -> Result<&str, Failure> {
     Ok(keys::utf8(word.ok_or_else(Failure::syntax)?)?)
 }
 
-fn number(word: Option<&[u8]>) -> Result<u64, Failure> {
+pub(super) fn number(word: Option<&[u8]>) -> Result<u64, Failure> {
     text(word)?.parse().map_err(|_| Failure::number())
 }
 
@@ -51,6 +51,16 @@ fn sources<'a>(keyspace: &Keyspace, words: impl Iterator<Item = &'a [u8]>) -> Re
     Ok(Sources::Only(all))
 }
 
+/// How much longer a command that waits so long has patience; `None` where it waits no more.
+pub(super) fn patience(turn: &mut Turn<'_>, wait: Duration) -> Option<Duration> {
+    if wait.is_zero() || turn.shared.stopping.load(Ordering::Acquire) {
+        return None;
+    }
+    let now = Instant::now();
+    let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
+    (!left.is_zero()).then_some(left)
+}
+
 /// FB.GETANY [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition]… [SOURCES NONE | ALL | source…]
 pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
@@ -72,13 +82,11 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted.min(EVENTS_AT_ONCE);
     let mut leases = store.get_any(&request)?;
-    if leases.is_empty() && !wait.is_zero() && !turn.shared.stopping.load(Ordering::Acquire) {
-        let now = Instant::now();
-        let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
-        if !left.is_zero() {
-            let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
-            return Ok(Flow::Later(left.min(again)));
-        }
+    if leases.is_empty()
+        && let Some(left) = patience(turn, wait)
+    {
+        let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
+        return Ok(Flow::Later(left.min(again)));
     }
     *turn.patience = None;
     let fragments = |leases: &[Lease]| leases.iter().map(|lease| lease.fragments.len()).sum::<usize>();

@@ -2,7 +2,7 @@
 
 use super::replies::Replies;
 use super::turn::{Answer, Turn};
-use super::{about, runs, scan, select, strings};
+use super::{about, ring, runs, scan, select, strings};
 use crate::call::{Call, Right};
 use crate::resp::parse::Command;
 
@@ -144,7 +144,8 @@ commands! {
     "fb.run" -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
     "fb.ledger" 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
     "fb.why" 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
-    "fb.window" -2 Loop Some(Call::Window), NO_KEY, runs::window, "Rings are not served yet";
+    "fb.put" -5 Loop Some(Call::Put), NO_KEY, ring::put, "Stores a fragment in a ring: source timestamp span value [RUN n] [STATUS n]";
+    "fb.window" -3 Loop Some(Call::Window), NO_KEY, ring::window, "Returns what a ring has between two ticks: begin end [WAIT ms] [SOURCES ALL|source ...]";
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub(super) fn call_of(kind: FrameKind) -> Option<Call> {
         FrameKind::Remove => Call::Remove,
         FrameKind::OpenEvent => Call::OpenEvent,
         FrameKind::Seal => Call::Seal,
+        FrameKind::Window => Call::Window,
         FrameKind::GetAny => Call::GetAny,
         FrameKind::Lease => Call::Lease,
         FrameKind::LeaseGet => Call::LeaseGet,

@@ -3,10 +3,12 @@
 use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
+use crate::served::Served;
 use forebay_core::{
-    Control, Error, Filter, ObjectOrder, Result, RunConfig, Sampling, Sources, WireReader, WireSample, WireWriter,
+    Control, Error, Filter, ObjectOrder, Result, RingSources, RunConfig, Sampling, Sources, WireReader, WireSample,
+    WireWriter,
 };
-use forebay_store::{Producer, Sampler, Store, Watch};
+use forebay_store::{Producer, Ring, RingPin, Sampler, Store, Watch};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ pub(super) enum Object {
     Watch(Arc<Mutex<Watch>>),
     /// Draws events.
     Sampler(Arc<Mutex<Sampler>>),
+    /// Keeps a stretch of a ring.
+    Pin(Arc<Mutex<RingPin>>),
 }
 
 /// Objects of one connection, by number.
@@ -37,7 +41,7 @@ impl Objects {
     fn add(&self, object: Object) -> Result<u32> {
         let mut all = self.all.lock();
         if all.len() >= OBJECTS_MAX {
-            return Err(Error::full(format!("{OBJECTS_MAX} producers, watches and samplers on one connection")));
+            return Err(Error::full(format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection")));
         }
         let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
         all.insert(number, object);
@@ -61,6 +65,7 @@ pub(super) fn call_of(control: &Control) -> Call {
         Control::Mask { .. } => Call::Mask,
         Control::Hold { .. } | Control::ReleaseHold { .. } => Call::Hold,
         Control::Producer { .. } | Control::Report { .. } => Call::Producer,
+        Control::Pin { .. } | Control::MovePin { .. } => Call::Pin,
         Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
         _ => Call::Look,
     }
@@ -80,7 +85,59 @@ fn json<T: Serialize>(value: T) -> Result<Answer> {
 }
 
 /// Makes the call, which is allowed.
-pub(super) fn make(store: &Store, objects: &Objects, control: Control) -> Result<Answer> {
+///
+/// # Errors
+/// Those of the call; `Invalid` for one that is for the other kind of keyspace.
+pub(super) fn make(served: &Served, objects: &Objects, control: Control) -> Result<Answer> {
+    match (served, control) {
+        (_, Control::Drop { object }) => {
+            // Its end may take a while: not under the lock.
+            let object = objects.all.lock().remove(&object);
+            drop(object);
+            json(())
+        }
+        (Served::Events(store), control) => of_events(store, objects, control),
+        (Served::Ring(ring), control) => of_ring(ring, objects, control),
+    }
+}
+
+fn of_ring(ring: &Ring, objects: &Objects, control: Control) -> Result<Answer> {
+    match control {
+        Control::Stats => json(ring.stats()),
+        Control::Losses => json(ring.losses()),
+        Control::Ledger { run } => {
+            let run = u32::try_from(run).map_err(|_| Error::invalid(format!("run {run}: a ring's are 32-bit numbers")));
+            json(ring.ledger_of(run?))
+        }
+        Control::RingSources => json(ring.sources()),
+        Control::Pin { begin, end, sources, ms } => {
+            let sources = sources.map_or(RingSources::All, RingSources::Only);
+            let pin = ring.pin(begin, end, &sources, Duration::from_millis(ms))?;
+            let (id, bytes) = (pin.id(), pin.bytes());
+            json((objects.add(Object::Pin(Arc::new(Mutex::new(pin))))?, id, bytes))
+        }
+        Control::MovePin { object, ticks, ms } => {
+            let Object::Pin(pin) = objects.get(object)? else {
+                return Err(Error::invalid(format!("object {object} is no pin")));
+            };
+            let (mut pin, duration) = (pin.lock(), Duration::from_millis(ms));
+            match ticks {
+                Some((begin, end)) => pin.move_to(begin, end, duration)?,
+                None => pin.extend(duration)?,
+            }
+            json(pin.bytes())
+        }
+        other => Err(Served::Ring(ring.clone()).other_kind(&name_of(&other))),
+    }
+}
+
+/// A control as the wire names it.
+fn name_of(control: &Control) -> String {
+    let value = serde_json::to_value(control).unwrap_or_default();
+    value.get("call").and_then(|call| call.as_str()).unwrap_or_default().to_owned()
+}
+
+fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answer> {
     let schema = store.schema();
     match control {
         Control::RunOpen { run, config } => json(store.run_open(run, &RunConfig::from_toml(&config, schema)?)?),
@@ -135,11 +192,8 @@ pub(super) fn make(store: &Store, objects: &Objects, control: Control) -> Result
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
         }
-        Control::Drop { object } => {
-            // Its end may take a while: not under the lock.
-            let object = objects.all.lock().remove(&object);
-            drop(object);
-            json(())
+        other @ (Control::RingSources | Control::Pin { .. } | Control::MovePin { .. } | Control::Drop { .. }) => {
+            Err(Served::Events(store.clone()).other_kind(&name_of(&other)))
         }
     }
 }
@@ -181,7 +235,7 @@ fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3
 pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)> {
     let (number, wait) = WireReader::whole(meta, |read| Ok((read.u32()?, read.milliseconds()?)))?;
     match objects.get(number)? {
-        Object::Producer(_) => Err(Error::invalid(format!("object {number} is a producer: nothing comes from it"))),
+        Object::Producer(_) | Object::Pin(_) => Err(Error::invalid(format!("nothing comes from object {number}"))),
         object => Ok((object, wait)),
     }
 }
@@ -201,7 +255,7 @@ pub(super) fn nothing(object: &Object) -> Result<Answer> {
 /// What an object has next, within the wait: the answer to a `watch` frame; `None` where nothing came.
 pub(super) fn next(store: &Store, object: &Object, wait: Duration) -> Result<Option<Answer>> {
     match object {
-        Object::Producer(_) => Ok(None),
+        Object::Producer(_) | Object::Pin(_) => Ok(None),
         Object::Watch(watch) => watch.lock().next(wait).map(json).transpose(),
         Object::Sampler(sampler) => {
             let Some(sample) = sampler.lock().next(wait)? else { return Ok(None) };

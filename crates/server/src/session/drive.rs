@@ -6,10 +6,10 @@
 use super::Session;
 use crate::access::Access;
 use crate::limits::Limits;
+use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use forebay_core::{FRAME_HEAD_BYTES, FrameHead};
-use forebay_store::Store;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -42,8 +42,8 @@ const END: Duration = Duration::from_secs(5);
 ///
 /// # Panics
 /// Where a session spins, does not end, or says what is no frame.
-pub async fn drive(store: &Store, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
-    let keyspaces = [(store.keyspace().name.clone(), store.clone())].into();
+pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
+    let keyspaces = [(served.name().to_owned(), served.clone())].into();
     let shared = Shared::new(keyspaces, Access::default(), limits, 1);
     let pipe = Rc::new(RefCell::new(Pipe::default()));
     let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared));
@@ -156,7 +156,7 @@ impl Transport for Memory {}
 mod tests {
     use super::*;
     use forebay_core::{FrameFlags, FrameKind, Hello, Keyspace};
-    use forebay_store::Config;
+    use forebay_store::{Config, Store};
 
     #[test]
     fn a_session_is_driven_by_hand() {
@@ -171,7 +171,7 @@ mod tests {
         let ping = FrameHead::new(FrameKind::Ping, FrameFlags::REQUEST, 2).encode();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let steps = [Step::Send(&hello[..50]), Step::Take(1), Step::Send(&hello[50..]), Step::Wait, Step::Send(&ping)];
-        let heads = runtime.block_on(drive(&store, Limits::default(), &steps));
+        let heads = runtime.block_on(drive(&store.into(), Limits::default(), &steps));
         let said: Vec<_> = heads.iter().map(|head| (head.kind, head.request)).collect();
         assert_eq!(said, [(FrameKind::Hello, 1), (FrameKind::Ping, 2)]);
         std::fs::remove_dir_all(&dir).ok();

@@ -21,22 +21,23 @@ pub(crate) mod drive;
 mod inbox;
 mod long;
 mod outbox;
+mod place;
 mod put;
 mod receive;
+mod request;
 mod stream;
+mod window;
 
-use crate::access::{Grant, Rights};
+use crate::access::Rights;
 use crate::call::Call;
+use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use calls::Request;
 use control::Objects;
-use forebay_core::{
-    Error, FrameHead, FrameKind, GetAny, Hello, PutOutcome, Result, Welcome, WireReader, WireVerdict, WireWriter,
-};
+use forebay_core::{Error, FrameHead, FrameKind, GetAny, Result, WireWriter};
 use forebay_store::{Lease, Store};
 use inbox::Inbox;
-use long::{Long, LongAsking};
+use long::LongAsking;
 use outbox::{Answer, Outbox};
 use put::{Putting, Waiting};
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ use stream::Streaming;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Sleep;
+use window::Awaiting;
 
 /// Time for the other side to hear that a connection ends.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -81,7 +83,7 @@ pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'st
 
 /// Who is there, after its hello.
 struct Peer {
-    store: Store,
+    served: Served,
     rights: Rights,
     has_warm: bool,
 }
@@ -101,7 +103,7 @@ enum Receiving {
 /// What a thread has done.
 enum Done {
     Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
-    Put { job: u64, outcomes: Vec<(usize, Result<PutOutcome>)> },
+    Put { job: u64, outcomes: Vec<(usize, Result<u8>)> },
     Nothing(Box<LongAsking>),
     Part { streaming: Streaming, answer: Result<Answer> },
 }
@@ -143,6 +145,8 @@ pub(crate) struct Session<T> {
     on_threads: usize,
     streams: Vec<Streaming>,
     asking: Vec<Asking>,
+    /// Windows of a ring that are waited for.
+    awaiting: Vec<Awaiting>,
     objects: Option<Arc<Objects>>,
     done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
     /// When what is being received must be there.
@@ -183,6 +187,7 @@ impl<T: Transport> Session<T> {
             on_threads: 0,
             streams: Vec::new(),
             asking: Vec::new(),
+            awaiting: Vec::new(),
             objects: None,
             done: None,
             receive_by,
@@ -248,6 +253,7 @@ impl<T: Transport> Session<T> {
             self.take_done(context);
             let was_full = self.outbox.is_full();
             self.ask_again(context);
+            self.look_at_windows();
             self.pump_streams();
             let mut moved = self.look_at_frames(&mut turns);
             if self.flush(context).is_err() {
@@ -313,7 +319,11 @@ impl<T: Transport> Session<T> {
 
     /// Nothing is under way but what goes out.
     fn is_idle(&self) -> bool {
-        self.on_threads == 0 && self.jobs.is_empty() && self.streams.is_empty() && self.asking.is_empty()
+        self.on_threads == 0
+            && self.jobs.is_empty()
+            && self.streams.is_empty()
+            && self.asking.is_empty()
+            && self.awaiting.is_empty()
     }
 
     fn flush(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
@@ -393,7 +403,7 @@ impl<T: Transport> Session<T> {
                     if let Err(error) = outcome {
                         self.shared.metrics.failed(Call::Put, error.kind());
                     }
-                    out.outcome(outcome, |out, outcome| out.u8(calls::outcome_byte(*outcome)));
+                    out.outcome(outcome, |out, byte| out.u8(*byte));
                 }
                 None => out.outcome::<()>(&unknown(), |_, ()| {}),
             }
@@ -422,8 +432,7 @@ impl<T: Transport> Session<T> {
         if self.asking.is_empty() {
             return;
         }
-        let Some(peer) = &self.peer else { return };
-        let store = peer.store.clone();
+        let Some(store) = self.peer.as_ref().and_then(|peer| peer.served.store().cloned()) else { return };
         let now = Instant::now();
         let mut at = 0;
         while at < self.asking.len() {
@@ -490,178 +499,6 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    /// The first frame of a connection.
-    fn hello(&mut self, head: FrameHead, meta: &[u8]) -> Result<()> {
-        if head.kind != FrameKind::Hello {
-            return Err(Error::invalid("the first frame is no hello"));
-        }
-        let hello = Hello::decode(meta)?;
-        if hello.window_bytes < WINDOW_BYTES_MIN {
-            return Err(Error::invalid(format!(
-                "a window of {} bytes; {WINDOW_BYTES_MIN} are the least",
-                hello.window_bytes
-            )));
-        }
-        let access = &self.shared.access;
-        let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
-        let Some(grant) = grant else {
-            let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
-            self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
-            return Err(Error::invalid("this server wants a token, and this is none that it knows"));
-        };
-        let store = self.shared.store(&hello.keyspace)?.named(&hello.name);
-        let rights = grant.rights(&store.keyspace().name);
-        if rights == Rights::default() {
-            let why = format!("token `{}` has no right in keyspace `{}`", grant.name, store.keyspace().name);
-            self.shared.refuse("native", "right", &why);
-            return Err(Error::invalid(why));
-        }
-        let window = self.shared.limits.window_bytes;
-        let welcome = Welcome {
-            features: 0,
-            window_bytes: window,
-            boot: store.boot(),
-            lease_ms: u32::try_from(store.lease_time().as_millis()).unwrap_or(u32::MAX),
-            keyspace: store.keyspace().to_toml()?,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        tracing::debug!(client = hello.name, token = %grant.name, keyspace = %store.keyspace().name, "hello");
-        self.outbox.open(hello.window_bytes);
-        self.credit = u64::from(window);
-        let has_warm = store.has_warm();
-        self.peer = Some(Box::new(Peer { store, rights, has_warm }));
-        self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
-        Ok(())
-    }
-
-    /// Makes the call of a request that has arrived whole; puts are on their way already.
-    fn request(&mut self, request: Request) {
-        let from = Instant::now();
-        let head = request.head;
-        let Some(peer) = &self.peer else { return };
-        let (store, rights, has_warm) = (peer.store.clone(), peer.rights, peer.has_warm);
-        match head.kind {
-            FrameKind::Ping => {
-                let credit = self.give_back(head.frame_bytes());
-                return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
-            }
-            FrameKind::Control => return self.control(request, store, rights, from),
-            _ => {}
-        }
-        let Some(call) = calls::call_of(head.kind) else {
-            let error = Error::invalid(format!("a request of kind {:?}, which this server does not answer", head.kind));
-            return self.fail(head.kind, head.request, error);
-        };
-        if !rights.allow(call.right()) {
-            let error = control::no_right(call);
-            self.shared.refuse("native", "right", error.message());
-            return self.answered(head, call, 1, from, Err(error));
-        }
-        match head.kind {
-            FrameKind::GetAny => self.get_any(request, &store, from),
-            FrameKind::Verdict => self.verdicts(request, store, from),
-            FrameKind::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
-                Ok(streaming) => {
-                    self.shared.metrics.answered(call, 1, None, from.elapsed());
-                    self.streams.push(streaming);
-                    self.pump_streams();
-                }
-                Err(error) => self.answered(head, call, 1, from, Err(error)),
-            },
-            FrameKind::Watch => {
-                let objects = self.objects.get_or_insert_default().clone();
-                match control::asked(&objects, &request.meta) {
-                    Ok((object, wait)) => {
-                        let until = from + wait.min(self.shared.limits.wait_max);
-                        let what = Long::Next(object);
-                        self.ask_on_thread(Box::new(LongAsking { head, call, from, until, store, what }));
-                    }
-                    Err(error) => self.answered(head, call, 1, from, Err(error)),
-                }
-            }
-            _ => {
-                let most = self.outbox.window();
-                if calls::waits(&store, &request, has_warm) {
-                    self.on_threads_bytes += u64::from(head.payload_bytes);
-                    return self.on_thread(move || {
-                        let (answer, things) = calls::make(&store, &request, most);
-                        Done::Answer { head, call, things, from, answer }
-                    });
-                }
-                let (answer, things) = calls::make(&store, &request, most);
-                self.answered(head, call, things, from, answer);
-            }
-        }
-    }
-
-    fn verdicts(&mut self, request: Request, store: Store, from: Instant) {
-        let (head, call) = (request.head, Call::Verdict);
-        let verdicts = match WireVerdict::decode_all(&request.meta, head.payload_bytes, store.keyspace()) {
-            Ok(verdicts) => verdicts,
-            Err(error) => return self.answered(head, call, 1, from, Err(error)),
-        };
-        let things = verdicts.len() as u64;
-        if calls::verdicts_wait(&store, &request, &verdicts) {
-            self.on_threads_bytes += u64::from(head.payload_bytes);
-            return self.on_thread(move || {
-                let answer = Ok(calls::judge_all(&store, &verdicts, &request.payload));
-                Done::Answer { head, call, things, from, answer }
-            });
-        }
-        self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
-    }
-
-    fn control(&mut self, request: Request, store: Store, rights: Rights, from: Instant) {
-        let head = request.head;
-        let control = match control::decode(&request.meta) {
-            Ok(control) => control,
-            Err(error) => return self.answered(head, Call::Look, 1, from, Err(error)),
-        };
-        let call = control::call_of(&control);
-        if !rights.allow(call.right()) {
-            let error = control::no_right(call);
-            self.shared.refuse("native", "right", error.message());
-            return self.answered(head, call, 1, from, Err(error));
-        }
-        let objects = self.objects.get_or_insert_default().clone();
-        self.on_thread(move || {
-            let answer = control::make(&store, &objects, control);
-            Done::Answer { head, call, things: 1, from, answer }
-        });
-    }
-
-    fn get_any(&mut self, request: Request, store: &Store, from: Instant) {
-        let head = request.head;
-        let mut asked = match WireReader::whole(&request.meta, |read| read.get_any(store.keyspace())) {
-            Ok(asked) => asked,
-            Err(error) => return self.answered(head, Call::GetAny, 1, from, Err(error)),
-        };
-        asked.n = asked.n.min(EVENTS_MAX);
-        let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
-        if store.get_any_may_wait(asked.level) {
-            let (store, what) = (store.clone(), Long::GetAny(asked, self.outbox.window()));
-            let asking = LongAsking { head, call: Call::GetAny, from, until: from + wait, store, what };
-            return self.ask_on_thread(Box::new(asking));
-        }
-        let found = self.lease_any(store, &asked);
-        if matches!(&found, Ok(leases) if leases.is_empty()) && !wait.is_zero() {
-            return self.asking.push(Asking { head, request: asked, from, until: from + wait });
-        }
-        let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
-        self.answered(head, Call::GetAny, 1, from, answer);
-    }
-
-    /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
-    fn ask_on_thread(&mut self, mut asking: Box<LongAsking>) {
-        self.on_thread(move || match asking.ask() {
-            Ok(None) => Done::Nothing(asking),
-            answer => {
-                let answer = answer.and_then(|answer| answer.map_or_else(|| asking.nothing(), Ok));
-                Done::Answer { head: asking.head, call: asking.call, things: 1, from: asking.from, answer }
-            }
-        });
-    }
-
     /// Ends a put whose bytes have all come.
     fn received(&mut self, putting: Box<Putting>, waiting: Vec<Waiting>) {
         let from = Instant::now();
@@ -669,7 +506,7 @@ impl<T: Transport> Session<T> {
             return self.answer_put(*putting, from);
         }
         let Some(peer) = &self.peer else { return };
-        let store = peer.store.clone();
+        let served = peer.served.clone();
         let job = self.next_job;
         self.next_job += 1;
         // As many threads as the connection may still have: each waits for some of them in turn.
@@ -680,8 +517,8 @@ impl<T: Transport> Session<T> {
             groups[number % left].push((putting.puts[one.index()].clone(), one));
         }
         for group in groups {
-            let store = store.clone();
-            self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&store, group, from) });
+            let served = served.clone();
+            self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&served, group, from) });
         }
         self.jobs.insert(job, Job { putting, left, from });
     }
@@ -695,7 +532,8 @@ impl<T: Transport> Session<T> {
         // While nothing more may be answered nobody is asked: what goes out is waited for.
         let asking = if self.outbox.is_full() { None } else { self.asking.iter().map(look_again).min() };
         let starved = self.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
-        let deadlines = [self.receive_by, self.taken_by, asking, starved];
+        let awaiting = self.next_look_at_windows();
+        let deadlines = [self.receive_by, self.taken_by, asking, awaiting, starved];
         let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
         let timer = match &mut self.timer {
             Some(timer) => {
@@ -730,8 +568,9 @@ impl<T: Transport> Session<T> {
 impl<T> Drop for Session<T> {
     fn drop(&mut self) {
         self.shared.account(self.accounted, 0);
-        if let (Some(waker), Some(peer)) = (&self.waker, &self.peer) {
-            peer.store.forget_waker(waker);
+        let store = self.peer.as_ref().and_then(|peer| peer.served.store());
+        if let (Some(waker), Some(store)) = (&self.waker, store) {
+            store.forget_waker(waker);
         }
     }
 }

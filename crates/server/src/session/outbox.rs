@@ -9,9 +9,10 @@
 
 use crate::transport::{Transport, poll_write_from};
 use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
-use forebay_store::Fragment;
+use forebay_store::{Fragment, Window};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,19 +26,47 @@ const PIECES: usize = 128;
 /// Bytes that are on their way before no further request is looked at.
 const UNSENT_BYTES: u64 = 2 << 20;
 
+/// What keeps bytes where they stand.
+#[derive(Clone)]
+pub(crate) enum Guard {
+    /// A fragment of an event.
+    Fragment(Arc<Fragment>),
+    /// One of a window of a ring: which source, and which of its fragments.
+    Window(Arc<Window>, usize, usize),
+}
+
+impl From<Fragment> for Guard {
+    fn from(fragment: Fragment) -> Guard {
+        Guard::Fragment(Arc::new(fragment))
+    }
+}
+
+impl Deref for Guard {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Guard::Fragment(fragment) => fragment,
+            Guard::Window(window, source, at) => {
+                window.sources[*source].fragment(*at).map_or(&[], |fragment| fragment.bytes)
+            }
+        }
+    }
+}
+
 /// Bytes that go out.
 pub(crate) enum Piece {
     /// Copied.
     Copied(Vec<u8>),
     /// Where they stand, from and to.
-    Guard(Arc<Fragment>, usize, usize),
+    Guard(Guard, usize, usize),
 }
 
 impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            Piece::Guard(fragment, from, to) => &fragment[*from..*to],
+            Piece::Guard(guard, from, to) => &guard[*from..*to],
         }
     }
 }
@@ -51,11 +80,11 @@ pub(crate) struct Payload {
 
 impl Payload {
     /// Adds the bytes of a fragment.
-    pub(crate) fn push(&mut self, fragment: Fragment) {
+    pub(crate) fn push<G: Deref<Target = [u8]> + Into<Guard>>(&mut self, fragment: G) {
         let length = fragment.len();
         self.bytes += length as u64;
         if length >= COPIED_BYTES {
-            self.pieces.push(Piece::Guard(Arc::new(fragment), 0, length));
+            self.pieces.push(Piece::Guard(fragment.into(), 0, length));
             return;
         }
         match self.pieces.last_mut() {
@@ -346,9 +375,9 @@ fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
                 pieces.push_front(Piece::Copied(rest));
                 left = 0;
             }
-            Some(Piece::Guard(fragment, from, to)) => {
-                part.push(Piece::Guard(fragment.clone(), from, from + left));
-                pieces.push_front(Piece::Guard(fragment, from + left, to));
+            Some(Piece::Guard(guard, from, to)) => {
+                part.push(Piece::Guard(guard.clone(), from, from + left));
+                pieces.push_front(Piece::Guard(guard, from + left, to));
                 left = 0;
             }
         }

@@ -11,10 +11,11 @@
 //! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
 
 use super::inbox::Inbox;
+use super::place::Place;
+use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{Error, Kind, PutOptions, PutOutcome, Result, WirePut, check_sent};
-use forebay_store::{Reservation, Store};
+use forebay_core::{Error, Kind, Result, WirePut};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
@@ -40,7 +41,7 @@ fn no_memory(length: usize) -> Error {
 /// What a fragment's bytes go to.
 enum Target {
     /// Memory of the store.
-    Place(Reservation),
+    Place(Place),
     /// Memory of the server: the put must wait.
     Held(Vec<u8>),
     /// Nowhere: the put has failed.
@@ -57,7 +58,7 @@ struct Open {
 /// A fragment whose put waits, on a thread.
 pub(super) enum Waiting {
     /// Its commit waits.
-    Commit(usize, Reservation),
+    Commit(usize, Place),
     /// It waits for space, or for another put.
     Put(usize, Vec<u8>),
 }
@@ -78,8 +79,8 @@ pub(super) struct Putting {
     /// Bytes of its frame.
     pub(super) frame_bytes: u64,
     pub(super) puts: Vec<WirePut>,
-    /// Outcomes by fragment; `None` where there is none yet.
-    pub(super) outcomes: Vec<Option<Result<PutOutcome>>>,
+    /// Outcomes by fragment, as the wire says them; `None` where there is none yet.
+    pub(super) outcomes: Vec<Option<Result<u8>>>,
     next: usize,
     open: VecDeque<Open>,
     /// What was received and must wait.
@@ -88,16 +89,6 @@ pub(super) struct Putting {
     pub(super) held: u64,
     /// Bytes of the frame's payload that are still to come from the inbox or the socket.
     left: u64,
-}
-
-fn options(put: &WirePut) -> PutOptions<'_> {
-    PutOptions {
-        status: put.status,
-        attributes: put.attributes.as_ref(),
-        deadline: put.deadline,
-        persisted: put.persisted,
-        level: put.level,
-    }
 }
 
 impl Putting {
@@ -133,7 +124,7 @@ impl Putting {
     }
 
     /// Takes what is in the inbox; answers the puts that must wait.
-    pub(super) fn take(&mut self, store: &Store, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting> {
+    pub(super) fn take(&mut self, served: &Served, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         loop {
             while let Some(open) = self.open.front_mut() {
@@ -158,11 +149,11 @@ impl Putting {
                 if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
                     return waiting;
                 }
-                self.begin(store, shared);
+                self.begin(served, shared);
                 continue;
             }
             let value = &inbox.bytes()[..length];
-            match store.put_now(&put.key, value, &options(put), Some(put.checksum)) {
+            match served.put_now(put, value) {
                 Ok(Some(outcome)) => self.outcomes[self.next] = Some(Ok(outcome)),
                 Ok(None) if !shared.has_memory(self.held + length as u64) => {
                     self.outcomes[self.next] = Some(Err(no_memory(length)));
@@ -180,14 +171,10 @@ impl Putting {
     }
 
     /// Opens the next fragment.
-    fn begin(&mut self, store: &Store, shared: &Shared) {
+    fn begin(&mut self, served: &Served, shared: &Shared) {
         let put = &self.puts[self.next];
         let length = put.length as usize;
-        let reserved = if self.outcomes[self.next].is_some() {
-            Ok(None)
-        } else {
-            store.reserve_now(&put.key, length, &options(put))
-        };
+        let reserved = if self.outcomes[self.next].is_some() { Ok(None) } else { served.reserve_now(put) };
         let target = match reserved {
             Ok(None) if self.outcomes[self.next].is_some() => Target::Nowhere,
             Ok(Some(place)) => Target::Place(place),
@@ -221,7 +208,7 @@ impl Putting {
     /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
-        store: &Store,
+        served: &Served,
         shared: &Shared,
         inbox: &mut Inbox,
         stream: &mut T,
@@ -243,7 +230,7 @@ impl Putting {
             && (put.length >= DIRECT_BYTES || put.length == 0)
         {
             ahead += put.length as usize;
-            self.begin(store, shared);
+            self.begin(served, shared);
         }
         let last = self.next == self.puts.len();
         inbox.reserve(TAIL_BYTES);
@@ -305,18 +292,14 @@ impl Open {
 }
 
 /// Ends puts that wait, on a thread, one after another; their deadlines run from the same time on.
-pub(super) fn wait_all(
-    store: &Store,
-    waiting: Vec<(WirePut, Waiting)>,
-    from: Instant,
-) -> Vec<(usize, Result<PutOutcome>)> {
+pub(super) fn wait_all(served: &Served, waiting: Vec<(WirePut, Waiting)>, from: Instant) -> Vec<(usize, Result<u8>)> {
     // One waited for space as long as the store waits by itself: so have those behind it.
     let mut waited = false;
     let one = |(mut put, one): (WirePut, Waiting)| {
         let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
         let is_default = own.is_none();
         put.deadline = own.or(waited.then_some(Duration::ZERO));
-        let (index, outcome) = wait(store, &put, one);
+        let (index, outcome) = wait(served, &put, one);
         waited |= is_default && outcome.as_ref().is_err_and(|error| error.kind() == Kind::Full);
         (index, outcome)
     };
@@ -324,12 +307,9 @@ pub(super) fn wait_all(
 }
 
 /// Ends a put that waits, on a thread.
-fn wait(store: &Store, put: &WirePut, waiting: Waiting) -> (usize, Result<PutOutcome>) {
+fn wait(served: &Served, put: &WirePut, waiting: Waiting) -> (usize, Result<u8>) {
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
-        Waiting::Put(index, bytes) => {
-            let sent = check_sent(&bytes, put.checksum);
-            (index, sent.and_then(|()| store.put(&put.key, &bytes, &options(put))))
-        }
+        Waiting::Put(index, bytes) => (index, served.put(put, &bytes)),
     }
 }

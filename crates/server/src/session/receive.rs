@@ -7,9 +7,10 @@
 use super::calls::Request;
 use super::{Receiving, Session};
 use crate::call::Call;
+use crate::served::Served;
 use crate::session::put::Putting;
 use crate::transport::Transport;
-use forebay_core::{Error, FRAME_HEAD_BYTES, FrameHead, FrameKind, Result, WirePut};
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameHead, FrameKind, Keyspace, Result, WirePut};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -33,7 +34,7 @@ impl<T: Transport> Session<T> {
 
     /// Requests that wait for something.
     pub(super) fn waiting(&self) -> usize {
-        self.on_threads + self.asking.len() + self.streams.len()
+        self.on_threads + self.asking.len() + self.awaiting.len() + self.streams.len()
     }
 
     /// Whether so much waits for threads, over all connections, that nobody gets more than one.
@@ -134,7 +135,7 @@ impl<T: Transport> Session<T> {
             Receiving::Put(mut putting) => {
                 let before = self.inbox.len();
                 let Some(peer) = &self.peer else { return Ok(false) };
-                let waiting = putting.take(&peer.store, &self.shared, &mut self.inbox);
+                let waiting = putting.take(&peer.served, &self.shared, &mut self.inbox);
                 self.scanned = self.scanned.saturating_sub(before - self.inbox.len());
                 putting.waiting.extend(waiting);
                 if putting.is_received() {
@@ -203,8 +204,15 @@ impl<T: Transport> Session<T> {
             }
             FrameKind::Hello => return Err(Error::invalid("a second hello")),
             FrameKind::Put => {
-                let keyspace = peer.store.keyspace();
-                let mut puts = WirePut::decode_all(meta, head.payload_bytes, &keyspace.schema, &keyspace.attributes)?;
+                let mut puts = match &peer.served {
+                    Served::Events(store) => {
+                        let Keyspace { schema, attributes, .. } = store.keyspace();
+                        WirePut::decode_all(meta, head.payload_bytes, schema, attributes)?
+                    }
+                    Served::Ring(ring) => {
+                        WirePut::decode_all_of_ring(meta, head.payload_bytes, &ring.keyspace().source)?
+                    }
+                };
                 let wait_max = self.shared.limits.wait_max;
                 puts.iter_mut().for_each(|put| put.deadline = put.deadline.map(|deadline| deadline.min(wait_max)));
                 let allowed = peer.rights.allow(Call::Put.right());
@@ -239,7 +247,7 @@ impl<T: Transport> Session<T> {
         let blocked = self.is_blocked;
         if let (Receiving::Put(putting), Some(peer), false) = (&mut self.receiving, &self.peer, blocked) {
             let before = self.inbox.len();
-            let read = putting.poll_receive(&peer.store, &self.shared, &mut self.inbox, &mut self.stream, context);
+            let read = putting.poll_receive(&peer.served, &self.shared, &mut self.inbox, &mut self.stream, context);
             if let Poll::Ready(Ok(read)) = read {
                 self.scanned = self.scanned.saturating_sub(read - (self.inbox.len() - before));
             }

@@ -1,10 +1,11 @@
-//! Ranges: many answers to one request, made as the client takes them.
+//! Ranges and windows: many answers to one request, made as the client takes them.
 //!
 //! *Invariants*: one part is under way at a time, so that a client that does not read costs one part and no more; a list
 //! of events is made when its first part is due, on a thread, and one connection has one at a time.
 
 use super::calls::wire_fragment;
 use super::outbox::{Answer, Payload};
+use super::window::WindowParts;
 use forebay_core::{Bounds, EventInfo, FrameHead, Key, Result, WireRange, WireWriter};
 use forebay_store::{Range, Store};
 
@@ -17,7 +18,6 @@ const THING_BYTES: u64 = 64;
 /// A range that is being answered.
 pub(super) struct Streaming {
     pub(super) head: FrameHead,
-    store: Store,
     what: What,
     /// Fragments or events of one part.
     things: usize,
@@ -25,7 +25,13 @@ pub(super) struct Streaming {
 
 enum What {
     Fragments { range: Box<Range>, after: Option<Key> },
-    Events { bounds: Bounds, list: Option<std::vec::IntoIter<EventInfo>> },
+    Events { store: Store, bounds: Bounds, list: Option<std::vec::IntoIter<EventInfo>> },
+    Window(WindowParts),
+}
+
+/// Things of one part for a client that takes `window` bytes at once.
+fn things(window: u64) -> usize {
+    (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize
 }
 
 impl Streaming {
@@ -36,12 +42,16 @@ impl Streaming {
     pub(super) fn start(store: &Store, head: FrameHead, meta: &[u8], window: u64) -> Result<Streaming> {
         let asked = WireRange::decode(meta, store.keyspace())?;
         let what = if asked.events {
-            What::Events { bounds: asked.bounds, list: None }
+            What::Events { store: store.clone(), bounds: asked.bounds, list: None }
         } else {
             What::Fragments { range: Box::new(store.range(&asked.bounds)), after: asked.after }
         };
-        let things = (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize;
-        Ok(Streaming { head, store: store.clone(), what, things })
+        Ok(Streaming { head, what, things: things(window) })
+    }
+
+    /// Starts to answer with a window of a ring.
+    pub(super) fn of_window(head: FrameHead, parts: WindowParts, window: u64) -> Streaming {
+        Streaming { head, what: What::Window(parts), things: things(window) }
     }
 
     /// Whether the next part takes long to be made: the first of a list.
@@ -60,10 +70,11 @@ impl Streaming {
     /// Those of the range.
     pub(super) fn part(&mut self) -> Result<Answer> {
         match &mut self.what {
-            What::Events { bounds, list } => {
+            What::Window(parts) => parts.next(self.things, PART_BYTES),
+            What::Events { store, bounds, list } => {
                 let events = match list {
                     Some(events) => events,
-                    none => none.insert(self.store.events(bounds)?.into_iter()),
+                    none => none.insert(store.events(bounds)?.into_iter()),
                 };
                 let part: Vec<EventInfo> = events.by_ref().take(self.things).collect();
                 let mut out = WireWriter::new();

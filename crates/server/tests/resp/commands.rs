@@ -72,7 +72,7 @@ fn errors_say_what_to_do() {
         ("HELLO 3 NOW", "-ERR Syntax error in HELLO option 'NOW'"),
         ("CLIENT KILL", "-ERR unknown subcommand 'KILL'. Try CLIENT HELP."),
         ("CONFIG SET a b", "-ERR unknown subcommand 'SET'. Try CONFIG HELP."),
-        ("FB.WINDOW 1", "-ERR this keyspace has no windows: "),
+        ("FB.WINDOW 1 2", "-ERR this keyspace has no windows: "),
         ("FB.RUN NOW", "-ERR FB.RUN: expected OPEN"),
         ("FB.RUN PAUSE 77", "-INVALID "),
         ("FB.LEDGER 77", "-INVALID "),

@@ -118,6 +118,6 @@ fn secrets_come_from_files_that_are_private_and_long_enough() {
 #[test]
 fn a_library_is_held_to_the_same_rules() {
     let config = ServerConfig { native: vec!["tcp://192.0.2.1:0".parse().unwrap()], ..ServerConfig::default() };
-    let error = forebay_server::Server::start(Vec::new(), config).err().unwrap();
+    let error = forebay_server::Server::start(Vec::<forebay_server::Served>::new(), config).err().unwrap();
     assert!(error.message().contains("beyond this machine"), "{error}");
 }

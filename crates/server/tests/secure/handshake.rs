@@ -113,7 +113,7 @@ fn files_that_cannot_be_used_end_the_start_by_name() {
     let refused = |change: &dyn Fn(&mut TlsFiles)| {
         let mut tls = good.clone();
         change(&mut tls);
-        forebay_server::Server::start(Vec::new(), config(tls)).err().unwrap().to_string()
+        forebay_server::Server::start(Vec::<forebay_server::Served>::new(), config(tls)).err().unwrap().to_string()
     };
     let other = temp.write("other.key", &ca.server(NOW).key, 0o600);
     assert!(refused(&|tls| tls.key = other.clone()).contains("other.key"));

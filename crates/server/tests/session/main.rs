@@ -8,6 +8,7 @@ mod flood;
 mod half_open;
 mod pieces;
 mod raw;
+mod ring;
 mod scene;
 mod slow;
 mod waiting;

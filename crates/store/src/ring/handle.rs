@@ -44,6 +44,11 @@ impl Ring {
         &self.engine().keyspace
     }
 
+    /// Boot generation of this opening.
+    pub fn boot(&self) -> u32 {
+        self.engine().boot
+    }
+
     /// What this opening found missing or damaged and the operator accepted (`RingConfig::accept_loss`), by segment and
     /// entry: at most 10,000 lines.
     pub fn losses(&self) -> Vec<String> {

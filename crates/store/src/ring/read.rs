@@ -45,6 +45,21 @@ impl Ring {
         Ok(Window { begin, end, sources: names.iter().map(read).collect() })
     }
 
+    /// Whether no source is `NotYet` in `[begin, end)`: a window of it would wait for nothing.
+    ///
+    /// # Errors
+    /// As for [`Ring::window`].
+    pub fn has_window(&self, begin: u64, end: u64, sources: &RingSources) -> Result<bool> {
+        let engine = self.engine();
+        engine.check_window(begin, end)?;
+        let names = engine.names(sources)?;
+        engine.check_open()?;
+        let has = |source: &SourceId| {
+            engine.table.find(source).is_some_and(|cell| cell.source.lock().has_reached(begin, end))
+        };
+        Ok(names.iter().all(has))
+    }
+
     /// The gaps of a source in `[begin, end)`, in order. A source that was never seen has none.
     ///
     /// # Errors

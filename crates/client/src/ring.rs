@@ -1,0 +1,446 @@
+//! A ring on a server: puts, windows, pins, and what is there for people.
+
+use crate::buffer::Buffer;
+use crate::connection::{Connection, Failure};
+use crate::objects::{control, plain};
+use crate::options::Options;
+use crate::pool::{Pool, Repeat};
+use crate::put::{NO_WAIT, Outcome, Puts, send_many, too_few};
+use forebay_core::{
+    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, Keyspace, Ledger, Result, RingKeyspace,
+    RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, WirePut,
+    WireRingFragment, WireWindow, WireWindowPart, cause_of, crc32c,
+};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A ring on a server: a cheap handle, cloned freely, used from any number of threads.
+#[derive(Clone)]
+pub struct RingClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pool: Pool,
+    keyspace: RingKeyspace,
+}
+
+impl Outcome for RingOutcome {
+    const STORED: RingOutcome = RingOutcome::Stored;
+    const DUPLICATE: RingOutcome = RingOutcome::Duplicate;
+
+    fn of_byte(byte: u8) -> Result<RingOutcome> {
+        match byte {
+            0 => Ok(RingOutcome::Stored),
+            1 => Ok(RingOutcome::Duplicate),
+            CAUSES_FROM.. => cause_of(byte).map(RingOutcome::Refused),
+            other => Err(Error::corrupt(format!("outcome {other}, which is none of a ring"))),
+        }
+    }
+}
+
+/// One fragment to be put, with what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub struct RingFrame<'a> {
+    /// Its source.
+    pub source: SourceId,
+    /// First tick.
+    pub timestamp: u64,
+    /// Ticks covered.
+    pub span: u32,
+    /// The bytes.
+    pub value: &'a [u8],
+    /// Run and status.
+    pub options: RingPut,
+}
+
+impl RingClient {
+    /// Connects to a server, as [`crate::Client::connect`].
+    ///
+    /// # Errors
+    /// As there; `Invalid` also for a keyspace that has events.
+    pub fn connect(address: &str, options: Options) -> Result<RingClient> {
+        let pool = Pool::connect(address, options)?;
+        let text = &pool.welcome.keyspace;
+        let keyspace = RingKeyspace::from_toml(text).map_err(|error| match Keyspace::from_toml(text) {
+            Ok(events) => Error::invalid(format!("keyspace `{}` has events: connect to it with Client", events.name)),
+            Err(_) => error,
+        })?;
+        Ok(RingClient { inner: Arc::new(Inner { pool, keyspace }) })
+    }
+
+    /// The keyspace.
+    pub fn keyspace(&self) -> &RingKeyspace {
+        &self.inner.keyspace
+    }
+
+    /// Where the server is.
+    pub fn address(&self) -> String {
+        self.inner.pool.address.to_string()
+    }
+
+    /// Ends: free connections are closed, further calls answer `Closed`.
+    pub fn close(&self) {
+        self.inner.pool.close();
+    }
+
+    /// Puts a fragment that covers `[timestamp, timestamp + span)`. When this returns `Stored`, the server's ring has it.
+    ///
+    /// # Errors
+    /// As `Ring::put`; `OutcomeUnknown` where the server went away and did not come back in time: the same put may be made
+    /// again.
+    pub fn put(
+        &self,
+        source: &SourceId,
+        timestamp: u64,
+        span: u32,
+        value: &[u8],
+        options: &RingPut,
+    ) -> Result<RingOutcome> {
+        let mut outcomes =
+            self.put_many(&[RingFrame { source: *source, timestamp, span, value, options: *options }])?;
+        outcomes.pop().ok_or_else(too_few)?
+    }
+
+    /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
+    ///
+    /// # Errors
+    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// went away and did not come back in time.
+    pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Result<Vec<Result<RingOutcome>>> {
+        let mut outcomes: Vec<Option<Result<RingOutcome>>> = Vec::new();
+        outcomes.resize_with(frames.len(), || None);
+        let (value, wire) = (|at: usize| frames[at].value, |at: usize| self.wire_put(&frames[at]));
+        let puts = Puts { value: &value, wire: &wire, attributes: &AttributeSchema::default() };
+        self.inner
+            .pool
+            .call(Repeat::Safe, NO_WAIT, |connection, attempt| send_many(connection, &puts, &mut outcomes, attempt))?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+    }
+
+    fn wire_put(&self, frame: &RingFrame<'_>) -> Result<WirePut> {
+        let RingFrame { source, timestamp, span, value, options } = *frame;
+        let schema = &self.keyspace().source;
+        if !schema.fits(&source) {
+            let parts = schema.describe().join(", ");
+            return Err(Error::invalid(format!("source {source} is of another schema; this ring has {parts}")));
+        }
+        let stamp = RingStamp { timestamp, span, run: options.run };
+        if span == 0 || stamp.end().is_none() {
+            return Err(Error::invalid(format!(
+                "source {source}: {span} ticks from {timestamp} on are no stretch of ticks"
+            )));
+        }
+        let length = u32::try_from(value.len())
+            .map_err(|_| Error::invalid(format!("a fragment of {} bytes; 4 GiB is beyond any limit", value.len())))?;
+        Ok(WirePut {
+            key: schema.key(&source, &stamp),
+            length,
+            checksum: crc32c(value),
+            status: options.status,
+            attributes: None,
+            deadline: None,
+            persisted: false,
+            level: None,
+        })
+    }
+
+    /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is
+    /// `NotYet` in it, at most `wait`.
+    ///
+    /// # Errors
+    /// As `Ring::window`, and `Unavailable` or `OutcomeUnknown` where the server does not answer in time.
+    pub fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
+        let schema = &self.keyspace().source;
+        if let RingSources::Only(list) = sources
+            && let Some(other) = list.iter().find(|source| !schema.fits(source))
+        {
+            return Err(Error::invalid(format!("source {other} is of another schema than this ring's")));
+        }
+        let meta = WireWindow { begin, end, sources: sources.clone(), wait }.encode(schema)?;
+        let sources = self.inner.pool.call(Repeat::Safe, wait, |connection, _| self.receive(connection, &meta))?;
+        Ok(Window { begin, end, sources })
+    }
+
+    fn receive(&self, connection: &mut Connection, meta: &[u8]) -> std::result::Result<Vec<SourceWindow>, Failure> {
+        let schema = &self.keyspace().source;
+        let request = connection.send(FrameKind::Window, meta, &[])?;
+        let mut sources: Vec<SourceWindow> = Vec::new();
+        loop {
+            let answer = connection.answer(request, |meta| {
+                let parts = WireWindowPart::decode_all(meta, schema)?;
+                let fragments = parts.iter().flat_map(|part| &part.fragments);
+                let bytes = fragments.map(|about| u64::from(about.length)).sum();
+                Ok((parts, bytes))
+            })?;
+            let bytes = Arc::new(answer.payload);
+            let mut from = 0;
+            for part in answer.said {
+                if sources.last().is_none_or(|last| last.source != part.source) {
+                    sources.push(SourceWindow { source: part.source, coverage: Vec::new(), fragments: Vec::new() });
+                }
+                let Some(source) = sources.last_mut() else { continue };
+                source.coverage.extend(part.coverage);
+                for about in part.fragments {
+                    let to = from + about.length as usize;
+                    if to > bytes.len() {
+                        return Err(Failure::Refused(Error::corrupt("an answer has fewer bytes than its fragments")));
+                    }
+                    source.fragments.push(RingFragment { about, bytes: bytes.clone(), from });
+                    from = to;
+                }
+            }
+            if !answer.more {
+                return Ok(sources);
+            }
+            connection.grant()?;
+        }
+    }
+
+    /// Keeps `[begin, end)` from being evicted for `duration`, and while its connection to the server lasts: it has one of
+    /// its own.
+    ///
+    /// # Errors
+    /// As `Ring::pin`, and `Unavailable`.
+    pub fn pin(&self, begin: u64, end: u64, sources: &RingSources, duration: Duration) -> Result<RingPin> {
+        let sources = match sources {
+            RingSources::All => None,
+            RingSources::Only(list) => Some(list.clone()),
+        };
+        let mut connection = self.inner.pool.own_connection()?;
+        connection.begin(self.inner.pool.deadline(NO_WAIT));
+        let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
+        let (object, id, bytes) = control(&mut connection, &asked).map_err(plain)?;
+        Ok(RingPin {
+            ring: self.clone(),
+            link: Mutex::new(Some((connection, object))),
+            id,
+            bytes: AtomicU64::new(bytes),
+        })
+    }
+
+    fn look<T: serde::de::DeserializeOwned>(&self, what: &Control) -> Result<T> {
+        Ok(self.inner.pool.control(Repeat::Safe, what)?.0)
+    }
+
+    /// Every source that the ring has seen, in order.
+    ///
+    /// # Errors
+    /// `Unavailable` or `OutcomeUnknown` where the server does not answer in time.
+    pub fn sources(&self) -> Result<Vec<RingSourceStatus>> {
+        self.look(&Control::RingSources)
+    }
+
+    /// The account of one run, as `Ring::ledger_of`; that of all stands in [`RingClient::stats`].
+    ///
+    /// # Errors
+    /// As [`RingClient::sources`].
+    pub fn ledger_of(&self, run: u32) -> Result<Ledger> {
+        self.look(&Control::Ledger { run: u64::from(run) })
+    }
+
+    /// The ring at a glance.
+    ///
+    /// # Errors
+    /// As [`RingClient::sources`].
+    pub fn stats(&self) -> Result<RingStats> {
+        self.look(&Control::Stats)
+    }
+
+    /// What its opening found missing and was accepted.
+    ///
+    /// # Errors
+    /// As [`RingClient::sources`].
+    pub fn losses(&self) -> Result<Vec<String>> {
+        self.look(&Control::Losses)
+    }
+}
+
+impl fmt::Debug for RingClient {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RingClient({}, keyspace {})", self.inner.pool.address, self.keyspace().name)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// All fragments that overlap `[begin, end)`, by source, in memory of the client.
+#[derive(Debug)]
+pub struct Window {
+    /// First tick.
+    pub begin: u64,
+    /// Tick after the last one.
+    pub end: u64,
+    /// One per source that was asked for, in that order; of `RingSources::All` in the order of sources.
+    pub sources: Vec<SourceWindow>,
+}
+
+/// One source's part of a window.
+#[derive(Debug)]
+pub struct SourceWindow {
+    /// The source.
+    pub source: SourceId,
+    /// What is known of the window, in order and without anything in between.
+    pub coverage: Vec<Stretch>,
+    fragments: Vec<RingFragment>,
+}
+
+/// One fragment of a window.
+pub struct RingFragment {
+    about: WireRingFragment,
+    bytes: Arc<Buffer>,
+    from: usize,
+}
+
+impl Window {
+    /// Whether every source's fragments cover the whole window.
+    pub fn is_complete(&self) -> bool {
+        self.sources.iter().all(SourceWindow::is_complete)
+    }
+}
+
+impl SourceWindow {
+    /// Fragments in time order, each once, those included that only reach into the window.
+    pub fn fragments(&self) -> &[RingFragment] {
+        &self.fragments
+    }
+
+    /// Payload bytes of all fragments.
+    pub fn bytes_total(&self) -> u64 {
+        self.fragments.iter().map(|fragment| u64::from(fragment.about.length)).sum()
+    }
+
+    /// Whether fragments cover the whole window.
+    pub fn is_complete(&self) -> bool {
+        self.coverage.iter().all(|stretch| stretch.state == Coverage::Complete)
+    }
+}
+
+impl RingFragment {
+    /// First tick.
+    pub fn timestamp(&self) -> u64 {
+        self.about.timestamp
+    }
+
+    /// Ticks covered.
+    pub fn span(&self) -> u32 {
+        self.about.span
+    }
+
+    /// Run number.
+    pub fn run(&self) -> u32 {
+        self.about.run
+    }
+
+    /// The producer's status bits.
+    pub fn status(&self) -> u32 {
+        self.about.status
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.from + self.about.length as usize]
+    }
+
+    /// Reads every byte and compares with the checksum that is stored.
+    ///
+    /// # Errors
+    /// `Corrupt` where they differ.
+    pub fn verify(&self) -> Result<()> {
+        let (found, stored) = (crc32c(self.bytes()), self.about.checksum);
+        if found == stored {
+            return Ok(());
+        }
+        let (timestamp, length) = (self.about.timestamp, self.about.length);
+        Err(Error::corrupt(format!(
+            "timestamp {timestamp}: {length} bytes have checksum {found:08x}, stored is {stored:08x}"
+        )))
+    }
+}
+
+impl fmt::Debug for RingFragment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WireRingFragment { timestamp, span, run, status, length, .. } = self.about;
+        write!(out, "RingFragment({timestamp} + {span}, run {run}, status {status:#x}, {length} bytes)")
+    }
+}
+
+/// A stretch of ticks that the server's ring keeps until this is dropped, its deadline is over, or its connection is.
+pub struct RingPin {
+    ring: RingClient,
+    link: Mutex<Option<(Connection, u32)>>,
+    id: u64,
+    bytes: AtomicU64,
+}
+
+impl RingPin {
+    /// Number of the pin, as `stats` lists it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Bytes of the region that it holds or has reserved, whole chunks.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves the deadline to `duration` from now.
+    ///
+    /// # Errors
+    /// `Fenced` where it has expired, or its connection is gone: what it kept may be gone as well.
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        self.go_on(None, duration)
+    }
+
+    /// Moves the pin to other ticks of its sources, and its deadline to `duration` from now, in one step.
+    ///
+    /// # Errors
+    /// As `RingPin::move_to` of the store; `Fenced` also where its connection is gone.
+    pub fn move_to(&mut self, begin: u64, end: u64, duration: Duration) -> Result<()> {
+        self.go_on(Some((begin, end)), duration)
+    }
+
+    fn go_on(&self, ticks: Option<(u64, u64)>, duration: Duration) -> Result<()> {
+        let mut link = self.link.lock();
+        let gone =
+            |why: &str| Error::fenced(format!("pin {}: its connection is gone, and the pin with it{why}", self.id));
+        let (connection, object) = link.as_mut().ok_or_else(|| gone(""))?;
+        connection.begin(self.ring.inner.pool.deadline(NO_WAIT));
+        let asked = Control::MovePin { object: *object, ticks, ms: millis(duration) };
+        match control(connection, &asked) {
+            Ok(bytes) => {
+                self.bytes.store(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(Failure::Refused(error)) => Err(error),
+            Err(failure) => {
+                *link = None;
+                Err(gone(&format!(": {}", plain(failure).message())))
+            }
+        }
+    }
+
+    /// Gives the pin up.
+    pub fn release(self) {}
+}
+
+impl Drop for RingPin {
+    fn drop(&mut self) {
+        // The end of the connection ends it as well, a moment later.
+        if let Some((connection, object)) = self.link.get_mut() {
+            connection.begin(self.ring.inner.pool.deadline(NO_WAIT));
+            let _ = control::<()>(connection, &Control::Drop { object: *object });
+        }
+    }
+}
+
+impl fmt::Debug for RingPin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RingPin({}, {} bytes)", self.id, self.bytes())
+    }
+}

@@ -1,0 +1,82 @@
+//! What a server serves under a name: the events of a store, or a ring.
+
+use forebay_core::{Error, Result};
+use forebay_store::{Ring, Store};
+
+/// A keyspace of either kind, with what holds it.
+#[derive(Clone)]
+pub enum Served {
+    /// Events: completeness, selection, levels.
+    Events(Store),
+    /// Continuous readout: a latency buffer.
+    Ring(Ring),
+}
+
+impl From<Store> for Served {
+    fn from(store: Store) -> Served {
+        Served::Events(store)
+    }
+}
+
+impl From<Ring> for Served {
+    fn from(ring: Ring) -> Served {
+        Served::Ring(ring)
+    }
+}
+
+impl Served {
+    /// Name of the keyspace.
+    pub fn name(&self) -> &str {
+        match self {
+            Served::Events(store) => &store.keyspace().name,
+            Served::Ring(ring) => &ring.keyspace().name,
+        }
+    }
+
+    /// Ends the work of the store, or of the ring, durably.
+    ///
+    /// # Errors
+    /// Those of its close.
+    pub fn close(&self) -> Result<()> {
+        match self {
+            Served::Events(store) => store.close(),
+            Served::Ring(ring) => ring.close(),
+        }
+    }
+
+    /// The same under a holder's name.
+    pub(crate) fn named(&self, holder: &str) -> Served {
+        match self {
+            Served::Events(store) => Served::Events(store.named(holder)),
+            Served::Ring(ring) => Served::Ring(ring.named(holder)),
+        }
+    }
+
+    /// The keyspace, as TOML.
+    ///
+    /// # Errors
+    /// `Internal` where it cannot be written so.
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        match self {
+            Served::Events(store) => store.keyspace().to_toml(),
+            Served::Ring(ring) => ring.keyspace().to_toml(),
+        }
+    }
+
+    /// Its store, where it has events.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        match self {
+            Served::Events(store) => Some(store),
+            Served::Ring(_) => None,
+        }
+    }
+
+    /// What is said where a call is for the other kind.
+    pub(crate) fn other_kind(&self, call: &str) -> Error {
+        let (is, other) = match self {
+            Served::Events(_) => ("has events", "rings"),
+            Served::Ring(_) => ("is a ring", "keyspaces of events"),
+        };
+        Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
+    }
+}

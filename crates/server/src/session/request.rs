@@ -1,0 +1,200 @@
+//! What a client asks, once it is there whole: whether it may, and who does it.
+//!
+//! *Invariants*: nothing that may wait is done here (test `a_verdict_that_lets_a_put_end_delays_nothing_else` and others in
+//! tests/session/waiting.rs).
+
+use super::calls::{self, Request};
+use super::control;
+use super::long::{Long, LongAsking};
+use super::outbox::Answer;
+use super::stream::Streaming;
+use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
+use crate::access::{Grant, Rights};
+use crate::call::Call;
+use crate::served::Served;
+use crate::transport::Transport;
+use forebay_core::{Error, FrameHead, FrameKind, Hello, Result, Welcome, WireReader, WireVerdict};
+use forebay_store::Store;
+use std::time::{Duration, Instant};
+
+impl<T: Transport> Session<T> {
+    /// The first frame of a connection.
+    pub(super) fn hello(&mut self, head: FrameHead, meta: &[u8]) -> Result<()> {
+        if head.kind != FrameKind::Hello {
+            return Err(Error::invalid("the first frame is no hello"));
+        }
+        let hello = Hello::decode(meta)?;
+        if hello.window_bytes < WINDOW_BYTES_MIN {
+            return Err(Error::invalid(format!(
+                "a window of {} bytes; {WINDOW_BYTES_MIN} are the least",
+                hello.window_bytes
+            )));
+        }
+        let access = &self.shared.access;
+        let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
+        let Some(grant) = grant else {
+            let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
+            self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
+            return Err(Error::invalid("this server wants a token, and this is none that it knows"));
+        };
+        let served = self.shared.served(&hello.keyspace)?.named(&hello.name);
+        let rights = grant.rights(served.name());
+        if rights == Rights::default() {
+            let why = format!("token `{}` has no right in keyspace `{}`", grant.name, served.name());
+            self.shared.refuse("native", "right", &why);
+            return Err(Error::invalid(why));
+        }
+        let window = self.shared.limits.window_bytes;
+        let (boot, lease, has_warm) = match &served {
+            Served::Events(store) => (store.boot(), store.lease_time(), store.has_warm()),
+            Served::Ring(ring) => (ring.boot(), Duration::ZERO, false),
+        };
+        let welcome = Welcome {
+            features: 0,
+            window_bytes: window,
+            boot,
+            lease_ms: u32::try_from(lease.as_millis()).unwrap_or(u32::MAX),
+            keyspace: served.to_toml()?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        tracing::debug!(client = hello.name, token = %grant.name, keyspace = served.name(), "hello");
+        self.outbox.open(hello.window_bytes);
+        self.credit = u64::from(window);
+        self.peer = Some(Box::new(Peer { served, rights, has_warm }));
+        self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
+        Ok(())
+    }
+
+    /// Makes the call of a request that has arrived whole; puts are on their way already.
+    pub(super) fn request(&mut self, request: Request) {
+        let from = Instant::now();
+        let head = request.head;
+        let Some(peer) = &self.peer else { return };
+        let (served, rights, has_warm) = (peer.served.clone(), peer.rights, peer.has_warm);
+        match head.kind {
+            FrameKind::Ping => {
+                let credit = self.give_back(head.frame_bytes());
+                return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
+            }
+            FrameKind::Control => return self.control(request, served, rights, from),
+            _ => {}
+        }
+        let Some(call) = calls::call_of(head.kind) else {
+            let error = Error::invalid(format!("a request of kind {:?}, which this server does not answer", head.kind));
+            return self.fail(head.kind, head.request, error);
+        };
+        if !rights.allow(call.right()) {
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        let store = match served {
+            Served::Ring(ring) if head.kind == FrameKind::Window => return self.window(&request, &ring, from),
+            Served::Events(store) if head.kind != FrameKind::Window => store,
+            other => return self.answered(head, call, 1, from, Err(other.other_kind(call.name()))),
+        };
+        match head.kind {
+            FrameKind::GetAny => self.get_any(request, &store, from),
+            FrameKind::Verdict => self.verdicts(request, store, from),
+            FrameKind::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
+                Ok(streaming) => {
+                    self.shared.metrics.answered(call, 1, None, from.elapsed());
+                    self.streams.push(streaming);
+                    self.pump_streams();
+                }
+                Err(error) => self.answered(head, call, 1, from, Err(error)),
+            },
+            FrameKind::Watch => {
+                let objects = self.objects.get_or_insert_default().clone();
+                match control::asked(&objects, &request.meta) {
+                    Ok((object, wait)) => {
+                        let until = from + wait.min(self.shared.limits.wait_max);
+                        let what = Long::Next(object);
+                        self.ask_on_thread(Box::new(LongAsking { head, call, from, until, store, what }));
+                    }
+                    Err(error) => self.answered(head, call, 1, from, Err(error)),
+                }
+            }
+            _ => {
+                let most = self.outbox.window();
+                if calls::waits(&store, &request, has_warm) {
+                    self.on_threads_bytes += u64::from(head.payload_bytes);
+                    return self.on_thread(move || {
+                        let (answer, things) = calls::make(&store, &request, most);
+                        Done::Answer { head, call, things, from, answer }
+                    });
+                }
+                let (answer, things) = calls::make(&store, &request, most);
+                self.answered(head, call, things, from, answer);
+            }
+        }
+    }
+
+    fn verdicts(&mut self, request: Request, store: Store, from: Instant) {
+        let (head, call) = (request.head, Call::Verdict);
+        let verdicts = match WireVerdict::decode_all(&request.meta, head.payload_bytes, store.keyspace()) {
+            Ok(verdicts) => verdicts,
+            Err(error) => return self.answered(head, call, 1, from, Err(error)),
+        };
+        let things = verdicts.len() as u64;
+        if calls::verdicts_wait(&store, &request, &verdicts) {
+            self.on_threads_bytes += u64::from(head.payload_bytes);
+            return self.on_thread(move || {
+                let answer = Ok(calls::judge_all(&store, &verdicts, &request.payload));
+                Done::Answer { head, call, things, from, answer }
+            });
+        }
+        self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
+    }
+
+    fn control(&mut self, request: Request, served: Served, rights: Rights, from: Instant) {
+        let head = request.head;
+        let control = match control::decode(&request.meta) {
+            Ok(control) => control,
+            Err(error) => return self.answered(head, Call::Look, 1, from, Err(error)),
+        };
+        let call = control::call_of(&control);
+        if !rights.allow(call.right()) {
+            let error = control::no_right(call);
+            self.shared.refuse("native", "right", error.message());
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        let objects = self.objects.get_or_insert_default().clone();
+        self.on_thread(move || {
+            let answer = control::make(&served, &objects, control);
+            Done::Answer { head, call, things: 1, from, answer }
+        });
+    }
+
+    fn get_any(&mut self, request: Request, store: &Store, from: Instant) {
+        let head = request.head;
+        let mut asked = match WireReader::whole(&request.meta, |read| read.get_any(store.keyspace())) {
+            Ok(asked) => asked,
+            Err(error) => return self.answered(head, Call::GetAny, 1, from, Err(error)),
+        };
+        asked.n = asked.n.min(EVENTS_MAX);
+        let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
+        if store.get_any_may_wait(asked.level) {
+            let (store, what) = (store.clone(), Long::GetAny(asked, self.outbox.window()));
+            let asking = LongAsking { head, call: Call::GetAny, from, until: from + wait, store, what };
+            return self.ask_on_thread(Box::new(asking));
+        }
+        let found = self.lease_any(store, &asked);
+        if matches!(&found, Ok(leases) if leases.is_empty()) && !wait.is_zero() {
+            return self.asking.push(Asking { head, request: asked, from, until: from + wait });
+        }
+        let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
+        self.answered(head, Call::GetAny, 1, from, answer);
+    }
+
+    /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
+    pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking>) {
+        self.on_thread(move || match asking.ask() {
+            Ok(None) => Done::Nothing(asking),
+            answer => {
+                let answer = answer.and_then(|answer| answer.map_or_else(|| asking.nothing(), Ok));
+                Done::Answer { head: asking.head, call: asking.call, things: 1, from: asking.from, answer }
+            }
+        });
+    }
+}
