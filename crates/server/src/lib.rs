@@ -26,8 +26,8 @@ mod transport;
 pub use access::{Secret, Token};
 pub use call::{Call, Right};
 pub use config::{
-    CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings, ServerConfig, Settings,
-    TokenSettings, WarmSettings,
+    CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
+    RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,
 };
 pub use endpoint::Endpoint;
 pub use limits::Limits;

@@ -80,3 +80,8 @@ impl Served {
         Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
     }
 }
+
+/// What is said of two keyspaces of one name.
+pub(crate) fn two_of(name: &str) -> Error {
+    Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name"))
+}

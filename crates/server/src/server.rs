@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::listen::{Listener, Stream, Taken, accept_all};
 use crate::metrics::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
-use crate::served::Served;
+use crate::served::{Served, two_of};
 use crate::shared::{Phase, Shared};
 use crate::tls::TlsFiles;
 use crate::transport::Transport;
@@ -78,7 +78,7 @@ impl Server {
         for served in served.into_iter().map(Into::into) {
             let name = served.name().to_owned();
             if keyspaces.insert(name.clone(), served).is_some() {
-                return Err(Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name")));
+                return Err(two_of(&name));
             }
         }
         let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;

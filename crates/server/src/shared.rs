@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::peer::{Peers, Refusals};
 use crate::served::Served;
 use forebay_core::{Error, Result};
-use forebay_store::Store;
+use forebay_store::{Ring, Store};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -106,6 +106,14 @@ impl Shared {
     /// Those that have events, with their stores.
     pub(crate) fn stores(&self) -> impl Iterator<Item = (&String, &Store)> {
         self.keyspaces.iter().filter_map(|(name, served)| Some((name, served.store()?)))
+    }
+
+    /// Those that are rings.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = (&String, &Ring)> {
+        self.keyspaces.iter().filter_map(|(name, served)| match served {
+            Served::Events(_) => None,
+            Served::Ring(ring) => Some((name, ring)),
+        })
     }
 
     /// A session that had so many bytes of requests in memory has so many now.

@@ -1,7 +1,7 @@
 //! `forebay serve`: configuration, stores, listeners, run; then everything back in order.
 //!
 //! ```text
-//! file or DIR ──▶ Settings ──▶ stores open ──▶ listeners ──▶ READY ──▶ until a signal ──▶ sessions end ──▶ stores close
+//! file or DIR ──▶ Settings ──▶ stores and rings open ──▶ listeners ──▶ READY ──▶ until a signal ──▶ sessions end ──▶ all close
 //! ```
 //!
 //! *On failure*: nothing is listened at before every store is open. A second signal ends the process at once, as kill
@@ -16,15 +16,15 @@ use crate::open::{explain, holds_store};
 use crate::output::{Answer, Output};
 use crate::signal::{Waiting, wait_for_stop};
 use forebay_core::{Error, Keyspace, Result};
-use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Server, Settings};
+use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Served, Server, Settings};
 use forebay_store::{Config, Store};
 use notify::Notify;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
-Serve stores over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
+Serve stores and rings over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
 
 Example: a store in a directory, with the defaults, on this machine only (made where there is none yet):
   forebay serve /tmp/first
@@ -35,7 +35,7 @@ By a configuration file, as a service does; docs/server.toml explains every valu
   forebay serve --config /etc/forebay/server.toml --print-config
   forebay serve --config /etc/forebay/server.toml
 
-One line on stdout says where it listens (with --json: {\"listening\": …}); logs go to stderr. SIGTERM or Ctrl-C ends it in \
+The first lines on stdout say what it serves and where (with --json one line: {\"listening\": …}); logs go to stderr. SIGTERM or Ctrl-C ends it in \
 order: no new connections, requests under way are answered, stores are closed, and a report says what they hold. A second \
 one ends it at once.
 
@@ -55,7 +55,7 @@ pub(crate) struct Serve {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only check: configuration, secrets, certificates, and whether there are stores. Nothing is opened.
+    /// Only check: configuration, secrets, certificates, and whether there is what it serves. Nothing is opened.
     #[arg(long, conflicts_with = "print_config")]
     check: bool,
     /// Only print the configuration in force, defaults written out, without secrets.
@@ -89,7 +89,7 @@ impl Serve {
         }
         let config = settings.server()?;
         if self.check {
-            settings.keyspace.iter().try_for_each(KeyspaceSettings::check_start)?;
+            settings.check_start(&config)?;
             out.line("the configuration can be served")?;
             out.json(&serde_json::json!({ "check": "the configuration can be served" }))?;
             return Ok(Answer::Yes);
@@ -104,19 +104,19 @@ impl Serve {
         let waiting = wait_for_stop()?;
         let notify = Notify::from_environment();
         files::raise_limit(config.limits.connections_max);
-        notify.say("STATUS=opening stores");
-        let stores = self.stores(settings, out)?;
-        let server = Server::start(stores.clone(), config)?;
-        announce(out, &server, &stores)?;
+        notify.say("STATUS=opening keyspaces");
+        let served = self.open(settings, out)?;
+        let server = Server::start(served.clone(), config)?;
+        announce(out, &server, &served)?;
         notify.say("READY=1\nSTATUS=serving");
         let ended = look_after(&waiting, &server, &notify);
         notify.say("STOPPING=1\nSTATUS=ending sessions");
         tracing::info!(connections = server.connections(), "stopping");
         let cut = server.stop(settings.stop_grace);
-        notify.say("STATUS=closing stores");
-        let report = report::Report::of(cut, &stores);
-        // Every store is closed, whatever another one says.
-        let closed: Vec<Result<()>> = stores.iter().map(Store::close).collect();
+        notify.say("STATUS=closing keyspaces");
+        let report = report::Report::of(cut, &served);
+        // Each is closed, whatever another one says.
+        let closed: Vec<Result<()>> = served.iter().map(Served::close).collect();
         report.write(out)?;
         closed.into_iter().collect::<Result<()>>()?;
         tracing::info!(connections_cut = cut, "stopped");
@@ -138,12 +138,13 @@ impl Serve {
         }
         settings.listen.http = self.http.or(settings.listen.http);
         settings.keyspace.iter_mut().for_each(|keyspace| keyspace.accept_loss |= out.accept_loss);
+        settings.ring.iter_mut().for_each(|ring| ring.accept_loss |= out.accept_loss);
         settings.check()?;
         Ok(settings)
     }
 
-    fn stores(&self, settings: &Settings, out: &Output) -> Result<Vec<Store>> {
-        let mut stores = Vec::new();
+    fn open(&self, settings: &Settings, out: &Output) -> Result<Vec<Served>> {
+        let mut served = Vec::new();
         for keyspace in &settings.keyspace {
             let store = match &self.dir {
                 Some(dir) if !holds_store(dir) => {
@@ -152,26 +153,34 @@ impl Serve {
                 }
                 _ => keyspace.open().map_err(|error| explain(&keyspace.path, error))?,
             };
-            let losses = store.losses();
-            tracing::info!(keyspace = store.keyspace().name, path = %keyspace.path.display(), "store opened");
-            for loss in losses.iter().take(report::LINES_MAX) {
-                tracing::error!(keyspace = store.keyspace().name, loss, "lost");
-            }
-            stores.push(store);
+            opened(&store.keyspace().name, &keyspace.path, &store.losses());
+            served.push(store.into());
         }
-        Ok(stores)
+        for settings in &settings.ring {
+            let ring = settings.open().map_err(|error| explain(&settings.path, error))?;
+            opened(&ring.keyspace().name, &settings.path, &ring.losses());
+            served.push(ring.into());
+        }
+        Ok(served)
     }
 }
 
-/// Says where it listens: the first line on stdout.
-fn announce(out: &mut Output, server: &Server, stores: &[Store]) -> Result<()> {
+fn opened(keyspace: &str, path: &Path, losses: &[String]) {
+    tracing::info!(keyspace, path = %path.display(), "opened");
+    for loss in losses.iter().take(report::LINES_MAX) {
+        tracing::error!(keyspace, loss, "lost");
+    }
+}
+
+/// Says what it serves and where, first of all on stdout; as JSON in one line.
+fn announce(out: &mut Output, server: &Server, served: &[Served]) -> Result<()> {
     let at = |wanted: Protocol| -> Vec<String> {
         let endpoints = server.endpoints().filter(|(protocol, _)| *protocol == wanted);
         endpoints.map(|(_, endpoint)| endpoint.to_string()).collect()
     };
     let (native, resp) = (at(Protocol::Native), at(Protocol::Resp));
     let http = server.http().map(|address| format!("http://{address}"));
-    let keyspaces: Vec<&str> = stores.iter().map(|store| store.keyspace().name.as_str()).collect();
+    let keyspaces: Vec<&str> = served.iter().map(Served::name).collect();
     tracing::info!(native = native.join(" "), resp = resp.join(" "), http, keyspaces = keyspaces.join(" "), "serving");
     out.line(format!("serving {}", keyspaces.join(", ")))?;
     let lists = [("native", &native), ("resp", &resp), ("http", &http.iter().cloned().collect())];

@@ -2,8 +2,9 @@
 
 use crate::output::Output;
 use crate::units;
-use forebay_core::{LIVE_STATES, Result};
-use forebay_store::{RunState, RunStatus, Store};
+use forebay_core::{LIVE_STATES, Result, RingStats};
+use forebay_server::Served;
+use forebay_store::{Ring, RunState, RunStatus, Store};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -15,6 +16,19 @@ pub(super) const LINES_MAX: usize = 20;
 pub(super) struct Report {
     connections_cut: usize,
     keyspaces: Vec<KeyspaceReport>,
+    rings: Vec<RingReport>,
+}
+
+#[derive(Serialize)]
+struct RingReport {
+    keyspace: String,
+    /// What it keeps.
+    fragments: u64,
+    bytes: u64,
+    stored: u64,
+    expired: u64,
+    /// What does not add up.
+    imbalance: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -40,9 +54,16 @@ struct RunReport {
 }
 
 impl Report {
-    /// What the stores hold now; to be asked before they are closed.
-    pub(super) fn of(connections_cut: usize, stores: &[Store]) -> Report {
-        Report { connections_cut, keyspaces: stores.iter().map(KeyspaceReport::of).collect() }
+    /// What is held now; to be asked before the stores and rings are closed.
+    pub(super) fn of(connections_cut: usize, served: &[Served]) -> Report {
+        let (mut keyspaces, mut rings) = (Vec::new(), Vec::new());
+        for served in served {
+            match served {
+                Served::Events(store) => keyspaces.push(KeyspaceReport::of(store)),
+                Served::Ring(ring) => rings.push(RingReport::of(ring)),
+            }
+        }
+        Report { connections_cut, keyspaces, rings }
     }
 
     pub(super) fn write(&self, out: &mut Output) -> Result<()> {
@@ -51,7 +72,38 @@ impl Report {
         for keyspace in &self.keyspaces {
             keyspace.write(out)?;
         }
+        for ring in &self.rings {
+            ring.write(out)?;
+        }
         out.finish()
+    }
+}
+
+/// The end of a line about an account.
+fn verdict(imbalance: &Option<String>) -> String {
+    match imbalance {
+        None => "balances".to_owned(),
+        Some(what) => format!("DOES NOT BALANCE: {what}"),
+    }
+}
+
+impl RingReport {
+    fn of(ring: &Ring) -> RingReport {
+        let RingStats { fragments, bytes, ledger, .. } = ring.stats();
+        RingReport {
+            keyspace: ring.keyspace().name.clone(),
+            fragments,
+            bytes,
+            stored: ledger.stored.fragments,
+            expired: ledger.expired.fragments,
+            imbalance: ledger.imbalance(),
+        }
+    }
+
+    fn write(&self, out: &mut Output) -> Result<()> {
+        let (stored, verdict) = (units::plural(self.stored, "fragment"), verdict(&self.imbalance));
+        let RingReport { keyspace, fragments, expired, .. } = self;
+        out.line(format!("{keyspace}: stored {stored}, of which {expired} expired and {fragments} are kept; {verdict}"))
     }
 }
 
@@ -100,10 +152,7 @@ impl RunReport {
     fn write(&self, out: &mut Output) -> Result<()> {
         let terms: Vec<String> = self.terms.iter().map(|(name, fragments)| format!("{fragments} {name}")).collect();
         let sum = if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") };
-        let verdict = match &self.imbalance {
-            None => "balances".to_owned(),
-            Some(what) => format!("DOES NOT BALANCE: {what}"),
-        };
+        let verdict = verdict(&self.imbalance);
         let stored = units::plural(self.stored, "fragment");
         out.line(format!("  run {} {}: stored {stored} = {sum}; {verdict}", self.run, self.state))
     }

@@ -1,11 +1,15 @@
 //! The configuration file of `forebay serve`, in TOML: read, checked, written out.
 //!
-//! *Invariants*: every value has a default except those that name something outside (test `sample`, over
+//! *Invariants*: every value has a default except those that name something outside (tests/secure/sample.rs, over
 //! `docs/server.toml`); what `to_toml` writes reads back as the same configuration, and has no secret in it.
 
 use super::locate::{Problem, located, unreadable};
-use super::{KeyspaceSettings, ListenSettings, STOP_GRACE, ServerConfig, TokenSettings, threads_default, units};
+use super::{
+    KeyspaceSettings, ListenSettings, RingSettings, STOP_GRACE, ServerConfig, TokenSettings, threads_default, units,
+};
+use crate::access::Access;
 use crate::limits::Limits;
+use crate::served::two_of;
 use crate::tls::TlsFiles;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -35,6 +39,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// Stores.
     pub keyspace: Vec<KeyspaceSettings>,
+    /// Rings.
+    pub ring: Vec<RingSettings>,
     /// Who may do what.
     pub token: Vec<TokenSettings>,
 }
@@ -87,6 +93,7 @@ impl Default for Settings {
             log: LogSettings::default(),
             tls: None,
             keyspace: Vec::new(),
+            ring: Vec::new(),
             token: Vec::new(),
         }
     }
@@ -140,8 +147,8 @@ impl Settings {
 
     /// What cannot be, with the way to it.
     fn problem(&self) -> Option<Problem> {
-        if self.keyspace.is_empty() {
-            let message = "needed: a section [[keyspace]] with the path of a store";
+        if self.keyspace.is_empty() && self.ring.is_empty() {
+            let message = "needed: a section [[keyspace]] with the path of a store, or [[ring]] with that of a ring";
             return Some(Problem::new("keyspace", message));
         }
         if self.threads.is_some_and(|threads| threads == 0 || threads > THREADS_MAX) {
@@ -153,6 +160,14 @@ impl Settings {
             }
             if self.keyspace[..at].iter().any(|before| before.path == keyspace.path) {
                 return Some(Problem::new(format!("keyspace.{at}.path"), "this store is served already, further up"));
+            }
+        }
+        for (at, ring) in self.ring.iter().enumerate() {
+            if let Some(problem) = ring.problem() {
+                return Some(problem.under(&format!("ring.{at}")));
+            }
+            if self.ring[..at].iter().any(|before| before.path == ring.path) {
+                return Some(Problem::new(format!("ring.{at}.path"), "this ring is served already, further up"));
             }
         }
         if let Some((name, message)) = self.limits.problem() {
@@ -181,6 +196,7 @@ impl Settings {
 
     fn resolve(&mut self, base: &Path) {
         self.keyspace.iter_mut().for_each(|keyspace| keyspace.resolve(base));
+        self.ring.iter_mut().for_each(|ring| ring.resolve(base));
         for token in &mut self.token {
             token.secret_file = token.secret_file.take().map(|file| base.join(file));
         }
@@ -201,6 +217,20 @@ impl Settings {
     /// `Invalid` for a path that is no text.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::invalid("the configuration as TOML").with_source(error))
+    }
+
+    /// Checks, without opening anything, that a server could start with this configuration: there is what it serves, or
+    /// a keyspace file to make it of; and tokens have rights in keyspaces that are served.
+    ///
+    /// # Errors
+    /// `Invalid`, saying what is missing.
+    pub fn check_start(&self, config: &ServerConfig) -> Result<()> {
+        let keyspaces = self.keyspace.iter().map(KeyspaceSettings::name);
+        let names = keyspaces.chain(self.ring.iter().map(RingSettings::name)).collect::<Result<Vec<_>>>()?;
+        if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            return Err(two_of(twice.1));
+        }
+        Access::new(config.tokens.clone(), names.iter().map(String::as_str)).map(|_| ())
     }
 
     /// Listeners, threads and limits, with secrets loaded; certificates are checked.

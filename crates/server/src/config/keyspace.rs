@@ -119,49 +119,28 @@ pub struct WarmSettings {
 
 impl Default for KeyspaceSettings {
     fn default() -> KeyspaceSettings {
-        let Config {
-            hot_high,
-            hot_low,
-            demote_high,
-            demote_low,
-            warm_high,
-            warm_low,
-            put_deadline,
-            lease,
-            max_hold,
-            ..
-        } = Config::default();
-        let Config {
-            leases_max,
-            conflict_share,
-            debug_share,
-            pinned_share,
-            persist_delay,
-            flush_delay,
-            device_stall,
-            ..
-        } = Config::default();
+        let store = Config::default();
         KeyspaceSettings {
             path: PathBuf::new(),
-            accept_loss: false,
-            verify: false,
+            accept_loss: store.accept_loss,
+            verify: store.verify,
             write_heads: None,
-            hot_high,
-            hot_low,
-            demote_high,
-            demote_low,
-            warm_high,
-            warm_low,
-            put_deadline,
-            lease,
-            max_hold,
-            leases_max,
-            conflict_share,
-            debug_share,
-            pinned_share,
-            persist_delay,
-            flush_delay,
-            device_stall,
+            hot_high: store.hot_high,
+            hot_low: store.hot_low,
+            demote_high: store.demote_high,
+            demote_low: store.demote_low,
+            warm_high: store.warm_high,
+            warm_low: store.warm_low,
+            put_deadline: store.put_deadline,
+            lease: store.lease,
+            max_hold: store.max_hold,
+            leases_max: store.leases_max,
+            conflict_share: store.conflict_share,
+            debug_share: store.debug_share,
+            pinned_share: store.pinned_share,
+            persist_delay: store.persist_delay,
+            flush_delay: store.flush_delay,
+            device_stall: store.device_stall,
             create: None,
         }
     }
@@ -258,16 +237,17 @@ impl KeyspaceSettings {
         STORE_FILES.iter().any(|name| self.path.join(name).symlink_metadata().is_ok())
     }
 
-    /// Checks, without opening anything, that there is a store, or a keyspace file to make one of.
+    /// Name of the keyspace, read without opening anything.
     ///
     /// # Errors
     /// `Invalid`, saying what is missing.
-    pub fn check_start(&self) -> Result<()> {
+    pub fn name(&self) -> Result<String> {
         match &self.create {
-            _ if self.holds_store() => Ok(()),
-            Some(create) => create.read_keyspace().map(|_| ()),
+            _ if self.holds_store() => read_file(&self.path.join(STORE_FILES[1]), Keyspace::from_toml),
+            Some(create) => create.read_keyspace(),
             None => Err(self.nothing_there()),
         }
+        .map(|keyspace| keyspace.name)
     }
 
     fn nothing_there(&self) -> Error {
@@ -286,25 +266,13 @@ impl KeyspaceSettings {
         match (&self.create, self.holds_store()) {
             (Some(create), false) => self.make(create),
             (None, false) => Err(self.nothing_there()),
-            (create, true) => self.open_patiently().or_else(|error| match create {
+            (create, true) => patiently(|| Store::open(&self.path, self.config())).or_else(|error| match create {
                 // A creation that was cut off never was a store: it is begun again, and a store is never replaced.
                 Some(create) if error.kind() != Kind::Unavailable && self.path.join(STORE_FILES[0]).exists() => {
                     self.make(create).map_err(|_| error)
                 }
                 _ => Err(error),
             }),
-        }
-    }
-
-    fn open_patiently(&self) -> Result<Store> {
-        let end = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match Store::open(&self.path, self.config()) {
-                Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => {
-                    std::thread::sleep(LOCK_PAUSE);
-                }
-                answer => return answer,
-            }
         }
     }
 
@@ -324,10 +292,32 @@ impl KeyspaceSettings {
 
 impl CreateSettings {
     fn read_keyspace(&self) -> Result<Keyspace> {
-        let file = self.keyspace.display();
-        let text = std::fs::read_to_string(&self.keyspace).map_err(|error| {
-            Error::invalid(format!("{file}: the keyspace file cannot be read: {error}")).with_source(error)
-        })?;
-        Keyspace::from_toml(&text).map_err(|error| Error::invalid(format!("{file}: {}", error.message())))
+        read_file(&self.keyspace, Keyspace::from_toml)
     }
+}
+
+/// Opens what another process may still let go of.
+///
+/// # Errors
+/// Those of `open`.
+pub(super) fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match open() {
+            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
+            answer => return answer,
+        }
+    }
+}
+
+/// A keyspace, from its file.
+///
+/// # Errors
+/// `Invalid`, with the file and what is wrong with it.
+pub(super) fn read_file<T>(file: &Path, read: impl Fn(&str) -> Result<T>) -> Result<T> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::invalid(format!("{name}: the keyspace file cannot be read: {error}")).with_source(error)
+    })?;
+    read(&text).map_err(|error| Error::invalid(format!("{name}: {}", error.message())))
 }

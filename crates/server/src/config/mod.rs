@@ -1,7 +1,7 @@
 //! How a server is started: listeners, threads, limits, tokens, certificates; and the file that says so.
 //!
 //! ```text
-//! file ──locate──▶ Settings ──┬──▶ stores (keyspace.rs)
+//! file ──locate──▶ Settings ──┬──▶ stores (keyspace.rs), rings (ring.rs)
 //!   errors name file, line    ├──▶ ServerConfig ──▶ Server::start
 //!                             └──▶ log, grace (whoever runs the server)
 //! ```
@@ -10,12 +10,14 @@ mod file;
 mod keyspace;
 mod listen;
 pub(crate) mod locate;
+mod ring;
 mod token;
 pub(crate) mod units;
 
 pub use file::{LogFormat, LogLevel, LogSettings, Settings};
 pub use keyspace::{CreateSettings, KeyspaceSettings, WarmSettings};
 pub use listen::ListenSettings;
+pub use ring::{CreateRingSettings, RingSettings};
 pub use token::TokenSettings;
 pub(crate) use token::private;
 

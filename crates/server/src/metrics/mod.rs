@@ -14,6 +14,7 @@ mod histogram;
 mod listeners;
 mod page;
 mod process;
+mod rings;
 mod scrape;
 mod stores;
 mod warm;

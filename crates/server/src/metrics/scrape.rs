@@ -6,7 +6,7 @@
 use super::listeners::{ENDED, REFUSED};
 use super::page::Page;
 use super::stores::{self, Rising};
-use super::{Metrics, process};
+use super::{Metrics, process, rings};
 use crate::call::Call;
 use crate::shared::{Phase, Shared};
 use forebay_core::{Kind, Result};
@@ -45,6 +45,9 @@ impl Scraper {
         process::add(&mut page);
         for (name, store) in shared.stores() {
             stores::add(&mut page, &mut self.rising.lock(), name, store);
+        }
+        for (name, ring) in shared.rings() {
+            rings::add(&mut page, name, ring);
         }
         page.text()
     }

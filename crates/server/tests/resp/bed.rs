@@ -4,7 +4,7 @@ use forebay_core::Keyspace;
 use forebay_server::{Endpoint, Limits, Protocol, Server, ServerConfig};
 use forebay_store::{Config, Store};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,7 +68,7 @@ impl Bed {
     }
 
     pub(crate) fn tcp(&self) -> Wire {
-        Wire::new(Box::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap()))
+        Wire::tcp(SocketAddr::from(([127, 0, 0, 1], self.port)))
     }
 
     pub(crate) fn unix(&self) -> Wire {
@@ -121,6 +121,10 @@ pub(crate) fn request<B: AsRef<[u8]>>(parts: &[B]) -> Vec<u8> {
 }
 
 impl Wire {
+    pub(crate) fn tcp(address: SocketAddr) -> Wire {
+        Wire::new(Box::new(TcpStream::connect(address).unwrap()))
+    }
+
     fn new(stream: Box<dyn Stream>) -> Wire {
         stream.set_read_timeout(Duration::from_secs(20));
         Wire { stream, ahead: Vec::new() }

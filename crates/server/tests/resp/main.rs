@@ -8,3 +8,4 @@ mod commands;
 mod events;
 mod hostile;
 mod pipelines;
+mod rings;

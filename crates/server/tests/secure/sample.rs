@@ -25,6 +25,7 @@ fn the_sample_reads() {
     assert_eq!((settings.keyspace.len(), settings.token.len(), settings.listen.native.len()), (1, 2, 3));
     assert!(settings.tls.is_some() && settings.keyspace[0].create.is_some());
     assert_eq!(settings.keyspace[0].create.as_ref().unwrap().keyspace, Path::new("/etc/forebay/detector.toml"));
+    assert_eq!(settings.ring[0].create.as_ref().unwrap().keyspace, Path::new("/etc/forebay/links.toml"));
 }
 
 #[test]
@@ -61,4 +62,53 @@ fn names(path: &str, value: &toml::Value, to: &mut BTreeSet<String>) {
             to.insert(path.to_owned());
         }
     }
+}
+
+#[test]
+fn a_ring_is_made_of_the_sample_of_its_keyspace() {
+    let dir = std::env::temp_dir().join(format!("forebay-ring-sample-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ring.toml");
+    let text = |history: &str| {
+        let file = dir.join("links.toml");
+        std::fs::create_dir_all(&dir).unwrap();
+        let text = std::fs::read_to_string(&sample).unwrap().replace("history_ms = 100", history);
+        std::fs::write(&file, text).unwrap();
+        "[[ring]]\npath = \"ring\"\n[ring.create]\nkeyspace = \"links.toml\"\nhot_bytes = \"64 MiB\"\nsegment_bytes = \"128 KiB\"\n"
+    };
+    let settings = |text: &str| Settings::parse(text, "server.toml", &dir).unwrap();
+    // What the sample declares does not fit into 64 MiB, and the answer says what would.
+    let error = settings(text("history_ms = 100")).ring[0].open().err().unwrap();
+    assert!(error.message().contains("1138761728 bytes in all"), "{error}");
+    let small = settings(text("history_ms = 1"));
+    let ring = small.ring[0].open().unwrap();
+    assert_eq!((ring.keyspace().name.as_str(), ring.keyspace().pin_percent), ("links", 50));
+    drop(ring);
+    // A second start opens what is there.
+    small.check_start(&small.server().unwrap()).unwrap();
+    assert_eq!(small.ring[0].open().unwrap().keyspace().sources_max, 48);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn a_check_finds_what_a_start_would_refuse() {
+    let dir = std::env::temp_dir().join(format!("forebay-check-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("events.toml"), forebay_core::Keyspace::events("events", 2).to_toml().unwrap()).unwrap();
+    std::fs::write(dir.join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(dir.join("secret"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let check = |rights: &str, twice: bool| {
+        let keyspace =
+            |at: usize| format!("[[keyspace]]\npath = \"store{at}\"\n[keyspace.create]\nkeyspace = \"events.toml\"\n");
+        let keyspaces: String = (0..if twice { 2 } else { 1 }).map(keyspace).collect();
+        let text = format!("{keyspaces}[[token]]\nname = \"a\"\nsecret_file = \"secret\"\nrights = {{ {rights} }}\n");
+        let settings = Settings::parse(&text, "server.toml", &dir).unwrap();
+        settings.check_start(&settings.server().unwrap())
+    };
+    check("events = [\"read\"]", false).unwrap();
+    let error = check("calib = [\"read\"]", false).unwrap_err();
+    assert!(error.message().contains("calib"), "{error}");
+    let error = check("events = [\"read\"]", true).unwrap_err();
+    assert!(error.message().contains("two keyspaces are called `events`"), "{error}");
+    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -62,7 +62,7 @@ fn what_cannot_be_served_is_refused_before_anybody_connects() {
     let temp = Temp::new();
     let (one, same) = (temp.store("events"), Temp::new());
     let twice = Server::start(vec![one.clone(), same.store("events")], on_loopback()).err().unwrap();
-    assert!(twice.message().contains("two stores have the keyspace `events`"), "{twice}");
+    assert!(twice.message().contains("two keyspaces are called `events`"), "{twice}");
     let secret = Secret::new(b"0123456789abcdef").unwrap();
     let rights = [("evnets".to_owned(), vec![Right::Read])].into();
     let tokens = vec![Token { name: "t".to_owned(), secret, rights }];
@@ -86,9 +86,9 @@ fn a_store_is_made_at_the_first_start_and_opened_at_every_other() {
     let temp = Temp::new();
     let none = keyspace(&temp, "").open().err().unwrap();
     assert!(none.message().contains("[keyspace.create]"), "{none}");
-    assert!(keyspace(&temp, CREATE).check_start().unwrap_err().message().contains("k.toml"));
+    assert!(keyspace(&temp, CREATE).name().unwrap_err().message().contains("k.toml"));
     temp.write("k.toml", KEYSPACE, 0o644);
-    keyspace(&temp, CREATE).check_start().unwrap();
+    keyspace(&temp, CREATE).name().unwrap();
     let store = keyspace(&temp, CREATE).open().unwrap();
     assert_eq!(store.keyspace().name, "made");
     let put = store.put(&store.schema().key(&[1, 42, 0]).unwrap(), b"kept", &PutOptions::default()).unwrap();

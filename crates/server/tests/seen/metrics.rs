@@ -1,10 +1,12 @@
 //! `/metrics`: values that are right, names that follow the conventions, as Prometheus's own checker sees them.
 
 use crate::scene::{EVENTS, FRAGMENT_BYTES, Scene, get, value};
+use forebay_core::{GapCause, RingOutcome, RingPut, RingSources};
 use forebay_store::DebugStats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn what_a_store_holds_is_on_the_page() {
@@ -178,6 +180,38 @@ fn the_debug_stream_has_a_quota_and_an_alarm() {
     assert_eq!(scene.sample("forebay_debug_conflicts{keyspace=\"physics\"}"), conflicts as f64);
     assert_eq!(scene.sample("forebay_debug_alarm{keyspace=\"physics\"}"), f64::from(u8::from(alarm.is_some())));
     assert_eq!(conflicts, 1);
+}
+
+#[test]
+fn a_ring_is_shown_as_it_is() {
+    let scene = Scene::new();
+    let source = scene.ring.keyspace().source(&[7]).unwrap();
+    let put = |timestamp| scene.ring.put(&source, timestamp, 10, &[1; 500], &RingPut::default()).unwrap();
+    (0..5).for_each(|at| assert_eq!(put(at * 10), RingOutcome::Stored));
+    assert_eq!(put(62_500_000 * 3600), RingOutcome::Refused(GapCause::Skew));
+    let pin = scene.ring.pin(0, 20, &RingSources::All, Duration::from_secs(60)).unwrap();
+    let window = scene.ring.window(0, 50, &RingSources::All, Duration::ZERO).unwrap();
+    let stats = scene.ring.stats();
+    let expected = [
+        ("fragments{keyspace=\"links\"}", 5.0),
+        ("bytes{keyspace=\"links\"}", 2500.0),
+        ("pins{keyspace=\"links\"}", 1.0),
+        ("pinned_bytes{keyspace=\"links\"}", pin.bytes() as f64),
+        ("pin_quota_bytes{keyspace=\"links\"}", stats.pin_quota_bytes as f64),
+        ("capacity_bytes{keyspace=\"links\"}", (u64::from(stats.segments) * stats.segment_bytes) as f64),
+        ("fill_ratio{keyspace=\"links\"}", stats.fill),
+        ("guards{keyspace=\"links\"}", 1.0),
+        ("sources{keyspace=\"links\"}", 1.0),
+        ("refused_fragments_total{keyspace=\"links\",cause=\"skew\"}", 1.0),
+        ("refused_fragments_total{keyspace=\"links\",cause=\"no_space\"}", 0.0),
+        ("ledger_fragments{keyspace=\"links\",term=\"stored\"}", 5.0),
+    ];
+    for (name, value) in expected {
+        assert_eq!(scene.sample(&format!("forebay_ring_{name}")), value, "{name}");
+    }
+    let silent = scene.sample("forebay_ring_silence_seconds{keyspace=\"links\"}");
+    assert!((0.0..60.0).contains(&silent), "{silent}");
+    drop(window);
 }
 
 /// The table of docs/monitoring.md has every metric, with its labels and its help, and no other.

@@ -1,8 +1,8 @@
-//! A server over a store with two levels and some events in every state.
+//! A server over a store with two levels and some events in every state, and a ring.
 
-use forebay_core::{GetAny, KeySchema, Keyspace, PutOptions};
-use forebay_server::{Endpoint, Server, ServerConfig};
-use forebay_store::{Config, Store, WarmDevice};
+use forebay_core::{GetAny, KeySchema, Keyspace, PutOptions, RingKeyspace};
+use forebay_server::{Endpoint, Served, Server, ServerConfig};
+use forebay_store::{Config, Ring, RingConfig, Store, WarmDevice};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,6 +16,7 @@ pub(crate) const EVENTS: u64 = 10;
 /// A server at work; directories go with it.
 pub(crate) struct Scene {
     pub(crate) store: Store,
+    pub(crate) ring: Ring,
     pub(crate) server: Option<Server>,
     dir: PathBuf,
 }
@@ -53,8 +54,12 @@ impl Scene {
             threads: 1,
             ..ServerConfig::default()
         };
-        let server = Server::start(vec![store.clone()], config).unwrap();
-        Scene { store, server: Some(server), dir }
+        let links = RingConfig { hot_bytes: 4 << 20, segment_bytes: Some(64 << 10), ..RingConfig::default() };
+        let mut keyspace = RingKeyspace::wibeth("links", 2).unwrap();
+        (keyspace.history, keyspace.source_bytes_per_second) = (Duration::from_millis(1), 1_000_000);
+        let ring = Ring::create(&dir.join("ring"), &keyspace, links).unwrap();
+        let server = Server::start([Served::from(store.clone()), Served::from(ring.clone())], config).unwrap();
+        Scene { store, ring, server: Some(server), dir }
     }
 
     /// [`EVENTS`] events: one is accepted, one rejected, one leased until the lease is dropped, one open; the others
