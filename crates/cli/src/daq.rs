@@ -47,7 +47,7 @@ struct Readout {
     /// Name among the producers of the run.
     #[arg(long, default_value = "readout")]
     name: String,
-    /// Run to put into; opened by the first put where it is not there.
+    /// Run to put into; opened before the first put where it is not there.
     #[arg(long, default_value_t = 1)]
     run: u64,
     /// Numbers of its sources, FIRST..END.
@@ -156,12 +156,13 @@ impl Readout {
             patience: self.patience,
         };
         let mut ticker = Ticker::new(out);
-        // A producer is entered in the books of a run that is there.
-        if client.ledger(self.run).is_err() {
-            match client.run_open(self.run, &client.keyspace().run) {
-                Err(error) if error.kind() != forebay_core::Kind::Conflict => return Err(error),
-                _ => {}
-            }
+        // A producer is entered in the books of a run that is there. Who may not open runs finds one that somebody opened,
+        // or hears from the producer's entry that there is none.
+        if client.ledger(self.run).is_err()
+            && let Err(error) = client.run_open(self.run, &client.keyspace().run)
+            && !matches!(error.kind(), forebay_core::Kind::Conflict | forebay_core::Kind::Invalid)
+        {
+            return Err(error);
         }
         let report = run_readout(&client, &config, &stop, |report| {
             ticker.tell(|| {

@@ -91,7 +91,7 @@ fn calls(page: &mut Page, metrics: &Metrics) {
     for call in Call::ALL {
         let sums = metrics.sums(*call);
         let name = ("call", call.name());
-        let help = "Time from a request that is whole to its answer, waits included.";
+        let help = "Time from a request that is whole, of a put from its first bytes, to its answer, waits included; of what is streamed to its first part.";
         page.histogram("forebay_request_duration_seconds", help, &[name], &sums.took);
         let help = "Fragments, events or other things that requests asked for.";
         page.counter("forebay_request_items_total", help, &[name], sums.things as f64);
@@ -102,8 +102,13 @@ fn calls(page: &mut Page, metrics: &Metrics) {
         }
     }
     let (received, sent) = metrics.sum_bytes();
-    page.counter("forebay_received_bytes_total", "Payload that clients sent.", &[], received as f64);
-    page.counter("forebay_sent_bytes_total", "Payload that was sent to clients.", &[], sent as f64);
+    page.counter(
+        "forebay_received_bytes_total",
+        "Bytes of requests, and of values in Redis's protocol.",
+        &[],
+        received as f64,
+    );
+    page.counter("forebay_sent_bytes_total", "Bytes of answers.", &[], sent as f64);
 }
 
 fn connections(page: &mut Page, shared: &Shared) {

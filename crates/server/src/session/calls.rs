@@ -6,9 +6,9 @@
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
 use forebay_core::{
-    Accept, Error, FrameHead, FrameKind, GetAny, Key, Keyspace, OpenEvent, PutOutcome, Result, ResultFragment, Sources,
-    Token, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove, WireUpdate,
-    WireVerdict, WireWriter, check_sent,
+    Accept, Error, FrameHead, FrameKind, GetAny, Key, Keyspace, Kind, OpenEvent, PutOutcome, Result, ResultFragment,
+    Sources, Token, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove,
+    WireUpdate, WireVerdict, WireWriter, check_sent,
 };
 use forebay_store::{Event, Fragment, Lease, Store};
 use std::time::Duration;
@@ -109,7 +109,31 @@ pub(super) fn say_fragments(fragments: Vec<Fragment>, payload: &mut Payload) -> 
 
 /// The answer that says a meta, and has payload.
 fn answer(out: WireWriter, payload: Payload) -> Answer {
-    Answer { meta: Ok(out.finish()), payload, more: false }
+    Answer { payload, ..Answer::of(out.finish()) }
+}
+
+/// Outcomes of single things, as an answer says them, and what failed among them.
+struct Outcomes {
+    out: WireWriter,
+    failed: Vec<Kind>,
+}
+
+impl Outcomes {
+    /// So many, of about so many bytes each.
+    fn new(count: usize, bytes: usize) -> Outcomes {
+        let mut out = WireWriter::with_capacity(4 + bytes * count);
+        out.u32(count as u32);
+        Outcomes { out, failed: Vec::new() }
+    }
+
+    fn say<T>(&mut self, outcome: &Result<T>, write: impl FnOnce(&mut WireWriter, &T)) {
+        self.failed.extend(outcome.as_ref().err().map(Error::kind));
+        self.out.outcome(outcome, write);
+    }
+
+    fn finish(self, payload: Payload) -> Answer {
+        Answer { failed: self.failed, ..answer(self.out, payload) }
+    }
 }
 
 /// What does not fit the client's window behind something else must be asked for again: an answer is made as a whole, and
@@ -128,12 +152,11 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
     let mut read = WireReader::new(meta);
     let count = read.count(2)?;
     *things = count as u64;
-    let (mut out, mut payload) = (WireWriter::with_capacity(4 + 18 * count), Payload::default());
-    out.u32(count as u32);
+    let (mut out, mut payload) = (Outcomes::new(count, 18), Payload::default());
     for _ in 0..count {
         let key = read.key(&keyspace.schema);
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
-        out.outcome(&found, |out, found| {
+        out.say(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
             if let Some(fragment) = found {
                 out.fragment(&wire_fragment(fragment));
@@ -144,7 +167,7 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
         }
     }
     read.end()?;
-    Ok(answer(out, payload))
+    Ok(out.finish(payload))
 }
 
 fn wire_event(keyspace: &Keyspace, event: Event, payload: &mut Payload) -> WireEvent {
@@ -165,18 +188,15 @@ fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, 
         read.list(3, |read| Ok((read.primary(&keyspace.schema)?, read.sources(&keyspace.schema)?)))
     })?;
     *things = events.len() as u64;
-    let (mut out, mut payload) = (WireWriter::new(), Payload::default());
-    out.u32(events.len() as u32);
+    let (mut out, mut payload) = (Outcomes::new(events.len(), 64), Payload::default());
     for (primary, sources) in events {
-        match check_fits(&payload, most).and_then(|()| store.get_event(&primary, &sources)) {
-            Ok(found) => {
-                out.u8(0);
-                out.option(found, |out, event| wire_event(keyspace, event, &mut payload).encode(out, keyspace))?;
-            }
-            Err(error) => out.error(&error),
-        }
+        let found = check_fits(&payload, most).and_then(|()| store.get_event(&primary, &sources));
+        let found = found.map(|found| found.map(|event| wire_event(keyspace, event, &mut payload)));
+        let mut encoded = Ok(());
+        out.say(&found, |out, found| encoded = out.option(found.as_ref(), |out, event| event.encode(out, keyspace)));
+        encoded?;
     }
-    Ok(answer(out, payload))
+    Ok(out.finish(payload))
 }
 
 fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answer> {
@@ -217,13 +237,12 @@ pub(super) fn outcome_byte(outcome: PutOutcome) -> u8 {
 fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
     let events = WireOpen::decode_all(meta, keyspace)?;
     *things = events.len() as u64;
-    let mut out = WireWriter::new();
-    out.u32(events.len() as u32);
+    let mut out = Outcomes::new(events.len(), 2);
     for event in events {
         let how = OpenEvent { sources: event.sources.as_deref(), attributes: event.attributes.as_ref() };
-        out.outcome(&store.open_event(&event.primary, &how), |out, outcome| out.u8(outcome_byte(*outcome)));
+        out.say(&store.open_event(&event.primary, &how), |out, outcome| out.u8(outcome_byte(*outcome)));
     }
-    Ok(Answer::of(out.finish()))
+    Ok(out.finish(Payload::default()))
 }
 
 /// Events that are leased first: what they have says how many more may be.
@@ -350,12 +369,11 @@ fn lease_get(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> 
 fn extend(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
     let leases = WireExtend::decode_all(meta, keyspace)?;
     *things = leases.len() as u64;
-    let mut out = WireWriter::new();
-    out.u32(leases.len() as u32);
+    let mut out = Outcomes::new(leases.len(), 1);
     for lease in leases {
-        out.outcome(&store.extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
+        out.say(&store.extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
     }
-    Ok(Answer::of(out.finish()))
+    Ok(out.finish(Payload::default()))
 }
 
 /// Whether verdicts must be given on a thread: they bring results, which take space; they wait for a device or for puts; or
@@ -371,8 +389,7 @@ const VERDICTS_MAX: usize = 4096;
 
 /// Gives verdicts, whose results stand in the payload.
 pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer {
-    let mut out = WireWriter::with_capacity(4 + verdicts.len());
-    out.u32(verdicts.len() as u32);
+    let mut out = Outcomes::new(verdicts.len(), 1);
     for verdict in verdicts {
         let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
         let mut whole = Ok(());
@@ -383,9 +400,9 @@ pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[
             results.push((source, bytes));
         }
         let outcome = whole.and_then(|()| judge(store, verdict, &results));
-        out.outcome(&outcome, |_, ()| {});
+        out.say(&outcome, |_, ()| {});
     }
-    Answer::of(out.finish())
+    out.finish(Payload::default())
 }
 
 fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
@@ -406,15 +423,14 @@ fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -
 fn by_name(store: &Store, keyspace: &Keyspace, request: &Request, things: &mut u64) -> Result<Answer> {
     let events = WireReader::whole(&request.meta, |read| read.list(2, |read| read.primary(&keyspace.schema)))?;
     *things = events.len() as u64;
-    let mut out = WireWriter::new();
-    out.u32(events.len() as u32);
+    let mut out = Outcomes::new(events.len(), 2);
     for primary in &events {
         let outcome = match request.head.kind {
             FrameKind::Seal => store.seal(primary),
             FrameKind::Release => store.release(primary),
             _ => store.replay(primary),
         };
-        out.outcome(&outcome, |out, done| out.u8(u8::from(*done)));
+        out.say(&outcome, |out, done| out.u8(u8::from(*done)));
     }
-    Ok(Answer::of(out.finish()))
+    Ok(out.finish(Payload::default()))
 }

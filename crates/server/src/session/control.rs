@@ -274,7 +274,7 @@ pub(super) fn next(store: &Store, object: &Object, wait: Duration) -> Result<Opt
                 };
                 wire.encode(out, store.keyspace())
             })?;
-            Ok(Some(Answer { meta: Ok(out.finish()), payload, more: false }))
+            Ok(Some(Answer { payload, ..Answer::of(out.finish()) }))
         }
     }
 }

@@ -112,7 +112,6 @@ enum Done {
 struct Job {
     putting: Box<Putting>,
     left: usize,
-    from: Instant,
 }
 
 /// A `get_any` that has found nothing yet.
@@ -364,7 +363,7 @@ impl<T: Transport> Session<T> {
                     }
                     known.left -= 1;
                     if known.left == 0 {
-                        self.answer_put(*known.putting, known.from);
+                        self.answer_put(*known.putting);
                     } else {
                         self.jobs.insert(job, known);
                     }
@@ -382,6 +381,9 @@ impl<T: Transport> Session<T> {
     /// Queues an answer, and counts it.
     fn answered(&mut self, head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer>) {
         let failed = answer.as_ref().err().map(Error::kind);
+        for kind in answer.iter().flat_map(|answer| &answer.failed) {
+            self.shared.metrics.failed(call, *kind);
+        }
         self.shared.metrics.answered(call, things, failed, from.elapsed());
         let credit = self.give_back(head.frame_bytes());
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
@@ -393,7 +395,7 @@ impl<T: Transport> Session<T> {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    fn answer_put(&mut self, putting: Putting, from: Instant) {
+    fn answer_put(&mut self, putting: Putting) {
         let mut out = WireWriter::with_capacity(4 + 2 * putting.outcomes.len());
         out.u32(putting.outcomes.len() as u32);
         for outcome in &putting.outcomes {
@@ -408,7 +410,7 @@ impl<T: Transport> Session<T> {
                 None => out.outcome::<()>(&unknown(), |_, ()| {}),
             }
         }
-        self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, from.elapsed());
+        self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, putting.from.elapsed());
         let credit = self.give_back(putting.frame_bytes);
         self.outbox.answer(FrameKind::Put, putting.request, Answer::of(out.finish()), credit);
     }
@@ -501,10 +503,10 @@ impl<T: Transport> Session<T> {
 
     /// Ends a put whose bytes have all come.
     fn received(&mut self, putting: Box<Putting>, waiting: Vec<Waiting>) {
-        let from = Instant::now();
         if waiting.is_empty() {
-            return self.answer_put(*putting, from);
+            return self.answer_put(*putting);
         }
+        let from = Instant::now();
         let Some(peer) = &self.peer else { return };
         let served = peer.served.clone();
         let job = self.next_job;
@@ -520,7 +522,7 @@ impl<T: Transport> Session<T> {
             let served = served.clone();
             self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&served, group, from) });
         }
-        self.jobs.insert(job, Job { putting, left, from });
+        self.jobs.insert(job, Job { putting, left });
     }
 
     /// The next deadline that matters, and whether it is over.

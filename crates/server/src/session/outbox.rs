@@ -8,7 +8,7 @@
 //! where they stand, small ones are copied together.
 
 use crate::transport::{Transport, poll_write_from};
-use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Kind, WireWriter};
 use forebay_store::{Fragment, Window};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -107,17 +107,19 @@ pub(crate) struct Answer {
     pub(crate) payload: Payload,
     /// More answers to the same request follow.
     pub(crate) more: bool,
+    /// Kinds of the errors that it says of single things.
+    pub(crate) failed: Vec<Kind>,
 }
 
 impl Answer {
     /// A meta alone.
     pub(crate) fn of(meta: Vec<u8>) -> Answer {
-        Answer { meta: Ok(meta), payload: Payload::default(), more: false }
+        Answer { meta: Ok(meta), payload: Payload::default(), more: false, failed: Vec::new() }
     }
 
     /// An error.
     pub(crate) fn error(error: Error) -> Answer {
-        Answer { meta: Err(error), payload: Payload::default(), more: false }
+        Answer { meta: Err(error), ..Answer::of(Vec::new()) }
     }
 }
 
@@ -198,7 +200,7 @@ impl Outbox {
 
     /// Queues the answer to a request; `credit` is what the client may send anew.
     pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
-        let Answer { meta, payload, more } = answer;
+        let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
             Ok(meta) if meta.len() as u64 + FRAME_HEAD_BYTES as u64 > self.window / 2 => {
                 let (bytes, window) = (meta.len(), self.window);

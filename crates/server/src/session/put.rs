@@ -76,6 +76,8 @@ impl Waiting {
 pub(super) struct Putting {
     /// Number of the request.
     pub(super) request: u64,
+    /// When its meta was there.
+    pub(super) from: Instant,
     /// Bytes of its frame.
     pub(super) frame_bytes: u64,
     pub(super) puts: Vec<WirePut>,
@@ -97,6 +99,7 @@ impl Putting {
         let outcomes = puts.iter().map(|_| None).collect();
         Putting {
             request,
+            from: Instant::now(),
             frame_bytes,
             puts,
             outcomes,

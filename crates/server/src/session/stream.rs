@@ -87,7 +87,7 @@ impl Streaming {
                     out.u64(info.bytes);
                     out.u8(info.deliveries);
                 }
-                Ok(Answer { meta: Ok(out.finish()), payload: Payload::default(), more: events.len() > 0 })
+                Ok(Answer { more: events.len() > 0, ..Answer::of(out.finish()) })
             }
             What::Fragments { range, after } => {
                 let mut said = Vec::new();
@@ -106,7 +106,7 @@ impl Streaming {
                 }
                 let mut out = WireWriter::new();
                 out.fragments(&said)?;
-                Ok(Answer { meta: Ok(out.finish()), payload, more })
+                Ok(Answer { payload, more, ..Answer::of(out.finish()) })
             }
         }
     }

@@ -147,6 +147,6 @@ impl WindowParts {
             }
         }
         let more = self.source < window.sources.len();
-        Ok(Answer { meta: Ok(WireWindowPart::encode_all(&parts, &self.schema)?), payload, more })
+        Ok(Answer { payload, more, ..Answer::of(WireWindowPart::encode_all(&parts, &self.schema)?) })
     }
 }

@@ -182,6 +182,32 @@ fn the_debug_stream_has_a_quota_and_an_alarm() {
     assert_eq!(conflicts, 1);
 }
 
+/// What fails of a request by itself is counted under its call, and a put's time begins with its first bytes.
+#[test]
+fn single_failures_and_the_time_of_puts_are_seen() {
+    let scene = Scene::new();
+    let address = format!("tcp://{}", scene.native());
+    let options = forebay_client::Options { keyspace: "physics".to_owned(), ..Default::default() };
+    let client = forebay_client::Client::connect(&address, options).unwrap();
+    let key = client.schema().key(&[1, 500, 0]).unwrap();
+    for source in 0..2 {
+        let key = client.schema().key(&[1, 500, source]).unwrap();
+        let _ = client.put(&key, &vec![1; 200_000], &Default::default()).err();
+        let _ = client.put(&key, &[1; 1000], &Default::default()).unwrap();
+    }
+    client.put(&key, &[2; 1000], &Default::default()).unwrap_err();
+    let lease = client.lease(&client.schema().primary_of(&key), None).unwrap().unwrap();
+    let (primary, token) = (lease.primary, lease.token);
+    lease.reject().unwrap();
+    client.requeue(&primary, &token).unwrap_err();
+    let errors = |call: &str, kind: &str| format!("forebay_errors_total{{call=\"{call}\",kind=\"{kind}\"}}");
+    assert_eq!(scene.sample(&errors("verdict", "Fenced")), 1.0);
+    assert_eq!(scene.sample(&errors("put", "Conflict")), 1.0);
+    let sum = scene.sample("forebay_request_duration_seconds_sum{call=\"put\"}");
+    let count = scene.sample("forebay_request_duration_seconds_count{call=\"put\"}");
+    assert!(count >= 5.0 && sum / count > 1e-6, "{sum} s for {count} puts");
+}
+
 #[test]
 fn a_ring_is_shown_as_it_is() {
     let scene = Scene::new();
