@@ -85,7 +85,7 @@ impl Client {
         Ok(outcomes.into_iter().map(|outcome| outcome.map(ours)).collect())
     }
 
-    /// An event waits for no more fragments; `false` where it did not wait.
+    /// An event waits for no more fragments; `false` where there is no such event.
     ///
     /// # Errors
     /// As `Store::seal`, and `OutcomeUnknown`.

@@ -1,6 +1,7 @@
-//! What can be done with a store, wherever it is: the one trait of the embedded store and of the client.
+//! What readout, filters and archive do with a store, wherever it is: the trait of the embedded store and of the client.
 //!
-//! *Not here*: reservations, guards and what else only the process of the store can have.
+//! *Not here*: reservations, guards and what else only the process of the store can have; what experts and monitors do, which
+//! both have under the same names.
 
 use crate::{
     Bounds, Event, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, OpenEvent, Primary, PutOptions, PutOutcome,

@@ -51,7 +51,7 @@ const JSON: &str = "application/json";
 const LINKS: &str = "<!doctype html><html lang=\"en\"><title>Forebay</title><h1>Forebay</h1><ul>\
     <li><a href=\"/metrics\">/metrics</a>: counters, for Prometheus</li>\
     <li><a href=\"/status\">/status</a>: inhibit and alarms in words</li>\
-    <li><a href=\"/livez\">/livez</a>: the process answers</li>\
+    <li><a href=\"/livez\">/livez</a>: every event loop goes round</li>\
     <li><a href=\"/readyz\">/readyz</a>: requests are taken</li></ul></html>\n";
 
 /// What answers requests, shared by all connections.

@@ -5,7 +5,7 @@
 //!           (in turn)   thread 2: …
 //! ```
 //!
-//! *Invariants*: a connection lives and dies on one thread; nothing that waits runs there (`waiting.rs`).
+//! *Invariants*: a connection lives and dies on one thread; nothing that waits runs there (tests/session/waiting.rs).
 //!
 //! *On failure*: a connection that fails ends alone. A listener that cannot be opened ends the start.
 

@@ -3,7 +3,8 @@
 use crate::{Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};
 
-/// A rare call. Times are in milliseconds, sources packed, as arrays of bytes.
+/// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Control {

@@ -63,7 +63,7 @@ pub enum FrameKind {
 
     /// What is rare, by name, in JSON: runs, masks, holds, accounts, statistics.
     Control = 48,
-    /// What changes, as it changes: a run, inhibit, samples.
+    /// What changes, as it changes: a run, samples.
     Watch = 49,
 
     /// Between servers: fragments that holders have, to the home of their events.

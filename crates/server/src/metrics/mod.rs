@@ -3,7 +3,7 @@
 //! ```text
 //! sessions ──count──▶ slices, one for each thread ─┐
 //! listeners ────────▶ counts of connections ───────┼──▶ page ──▶ /metrics
-//! stores ──stats, runs, segments, containers───────┘
+//! stores, rings ──stats, runs, containers, sources─┘
 //! ```
 //!
 //! *Invariants*: counting takes no lock, waits for nobody and allocates nothing. What is counted never falls.

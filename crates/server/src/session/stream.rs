@@ -1,6 +1,6 @@
 //! Ranges and windows: many answers to one request, made as the client takes them.
 //!
-//! *Invariants*: one part is under way at a time, so that a client that does not read costs one part and no more; a list
+//! *Invariants*: parts are made while less than half a MiB waits, so that a client that does not read costs that and one part; a list
 //! of events is made when its first part is due, on a thread, and one connection has one at a time.
 
 use super::calls::wire_fragment;
