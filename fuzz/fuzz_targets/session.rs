@@ -3,11 +3,12 @@
 #![no_main]
 
 use forebay_core::{
-    Bounds, FrameFlags, FrameHead, FrameKind, GetAny, Hello, Key, Keyspace, Primary, Sources, Token, WireExtend,
-    WireJudgement, WireOpen, WirePut, WireRange, WireRemove, WireUpdate, WireVerdict, WireWriter, crc32c,
+    AttributeSchema, Bounds, FrameFlags, FrameHead, FrameKind, GetAny, Hello, Key, Keyspace, Primary, RingKeyspace,
+    RingSources, RingStamp, SourceSchema, Sources, Token, WireExtend, WireJudgement, WireOpen, WirePut, WireRange,
+    WireRemove, WireUpdate, WireVerdict, WireWindow, WireWriter, crc32c,
 };
-use forebay_server::{Limits, Step, drive};
-use forebay_store::{Config, Store};
+use forebay_server::{Limits, Served, Step, drive};
+use forebay_store::{Config, Ring, RingConfig, Store};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,9 +18,10 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// A store that lives for some inputs, and what runs sessions.
+/// A store and a ring that live for some inputs, and what runs sessions.
 struct World {
     store: Store,
+    ring: Ring,
     runtime: Runtime,
     inputs: u32,
 }
@@ -37,16 +39,37 @@ impl World {
             ..Config::default()
         };
         let store = Store::create(&dir, &keyspace(), config).expect("a store");
-        // The store keeps its mapping: nothing is left behind.
+        let config = RingConfig {
+            hot_bytes: 2 << 20,
+            segment_bytes: Some(16 << 10),
+            maintenance: false,
+            ..RingConfig::default()
+        };
+        let ring = Ring::create(&dir, &ring_keyspace(), config).expect("a ring");
+        // Both keep their mappings: nothing is left behind.
         let _ = std::fs::remove_dir_all(&dir);
         let runtime =
             Builder::new_current_thread().enable_all().max_blocking_threads(2).build().expect("an event loop");
-        World { store, runtime, inputs: 0 }
+        World { store, ring, runtime, inputs: 0 }
     }
 }
 
 fn keyspace() -> Keyspace {
     Keyspace::events("fuzz", 2)
+}
+
+fn ring_keyspace() -> RingKeyspace {
+    RingKeyspace {
+        name: "fuzz-ring".to_owned(),
+        source: SourceSchema::parse(&["crate:u4", "link:u8"]).expect("a schema"),
+        ticks_per_second: 1_000_000,
+        sources_max: 4,
+        history: Duration::from_millis(1),
+        source_bytes_per_second: 1_000_000,
+        max_skew: Duration::from_secs(3600),
+        fragment_bytes_max: 5000,
+        pin_percent: 50,
+    }
 }
 
 fn limits() -> Limits {
@@ -258,9 +281,78 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
     }
 }
 
+const RING_CONTROLS: &[&str] = &[
+    r#"{"call":"stats"}"#,
+    r#"{"call":"ring-sources"}"#,
+    r#"{"call":"ledger","run":1}"#,
+    r#"{"call":"losses"}"#,
+    r#"{"call":"runs"}"#,
+    r#"{"call":"pin","begin":0,"end":500,"sources":null,"ms":1000}"#,
+    r#"{"call":"pin","begin":9,"end":5,"sources":[[[1,4],[2,8]]],"ms":1000}"#,
+    r#"{"call":"pin","begin":0,"end":90,"sources":[[[1,4],[2,8]]],"ms":1000}"#,
+    r#"{"call":"move-pin","object":1,"ticks":[100,700],"ms":50}"#,
+    r#"{"call":"move-pin","object":1,"ticks":null,"ms":0}"#,
+    r#"{"call":"drop","object":1}"#,
+];
+
+/// The same for a ring.
+fn ring_request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &RingKeyspace) {
+    let schema = &keyspace.source;
+    let source = |byte: u8| schema.source(&[u64::from(byte & 1), u64::from(byte >> 1 & 3)]).expect("a source");
+    match input.u8() % 8 {
+        0 => bytes.extend(input.some()),
+        1 => {
+            let kind = FrameKind::ALL[usize::from(input.u8()) % FrameKind::ALL.len()];
+            let (meta, payload) = (input.some(), input.some());
+            add(bytes, input, kind, meta, payload);
+        }
+        2..=4 => {
+            let mut payload = Vec::new();
+            let put = |_| {
+                let (length, byte) = (usize::from(input.u16()) % 6000, input.u8());
+                let stamp = RingStamp {
+                    timestamp: u64::from(input.u16()),
+                    span: 1 + u32::from(byte >> 4),
+                    run: u32::from(byte & 1),
+                };
+                let value = vec![byte; length];
+                payload.extend(&value);
+                let checksum = crc32c(&value) ^ u32::from(input.u8() == 255);
+                let (key, length) = (schema.key(&source(byte), &stamp), length as u32);
+                WirePut {
+                    key,
+                    length,
+                    checksum,
+                    status: 0,
+                    attributes: None,
+                    deadline: None,
+                    persisted: false,
+                    level: None,
+                }
+            };
+            let puts: Vec<WirePut> = (0..3).map(put).collect();
+            let meta = WirePut::encode_all(&puts, &AttributeSchema::default()).unwrap_or_default();
+            add(bytes, input, FrameKind::Put, &meta, &payload);
+        }
+        5 | 6 => {
+            let begin = u64::from(input.u16());
+            let end = begin.saturating_add(u64::from(input.u16()));
+            let all = input.u8();
+            let sources =
+                if all & 1 == 0 { RingSources::All } else { RingSources::Only(vec![source(all), source(all >> 3)]) };
+            let window = WireWindow { begin, end, sources, wait: Duration::from_millis(u64::from(input.u8() & 3)) };
+            add(bytes, input, FrameKind::Window, &window.encode(schema).unwrap_or_default(), b"");
+        }
+        _ => {
+            let text = RING_CONTROLS[usize::from(input.u8()) % RING_CONTROLS.len()];
+            add(bytes, input, FrameKind::Control, text.as_bytes(), b"");
+        }
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
-    let keyspace = keyspace();
+    let (keyspace, ring_keyspace) = (keyspace(), ring_keyspace());
     let mut cuts = Input(input.some());
     let mut bytes = Vec::new();
     let manner = input.u8();
@@ -273,7 +365,11 @@ fuzz_target!(|data: &[u8]| {
         bytes.extend(meta);
     }
     while !input.0.is_empty() && bytes.len() < 1 << 20 {
-        request(&mut bytes, &mut input, &keyspace);
+        if manner & 16 == 0 {
+            request(&mut bytes, &mut input, &keyspace);
+        } else {
+            ring_request(&mut bytes, &mut input, &ring_keyspace);
+        }
     }
     let mut steps = Vec::new();
     if manner & 32 == 0 {
@@ -298,8 +394,17 @@ fuzz_target!(|data: &[u8]| {
         }
         let world = world.get_or_insert_with(World::new);
         world.inputs += 1;
-        world.runtime.block_on(drive(&world.store, limits(), &steps));
+        let served =
+            if manner & 16 == 0 { Served::from(world.store.clone()) } else { Served::from(world.ring.clone()) };
+        world.runtime.block_on(drive(&served, limits(), &steps));
         world.store.tick();
+        world.ring.tick();
+        let ring = world.ring.stats();
+        assert_eq!(ring.ledger.imbalance(), None);
+        assert!(
+            ring.pins.is_empty() && ring.holders.iter().all(|holder| holder.guards == 0),
+            "something is left: {ring:?}"
+        );
         for run in world.store.runs() {
             assert_eq!(run.ledger.imbalance(), None, "run {}", run.run);
         }

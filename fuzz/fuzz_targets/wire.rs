@@ -2,8 +2,9 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, Control, FRAME_HEAD_BYTES, FrameHead, Hello, Keyspace, Welcome, WireExtend, WireLease, WireOpen,
-    WirePut, WireRange, WireReader, WireRemove, WireSample, WireUpdate, WireVerdict, WireWriter, crc32c,
+    AttributeSchema, Control, FRAME_HEAD_BYTES, FrameHead, Hello, Keyspace, SourceSchema, Welcome, WireExtend,
+    WireLease, WireOpen, WirePut, WireRange, WireReader, WireRemove, WireSample, WireUpdate, WireVerdict, WireWindow,
+    WireWindowPart, WireWriter, crc32c,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
@@ -14,6 +15,9 @@ static KEYSPACE: LazyLock<Keyspace> = LazyLock::new(|| {
     keyspace.attributes = attributes.unwrap_or_default();
     keyspace
 });
+
+static SOURCES: LazyLock<SourceSchema> =
+    LazyLock::new(|| SourceSchema::parse(&["crate:u4", "link:u16"]).expect("a schema"));
 
 fuzz_target!(|data: ([u8; FRAME_HEAD_BYTES], bool, u32, &[u8])| {
     let (head, repaired, payload_bytes, meta) = data;
@@ -38,6 +42,7 @@ fuzz_target!(|data: ([u8; FRAME_HEAD_BYTES], bool, u32, &[u8])| {
         assert_eq!(again.ok(), Some(lease));
     }
     requests(meta, keyspace);
+    rings(meta, payload_bytes);
     hellos(meta);
     let mut read = WireReader::new(meta);
     if let Ok(sample) = WireSample::decode(&mut read, keyspace) {
@@ -53,6 +58,22 @@ fuzz_target!(|data: ([u8; FRAME_HEAD_BYTES], bool, u32, &[u8])| {
     let _ = WireReader::new(meta).get_any(keyspace);
     let _ = WireReader::new(meta).outcome(|read| read.fragment());
 });
+
+/// The same of a ring.
+fn rings(meta: &[u8], payload_bytes: u32) {
+    let schema = &*SOURCES;
+    if let Ok(puts) = WirePut::decode_all_of_ring(meta, payload_bytes, schema) {
+        assert!(puts.iter().all(|put| schema.decode(put.key.as_bytes()).is_some()));
+        let again = WirePut::encode_all(&puts, &AttributeSchema::default());
+        assert_eq!(again.ok().as_deref(), Some(meta));
+    }
+    if let Ok(window) = WireWindow::decode(meta, schema) {
+        assert_eq!(window.encode(schema).ok().as_deref(), Some(meta));
+    }
+    if let Ok(parts) = WireWindowPart::decode_all(meta, schema) {
+        assert_eq!(WireWindowPart::encode_all(&parts, schema).ok().as_deref(), Some(meta));
+    }
+}
 
 /// What decodes as a request is written again as it was understood.
 fn requests(meta: &[u8], keyspace: &Keyspace) {

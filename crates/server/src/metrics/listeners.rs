@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Listeners by name; the last takes every other one, so that the number of series is bounded.
 pub(super) const LISTENERS: [&str; 4] = ["native", "resp", "http", "other"];
 /// Why connections end.
-pub(super) const ENDED: [&str; 6] = ["goodbye", "closed", "error", "deadline", "stopping", "other"];
+pub(super) const ENDED: [&str; 8] = ["goodbye", "closed", "error", "deadline", "stopping", "limit", "token", "other"];
 /// Why connections and logins are refused.
 pub(super) const REFUSED: [&str; 6] = ["limit", "token", "certificate", "right", "handshake", "other"];
 

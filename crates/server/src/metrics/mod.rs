@@ -103,7 +103,7 @@ impl Metrics {
         self.listeners.connected(listener);
     }
 
-    /// A connection ended, for this reason (`goodbye`, `closed`, `error`, `deadline`, `stopping`).
+    /// A connection ended, for this reason (`goodbye`, `closed`, `error`, `deadline`, `stopping`, `limit`, `token`).
     pub(crate) fn disconnected(&self, listener: &'static str, reason: &'static str) {
         self.listeners.disconnected(listener, reason);
     }

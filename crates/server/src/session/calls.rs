@@ -148,13 +148,20 @@ fn check_fits(payload: &Payload, most: u64) -> Result<()> {
     )))
 }
 
+/// Keys from which on asking ahead is worth its time.
+pub(super) const AHEAD_MIN: usize = 4;
+
 fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer> {
     let mut read = WireReader::new(meta);
     let count = read.count(2)?;
     *things = count as u64;
     let (mut out, mut payload) = (Outcomes::new(count, 18), Payload::default());
-    for _ in 0..count {
-        let key = read.key(&keyspace.schema);
+    let keys: Vec<Result<Key>> = (0..count).map(|_| read.key(&keyspace.schema)).collect();
+    read.end()?;
+    if count >= AHEAD_MIN {
+        store.will_touch(&keys.iter().flatten().copied().collect::<Vec<_>>());
+    }
+    for key in keys {
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
         out.say(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
@@ -166,7 +173,6 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
             payload.push(fragment);
         }
     }
-    read.end()?;
     Ok(out.finish(payload))
 }
 

@@ -1,9 +1,9 @@
 //! Memory of what is served, for fragments that are being received; the answer to a put is the byte that the wire has.
 
-use super::calls::outcome_byte;
+use super::calls::{AHEAD_MIN, outcome_byte};
 use crate::served::Served;
 use forebay_core::{
-    CAUSES_FROM, Error, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, WirePut, check_sent,
+    CAUSES_FROM, Error, Key, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, WirePut, check_sent,
 };
 use forebay_store::{Reservation, Ring, RingReservation};
 use std::ops::{Deref, DerefMut};
@@ -59,6 +59,15 @@ impl Place {
 
 /// Puts of a session, without and with a wait. Rings never wait.
 impl Served {
+    /// A hint that these keys come next.
+    pub(super) fn will_touch(&self, keys: impl ExactSizeIterator<Item = Key>) {
+        if let Served::Events(store) = self
+            && keys.len() >= AHEAD_MIN
+        {
+            store.will_touch(&keys.collect::<Vec<_>>());
+        }
+    }
+
     /// Puts what is there; `None` where it would have to wait.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const DIRECT_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
+/// Short fragments of which the store hears together, before they are put.
+const TOLD: usize = 32;
 /// Places of one system call.
 const PLACES: usize = 32;
 /// Bytes that are read beyond the last fragment: the head and meta of what follows.
@@ -84,6 +86,8 @@ pub(super) struct Putting {
     /// Outcomes by fragment, as the wire says them; `None` where there is none yet.
     pub(super) outcomes: Vec<Option<Result<u8>>>,
     next: usize,
+    /// Up to which fragment the store was told what comes.
+    told: usize,
     open: VecDeque<Open>,
     /// What was received and must wait.
     pub(super) waiting: Vec<Waiting>,
@@ -104,6 +108,7 @@ impl Putting {
             puts,
             outcomes,
             next: 0,
+            told: 0,
             open: VecDeque::new(),
             waiting: Vec::new(),
             held: 0,
@@ -154,6 +159,10 @@ impl Putting {
                 }
                 self.begin(served, shared);
                 continue;
+            }
+            if self.next >= self.told && put.length < DIRECT_BYTES {
+                self.told = (self.next + TOLD).min(self.puts.len());
+                served.will_touch(self.puts[self.next..self.told].iter().map(|put| put.key));
             }
             let value = &inbox.bytes()[..length];
             match served.put_now(put, value) {

@@ -9,6 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 const BYTES: usize = 64;
+/// Fragments that each active connection has under way, few connections as many: what differs is their number alone.
+const UNDER_WAY: usize = 16;
 
 /// Both.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
@@ -37,18 +39,16 @@ fn resident(process: u32) -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").trim().parse::<u64>()? << 10)
 }
 
-/// Puts one fragment on each connection, then takes one answer of each, round after round; fragments a second.
+/// Puts some fragments on each connection, then takes the answers of each, round after round; fragments a second.
 fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f64> {
     let client = client(on.forebay.address("native", "unix")?)?;
     let mut links = (0..links).map(|_| Link::open(path)).collect::<Result<Vec<_>>>()?;
     let value = [3; BYTES];
     let (mut number, from) = (0_u64, Instant::now());
-    // As many are under way in either case: few connections have several each.
-    let depth = (on.plan.active[1] / links.len()).max(1);
     while from.elapsed() < on.plan.active_for {
         for link in &mut links {
             let mut frames = Vec::new();
-            for _ in 0..depth {
+            for _ in 0..UNDER_WAY {
                 let key = super::moving::key(&client, run, number)?;
                 number += 1;
                 let put = WirePut {
@@ -71,7 +71,7 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
             link.stream.write_all(&frames)?;
         }
         for link in &mut links {
-            for _ in 0..depth {
+            for _ in 0..UNDER_WAY {
                 link.answer()?;
             }
         }
