@@ -21,25 +21,23 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects within the time; a `tls://` address needs `tls`.
+    /// Connects by then, hands shaken; a `tls://` address needs `tls`.
     ///
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
-    pub(crate) fn connect(address: &Address, within: Duration, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
+    pub(crate) fn connect(address: &Address, end: Instant, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
         let away =
             |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
-            Address::Unix(path) => connect_unix(path, within).map(Socket::Unix).map_err(away),
+            Address::Unix(path) => connect_unix(path, left(end)).map(Socket::Unix).map_err(away),
             Address::Tcp(host, port) | Address::Tls(host, port) => {
-                let end = Instant::now() + within;
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
-                    let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-                    match TcpStream::connect_timeout(&place, left) {
+                    match TcpStream::connect_timeout(&place, left(end)) {
                         Ok(stream) => {
                             stream.set_nodelay(true).map_err(away)?;
                             let Some(config) = tls else { return Ok(Socket::Tcp(stream)) };
-                            return handshake(config, host, stream, left);
+                            return handshake(config, address, host, stream, end);
                         }
                         Err(error) => last = error,
                     }
@@ -62,6 +60,17 @@ impl Socket {
         }
     }
 
+    /// What the other side said before it closed, where that says why it took nothing more: an alert of TLS.
+    pub(crate) fn last_word(&mut self) -> Option<io::Error> {
+        let Socket::Tls(stream) = self else { return None };
+        while stream.conn.read_tls(&mut stream.sock).is_ok_and(|bytes| bytes > 0) {
+            if let Err(error) = stream.conn.process_new_packets() {
+                return Some(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        None
+    }
+
     /// Whether the other side is still there and has said nothing that nobody asked for.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut byte = [0; 1];
@@ -70,24 +79,65 @@ impl Socket {
     }
 }
 
-/// Shakes hands within the time.
+/// What is left until then, and not nothing: the system takes that for no bound.
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+/// Shakes hands by then.
 ///
 /// # Errors
 /// `Invalid` where either side does not believe the other's certificate, `Unavailable` where nothing comes.
-fn handshake(config: &Arc<ClientConfig>, host: &str, mut stream: TcpStream, within: Duration) -> Result<Socket> {
+fn handshake(
+    config: &Arc<ClientConfig>,
+    address: &Address,
+    host: &str,
+    stream: TcpStream,
+    end: Instant,
+) -> Result<Socket> {
     let name = crate::tls::server_name(host)?;
-    let failed = |error: io::Error| match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-        true => Error::invalid(format!("TLS with {host}: {error}")).with_source(error),
-        false => Error::unavailable(format!("{host} does not finish the handshake of TLS: {error}")).with_source(error),
-    };
-    let timeout = Some(within);
-    stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)).map_err(failed)?;
     let mut session = ClientConnection::new(config.clone(), name)
-        .map_err(|error| Error::invalid(format!("TLS with {host}: {error}")).with_source(error))?;
+        .map_err(|error| Error::internal(format!("{address}: no session of TLS")).with_source(error))?;
+    let mut timed = Timed { stream, end };
     while session.is_handshaking() {
-        session.complete_io(&mut stream).map_err(failed)?;
+        session.complete_io(&mut timed).map_err(|error| crate::tls::unshaken(address, error))?;
     }
-    Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    Ok(Socket::Tls(Box::new(StreamOwned::new(session, timed.stream))))
+}
+
+/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte holds
+/// nobody up.
+struct Timed {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Timed {
+    fn arm(&self) -> io::Result<()> {
+        if Instant::now() >= self.end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let timeout = Some(left(self.end));
+        self.stream.set_read_timeout(timeout).and_then(|()| self.stream.set_write_timeout(timeout))
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
