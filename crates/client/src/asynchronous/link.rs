@@ -17,12 +17,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// Credit is counted in units of so many bytes.
 const UNIT_BYTES: u64 = 64;
 /// Pieces shorter than this are sent together: each piece by itself costs a call of the system, and a record of TLS.
 const PIECE_BYTES: usize = 16 << 10;
+/// Most bytes that are received before they are granted anew; of a small window half.
+const GRANT_BYTES_MAX: u64 = 1 << 20;
 /// The number of the hello among the requests of a connection.
 const HELLO: u64 = 1;
 
@@ -35,7 +37,7 @@ pub(super) struct Parts {
 }
 
 pub(super) struct Link {
-    writer: tokio::sync::Mutex<Writer>,
+    writer: Arc<tokio::sync::Mutex<Writer>>,
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
     /// What the server still takes, in units.
@@ -44,7 +46,7 @@ pub(super) struct Link {
     window: u64,
     /// What was received and not granted anew.
     owed: Arc<AtomicU64>,
-    reader: tokio::task::JoinHandle<()>,
+    tasks: [tokio::task::JoinHandle<()>; 2],
 }
 
 #[derive(Default)]
@@ -56,7 +58,7 @@ pub(super) struct Waiting {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.reader.abort();
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
@@ -83,16 +85,20 @@ impl Link {
         let (reader, writer, welcome) =
             tokio::time::timeout(options.connect_deadline, opening).await.map_err(late)??;
         let (waiting, owed) = (Arc::<Mutex<Waiting>>::default(), Arc::<AtomicU64>::default());
-        let reading = Reading { reader, waiting: waiting.clone(), owed: owed.clone(), window: options.window_bytes };
+        let (writer, due) = (Arc::new(tokio::sync::Mutex::new(writer)), Arc::<Notify>::default());
+        let granting = grant(writer.clone(), owed.clone(), due.clone());
+        let grant_bytes = u64::from(options.window_bytes / 2).min(GRANT_BYTES_MAX);
+        let (window, heard) = (options.window_bytes, waiting.clone());
+        let reading = Reading { reader, waiting: heard, owed: owed.clone(), due, window, grant_bytes };
         let window = u64::from(welcome.window_bytes);
         Ok(Link {
-            writer: tokio::sync::Mutex::new(writer),
+            writer,
             waiting,
             next: (HELLO + 1).into(),
             credit: Semaphore::new((window / UNIT_BYTES) as usize),
             window,
             owed,
-            reader: tokio::spawn(reading.run()),
+            tasks: [tokio::spawn(reading.run()), tokio::spawn(granting)],
         })
     }
 
@@ -145,7 +151,6 @@ impl Link {
         let answer = receiver.await;
         drop(guard);
         drop(permit);
-        self.grant().await?;
         match answer {
             Ok(Ok(parts)) => Ok(parts),
             Ok(Err(error)) => Err(Failure::Refused(error)),
@@ -155,17 +160,24 @@ impl Link {
             }
         }
     }
+}
 
-    /// Lets the server send more, where nothing else goes out that would say so.
-    async fn grant(&self) -> std::result::Result<(), Failure> {
-        if self.owed.load(Ordering::Relaxed) < 1 << 20 {
-            return Ok(());
+/// Lets the server send more whenever that is due: also in the middle of answers that are longer than the window, and while
+/// nothing else goes out that would say so.
+async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, due: Arc<Notify>) {
+    loop {
+        due.notified().await;
+        let mut writer = writer.lock().await;
+        let owed = owed.swap(0, Ordering::AcqRel);
+        if owed == 0 {
+            continue;
         }
-        let owed = self.owed.swap(0, Ordering::AcqRel);
         let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
         head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
-        let mut writer = self.writer.lock().await;
-        send(&mut writer, &head, &[], &[]).await.map_err(|error| Failure::Lost(broken(error)))
+        if send(&mut writer, &head, &[], &[]).await.is_err() {
+            // The reader hears of it as well, and says so to whoever waits.
+            return;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
 
 /// A frame as it came.
 pub(super) struct Frame {
@@ -46,6 +47,9 @@ pub(super) struct Reading {
     pub(super) reader: Reader,
     pub(super) waiting: Arc<Mutex<Waiting>>,
     pub(super) owed: Arc<AtomicU64>,
+    /// Told when so much is owed that it has to be granted.
+    pub(super) due: Arc<Notify>,
+    pub(super) grant_bytes: u64,
     pub(super) window: u32,
 }
 
@@ -65,7 +69,10 @@ impl Reading {
         loop {
             let frame = Frame::read(&mut self.reader, self.window).await?;
             let head = frame.head;
-            self.owed.fetch_add(head.frame_bytes(), Ordering::AcqRel);
+            let owed = self.owed.fetch_add(head.frame_bytes(), Ordering::AcqRel) + head.frame_bytes();
+            if owed >= self.grant_bytes {
+                self.due.notify_one();
+            }
             let mut waiting = self.waiting.lock();
             let Some((sender, mut parts)) = waiting.calls.remove(&head.request) else {
                 if head.flags.is_error() && head.request == 0 {
