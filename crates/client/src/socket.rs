@@ -197,3 +197,59 @@ impl Write for Socket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::ring::default_provider;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::server::WebPkiClientVerifier;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+    use std::net::TcpListener;
+
+    /// Both sides of a server that wants client certificates.
+    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider.clone());
+        let server = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        (Arc::new(server.unwrap()), Arc::new(client))
+    }
+
+    #[test]
+    fn the_last_word_is_heard_where_the_server_has_closed_before_anything_was_sent() {
+        let (server, client) = configs();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tls("localhost".to_owned(), listener.local_addr().unwrap().port());
+        let serving = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut session = ServerConnection::new(server).unwrap();
+            while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut socket = Socket::connect(&address, end, Some(&client)).unwrap();
+        serving.join().unwrap();
+        // The socket takes some before it knows that nobody is there.
+        let failed = |socket: &mut Socket| socket.write_all(&[0; 100]).and_then(|()| socket.flush()).is_err();
+        while !failed(&mut socket) {
+            assert!(Instant::now() < end, "the end is never seen");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = socket.last_word().unwrap().to_string();
+        assert!(said.contains("CertificateRequired"), "{said}");
+        assert!(socket.last_word().is_none());
+    }
+}

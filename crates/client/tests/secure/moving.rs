@@ -94,6 +94,21 @@ fn the_async_client_moves_and_decides() {
 }
 
 #[test]
+fn batches_as_long_as_the_window_go_out() {
+    let scene = Scene::new();
+    let values: Vec<(Key, Vec<u8>)> = (0..14).map(|n| (scene.key(n), value(n, LONG + 1))).collect();
+    runtime().block_on(async {
+        let client = AsyncClient::connect(&scene.address(), scene.options()).await.unwrap();
+        let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
+            values.iter().map(|(key, value)| (*key, &value[..], PutOptions::default())).collect();
+        for expected in [PutOutcome::Stored, PutOutcome::Duplicate] {
+            let outcomes = client.put_many(&puts).await.unwrap();
+            assert!(outcomes.into_iter().all(|outcome| outcome.unwrap() == expected));
+        }
+    });
+}
+
+#[test]
 fn answers_longer_than_the_window_come_whole() {
     let scene = Scene::new();
     let options = Options { window_bytes: 128 << 10, ..scene.options() };
