@@ -42,10 +42,10 @@ fn a_server_that_comes_back_and_is_not_believed_is_refused_at_once() {
     let strangers = crate::certificates::Authority::new(&scene.dir, "strangers");
     scene.start(&strangers.sign("server", SERVER), false);
     let from = std::time::Instant::now();
-    let error = client.get(&scene.key(1)).unwrap_err();
-    assert!(error.kind() == Kind::Invalid && error.message().contains(&scene.address()), "{error}");
-    let error = runtime.block_on(other.get(&scene.key(1))).unwrap_err();
-    assert!(matches!(error.kind(), Kind::Invalid | Kind::OutcomeUnknown), "{error}");
-    assert!(error.message().contains(&scene.address()), "{error}");
+    for error in [client.get(&scene.key(1)).unwrap_err(), runtime.block_on(other.get(&scene.key(1))).unwrap_err()] {
+        // The call may have gone out on the connection that the server had left.
+        assert!(matches!(error.kind(), Kind::Invalid | Kind::OutcomeUnknown), "{error}");
+        assert!(error.message().contains(&scene.address()), "{error}");
+    }
     assert!(from.elapsed() < Duration::from_secs(20), "{:?}", from.elapsed());
 }
