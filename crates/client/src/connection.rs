@@ -77,7 +77,7 @@ impl Connection {
             Kind::Invalid => Failure::Refused(error),
             _ => Failure::Unsent(error),
         };
-        let socket = Socket::connect(address, options.connect_deadline, tls).map_err(refused)?;
+        let socket = Socket::connect(address, deadline, tls).map_err(refused)?;
         let welcome = Arc::new(Welcome {
             features: 0,
             window_bytes: 4096,
@@ -113,7 +113,10 @@ impl Connection {
         connection.begin(deadline);
         // Nothing is changed by a hello: whatever fails may be tried again.
         let unsent = |failure| match failure {
-            Failure::Lost(error) => Failure::Unsent(error),
+            Failure::Lost(error) => match crate::tls::refusal(address, &error) {
+                Some(refusal) => Failure::Refused(refusal),
+                None => Failure::Unsent(error),
+            },
             other => other,
         };
         let request = connection.send(FrameKind::Hello, &meta, &[]).map_err(unsent)?;
@@ -165,6 +168,8 @@ impl Connection {
 
     fn lost(&mut self, error: io::Error) -> Failure {
         self.unclean = true;
+        let is_closed = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        let error = is_closed.then(|| self.socket.last_word()).flatten().unwrap_or(error);
         let what = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the server did not answer in time".to_owned(),
             _ => format!("the connection failed: {error}"),

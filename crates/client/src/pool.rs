@@ -55,8 +55,8 @@ impl Pool {
     /// Connects to a server.
     ///
     /// # Errors
-    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, `Unavailable` where nobody
-    /// answers within the deadline.
+    /// `Invalid` for an ill-formed address, a token or keyspace that the server refuses, a certificate that either side
+    /// refuses, `Unavailable` where nobody answers within the deadline.
     pub(crate) fn connect(address: &str, options: Options) -> Result<Pool> {
         let address: Address = address.parse()?;
         let buffers = Arc::new(Buffers::default());
@@ -112,6 +112,8 @@ impl Pool {
                         Err(failure) => failure,
                     }
                 }
+                // A server that takes us no more says nothing about what was sent before.
+                Err(Failure::Refused(error)) if sent => return Err(unknown(&error)),
                 Err(failure) => failure,
             };
             let error = match failure {

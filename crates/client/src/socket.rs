@@ -21,25 +21,23 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects within the time; a `tls://` address needs `tls`.
+    /// Connects by then, hands shaken; a `tls://` address needs `tls`.
     ///
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
-    pub(crate) fn connect(address: &Address, within: Duration, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
+    pub(crate) fn connect(address: &Address, end: Instant, tls: Option<&Arc<ClientConfig>>) -> Result<Socket> {
         let away =
             |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
         match address {
-            Address::Unix(path) => connect_unix(path, within).map(Socket::Unix).map_err(away),
+            Address::Unix(path) => connect_unix(path, left(end)).map(Socket::Unix).map_err(away),
             Address::Tcp(host, port) | Address::Tls(host, port) => {
-                let end = Instant::now() + within;
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
-                    let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-                    match TcpStream::connect_timeout(&place, left) {
+                    match TcpStream::connect_timeout(&place, left(end)) {
                         Ok(stream) => {
                             stream.set_nodelay(true).map_err(away)?;
                             let Some(config) = tls else { return Ok(Socket::Tcp(stream)) };
-                            return handshake(config, host, stream, left);
+                            return handshake(config, address, host, stream, end);
                         }
                         Err(error) => last = error,
                     }
@@ -62,6 +60,17 @@ impl Socket {
         }
     }
 
+    /// What the other side said before it closed, where that says why it took nothing more: an alert of TLS.
+    pub(crate) fn last_word(&mut self) -> Option<io::Error> {
+        let Socket::Tls(stream) = self else { return None };
+        while stream.conn.read_tls(&mut stream.sock).is_ok_and(|bytes| bytes > 0) {
+            if let Err(error) = stream.conn.process_new_packets() {
+                return Some(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        None
+    }
+
     /// Whether the other side is still there and has said nothing that nobody asked for.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut byte = [0; 1];
@@ -70,24 +79,65 @@ impl Socket {
     }
 }
 
-/// Shakes hands within the time.
+/// What is left until then, and not nothing: the system takes that for no bound.
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+/// Shakes hands by then.
 ///
 /// # Errors
 /// `Invalid` where either side does not believe the other's certificate, `Unavailable` where nothing comes.
-fn handshake(config: &Arc<ClientConfig>, host: &str, mut stream: TcpStream, within: Duration) -> Result<Socket> {
+fn handshake(
+    config: &Arc<ClientConfig>,
+    address: &Address,
+    host: &str,
+    stream: TcpStream,
+    end: Instant,
+) -> Result<Socket> {
     let name = crate::tls::server_name(host)?;
-    let failed = |error: io::Error| match error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-        true => Error::invalid(format!("TLS with {host}: {error}")).with_source(error),
-        false => Error::unavailable(format!("{host} does not finish the handshake of TLS: {error}")).with_source(error),
-    };
-    let timeout = Some(within);
-    stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)).map_err(failed)?;
     let mut session = ClientConnection::new(config.clone(), name)
-        .map_err(|error| Error::invalid(format!("TLS with {host}: {error}")).with_source(error))?;
+        .map_err(|error| Error::internal(format!("{address}: no session of TLS")).with_source(error))?;
+    let mut timed = Timed { stream, end };
     while session.is_handshaking() {
-        session.complete_io(&mut stream).map_err(failed)?;
+        session.complete_io(&mut timed).map_err(|error| crate::tls::unshaken(address, error))?;
     }
-    Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    Ok(Socket::Tls(Box::new(StreamOwned::new(session, timed.stream))))
+}
+
+/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte holds
+/// nobody up.
+struct Timed {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Timed {
+    fn arm(&self) -> io::Result<()> {
+        if Instant::now() >= self.end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let timeout = Some(left(self.end));
+        self.stream.set_read_timeout(timeout).and_then(|()| self.stream.set_write_timeout(timeout))
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.arm()?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
@@ -145,5 +195,61 @@ impl Write for Socket {
             Socket::Tls(stream) => stream.flush(),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::crypto::ring::default_provider;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::server::WebPkiClientVerifier;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+    use std::net::TcpListener;
+
+    /// Both sides of a server that wants client certificates.
+    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots.clone()), provider.clone());
+        let server = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        (Arc::new(server.unwrap()), Arc::new(client))
+    }
+
+    #[test]
+    fn the_last_word_is_heard_where_the_server_has_closed_before_anything_was_sent() {
+        let (server, client) = configs();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tls("localhost".to_owned(), listener.local_addr().unwrap().port());
+        let serving = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut session = ServerConnection::new(server).unwrap();
+            while session.is_handshaking() && session.complete_io(&mut stream).is_ok() {}
+        });
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut socket = Socket::connect(&address, end, Some(&client)).unwrap();
+        serving.join().unwrap();
+        // The socket takes some before it knows that nobody is there.
+        let failed = |socket: &mut Socket| socket.write_all(&[0; 100]).and_then(|()| socket.flush()).is_err();
+        while !failed(&mut socket) {
+            assert!(Instant::now() < end, "the end is never seen");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = socket.last_word().unwrap().to_string();
+        assert!(said.contains("CertificateRequired"), "{said}");
+        assert!(socket.last_word().is_none());
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         let rate = active(on, &path, links, run)?;
         on.results.record(&format!("active.{word}"), BYTES, rate);
         rates.push(rate);
-        end_run(&client(on.forebay.address("native", "unix")?)?, run)?;
+        end_run(&client(on.forebay, "unix")?, run)?;
     }
     on.results.record("active.share", BYTES, rates[1] / rates[0]);
     Ok(())
@@ -41,7 +41,7 @@ fn resident(process: u32) -> Result<u64> {
 
 /// Puts some fragments on each connection, then takes the answers of each, round after round; fragments a second.
 fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f64> {
-    let client = client(on.forebay.address("native", "unix")?)?;
+    let client = client(on.forebay, "unix")?;
     let mut links = (0..links).map(|_| Link::open(path)).collect::<Result<Vec<_>>>()?;
     let value = [3; BYTES];
     let (mut number, from) = (0_u64, Instant::now());

@@ -8,7 +8,10 @@ use hdrhistogram::Histogram;
 use std::io::{Read, Write};
 use std::time::Instant;
 
-const BYTES: usize = 64;
+/// Bytes of a put.
+pub(super) const BYTES: usize = 64;
+/// What is said of many round trips.
+pub(super) const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 /// Both, over each transport, on one processor and on two.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
@@ -19,7 +22,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let theirs = redis(on, transport);
             pin::this_thread(pin::LOAD)?;
             for (name, histogram) in [("latency", ours?), ("redis.latency", theirs?)] {
-                for (word, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+                for (word, quantile) in QUANTILES {
                     let micros = histogram.value_at_quantile(quantile) as f64 / 1000.0;
                     on.results.record(&format!("{transport}.{name}.{cores}.{word}"), BYTES, micros);
                 }
@@ -33,8 +36,9 @@ fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 10_000_000_000, 3)?)
 }
 
-fn forebay(on: &mut Measurement<'_>, transport: &str) -> Result<Histogram<u64>> {
-    let client = client(on.forebay.address("native", transport)?)?;
+/// Puts to a server of Forebay, one after the other.
+pub(super) fn forebay(on: &mut Measurement<'_>, transport: &str) -> Result<Histogram<u64>> {
+    let client = client(on.forebay, transport)?;
     let (run, value) = (on.next_run(), [7; BYTES]);
     let mut times = histogram()?;
     for number in 0..on.plan.round_trips as u64 + 100 {

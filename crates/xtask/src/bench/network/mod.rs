@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! processor 0: server of Forebay | Redis | bare peer, one at a time        processor 1: the load
-//! for each repetition:  moving ─▶ redis ─▶ runtimes ─▶ latency ─▶ selection ─▶ connections
+//! for each repetition:  moving ─▶ tls ─▶ redis ─▶ runtimes ─▶ latency ─▶ selection ─▶ connections
 //! all samples ─▶ medians ─▶ goals ─▶ network.md, network.json
 //! ```
 //!
@@ -20,6 +20,7 @@ mod redis;
 mod runtimes;
 mod selection;
 mod series;
+mod tls;
 mod wire;
 
 pub(crate) use options::Options;
@@ -40,7 +41,7 @@ use std::process::Command;
 const WHAT: &str = "Server and load are processes of their own, each on a processor of its own, unless a row says one core. \
 The server has one thread for connections. Puts go in calls of 4096 fragments, frames of at most 512 of them and 512 KiB, with a CRC-32C each; \
 gets in calls of 4096 keys, of 64 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
-of memory that stays in the cache, and does nothing else. Redis runs without persistence, driven by its own benchmark with \
+of memory that stays in the cache, and does nothing else. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
 
@@ -52,6 +53,8 @@ struct Measurement<'a> {
     redis: &'a Redis,
     results: &'a mut Results,
     run: u64,
+    /// Measurements of two things side by side: who is first changes.
+    turns: u64,
 }
 
 impl Measurement<'_> {
@@ -74,16 +77,24 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let plan = options.plan();
     tools::redis()?;
     let redis = child::output(Command::new("redis-server").arg("--version")).unwrap_or_else(|_| "none".to_owned());
-    let machine = Machine::look(BTreeMap::from([("Redis", redis)]))?;
-    println!("{machine}\n{plan}");
+    let mut machine = Machine::look(BTreeMap::from([("Redis", redis)]))?;
     let (mut results, mut failures) = (Results::of(SERIES), Vec::new());
     pin::this_thread(pin::LOAD)?;
     let forebay = Peer::start("forebay", &plan.dir, plan.hot_bytes)?;
+    machine.beside.insert("TLS", tls::suite(&forebay)?);
+    println!("{machine}\n{plan}");
     let bare = Peer::start("bare", &plan.dir, 0)?;
     let redis = Redis::start(&plan.dir)?;
     let results_of = &mut results;
-    let mut on =
-        Measurement { plan: &plan, forebay: &forebay, bare: &bare, redis: &redis, results: results_of, run: 1000 };
+    let mut on = Measurement {
+        plan: &plan,
+        forebay: &forebay,
+        bare: &bare,
+        redis: &redis,
+        results: results_of,
+        run: 1000,
+        turns: 0,
+    };
     for repetition in 1..=plan.repetitions {
         println!("repetition {repetition} of {}", plan.repetitions);
         let mut each = |name: &str, measure: fn(&mut Measurement<'_>) -> Result<()>| {
@@ -92,6 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             }
         };
         each("moving", moving::measure);
+        each("tls", tls::measure);
         each("redis", redis::measure);
         each("runtimes", runtimes::measure);
         each("latency", latency::measure);

@@ -1,10 +1,11 @@
 //! Fragments out and in, beside the bare copy of the same frames.
 
 use super::Measurement;
-use super::peer::SOURCES;
+use super::options::Plan;
+use super::peer::{Peer, SOURCES};
 use super::wire::{pull, push};
 use crate::Result;
-use forebay_client::{Client, Options};
+use forebay_client::{Client, Options, Tls};
 use forebay_core::{Bounds, Key, PutOptions, PutOutcome, Sources};
 use std::time::Instant;
 
@@ -20,8 +21,17 @@ const META_BYTES: usize = 34;
 /// Sizes of the tables.
 pub(super) const SIZES: [usize; 2] = [64, 10 << 10];
 
-pub(super) fn client(address: &str) -> Result<Client> {
-    Ok(Client::connect(address, Options { name: "bench".to_owned(), extend_leases: false, ..Options::default() })?)
+/// A client of a peer over this transport.
+pub(super) fn client(peer: &Peer, transport: &str) -> Result<Client> {
+    let tls = Tls { ca: Some(peer.certificate()), ..Tls::default() };
+    let options = Options { name: "bench".to_owned(), extend_leases: false, tls, ..Options::default() };
+    Ok(Client::connect(peer.address("native", transport)?, options)?)
+}
+
+/// Fragments of this size in one pass.
+pub(super) fn count(plan: &Plan, bytes: usize) -> u64 {
+    let count = if bytes < 1024 { plan.pass_fragments } else { plan.pass_bytes / bytes as u64 };
+    count.next_multiple_of(SOURCES)
 }
 
 /// The key of the n-th fragment of a run.
@@ -45,6 +55,26 @@ pub(super) fn put(client: &Client, run: u64, count: u64, value: &[u8]) -> Result
     Ok(from.elapsed().as_secs_f64())
 }
 
+/// Keys of one call.
+fn per_get(bytes: usize) -> usize {
+    if bytes < 1024 { CALL } else { 64 }
+}
+
+/// Gets the fragments of a run, many in a call; the time that it took.
+pub(super) fn get(client: &Client, run: u64, count: u64, bytes: usize) -> Result<f64> {
+    let per_get = per_get(bytes);
+    let from = Instant::now();
+    for first in (0..count).step_by(per_get) {
+        let part = first..count.min(first + per_get as u64);
+        let keys = part.map(|number| key(client, run, number)).collect::<Result<Vec<_>>>()?;
+        let found = client.get_many(&keys)?;
+        if found.iter().any(|fragment| fragment.as_ref().is_none_or(|fragment| fragment.len() != bytes)) {
+            return Err("a get without its fragment".into());
+        }
+    }
+    Ok(from.elapsed().as_secs_f64())
+}
+
 /// Removes a run, and waits until its space is back.
 pub(super) fn end_run(client: &Client, run: u64) -> Result<()> {
     client.remove_range(&Bounds::parse(client.schema(), &run.to_string())?)?;
@@ -63,11 +93,10 @@ pub(super) fn end_run(client: &Client, run: u64) -> Result<()> {
 /// Puts and gets of each size, over each transport, each beside its limit.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     for transport in ["unix", "tcp"] {
-        let client = client(on.forebay.address("native", transport)?)?;
+        let client = client(on.forebay, transport)?;
         let bare = on.bare.address("native", transport)?.to_owned();
         for bytes in SIZES {
-            let count = if bytes < 1024 { on.plan.pass_fragments } else { on.plan.pass_bytes / bytes as u64 };
-            let count = count.next_multiple_of(SOURCES);
+            let count = count(on.plan, bytes);
             let value = vec![0xA5; bytes];
             let per_frame = (FRAME_BYTES / bytes).min(FRAME);
             let frames = count.div_ceil(per_frame as u64);
@@ -81,20 +110,12 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let rate = count as f64 / put(&client, run, count, &value)?;
             on.share(&format!("{transport}.put"), bytes, rate, limit);
 
-            let per_get = if bytes < 1024 { CALL } else { 64 };
+            let per_get = per_get(bytes);
             let from = Instant::now();
             pull(&bare, count.div_ceil(per_get as u64), 44 + 18 * per_get + per_get * bytes)?;
             let limit = count as f64 / from.elapsed().as_secs_f64();
-            let from = Instant::now();
-            for first in (0..count).step_by(per_get) {
-                let part = first..count.min(first + per_get as u64);
-                let keys = part.map(|number| key(&client, run, number)).collect::<Result<Vec<_>>>()?;
-                let found = client.get_many(&keys)?;
-                if found.iter().any(|fragment| fragment.as_ref().is_none_or(|fragment| fragment.len() != bytes)) {
-                    return Err("a get without its fragment".into());
-                }
-            }
-            on.share(&format!("{transport}.get"), bytes, count as f64 / from.elapsed().as_secs_f64(), limit);
+            let rate = count as f64 / get(&client, run, count, bytes)?;
+            on.share(&format!("{transport}.get"), bytes, rate, limit);
             end_run(&client, run)?;
         }
         events(on, &client, transport, &bare)?;

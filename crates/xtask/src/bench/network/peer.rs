@@ -10,9 +10,12 @@ use crate::Result;
 use crate::bench::engine::Scratch;
 use clap::Args;
 use forebay_core::{Completeness, Keyspace};
-use forebay_server::{Endpoint, Protocol, Server, ServerConfig};
+use forebay_server::{Endpoint, Protocol, Server, ServerConfig, TlsFiles};
 use forebay_store::{Config, Store};
-use std::io::{BufRead, BufReader, Read};
+use rcgen::{CertificateParams, KeyPair};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -33,6 +36,8 @@ pub(crate) struct PeerOptions {
 
 /// Fragments of an event, unless a run says otherwise.
 pub(super) const SOURCES: u64 = 16;
+/// File of its certificate, in its directory.
+const CERTIFICATE: &str = "peer.pem";
 
 /// Serves until standard input ends.
 pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
@@ -49,9 +54,11 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
     keyspace.run.complete_within = Duration::from_secs(3600);
     let config = Config { hot_bytes: options.hot_bytes, put_deadline: Duration::ZERO, ..Config::default() };
     let store = Store::create(&options.dir.join("store"), &keyspace, config)?;
-    let listen = ["tcp://127.0.0.1:0".parse()?, Endpoint::Unix(socket)];
+    let listen = ["tcp://127.0.0.1:0".parse()?, "tls://127.0.0.1:0".parse()?, Endpoint::Unix(socket)];
     let resp = ["tcp://127.0.0.1:0".parse()?, Endpoint::Unix(options.dir.join("resp.sock"))];
-    let mut config = ServerConfig { native: listen.into(), resp: resp.into(), threads: 1, ..ServerConfig::default() };
+    let tls = Some(certificate(&options.dir)?);
+    let mut config =
+        ServerConfig { native: listen.into(), resp: resp.into(), tls, threads: 1, ..ServerConfig::default() };
     config.limits.connections_max = 30_000;
     let server = Server::start(vec![store.clone()], config)?;
     for (protocol, endpoint) in server.endpoints() {
@@ -65,12 +72,23 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
     Ok(())
 }
 
+/// A certificate for this run, which nobody signs but itself: clients believe it as it is.
+fn certificate(dir: &Path) -> Result<TlsFiles> {
+    let key = KeyPair::generate()?;
+    let made = CertificateParams::new(vec!["127.0.0.1".to_owned()])?.self_signed(&key)?;
+    let files = TlsFiles { certificate: dir.join(CERTIFICATE), key: dir.join("peer.key"), ..TlsFiles::default() };
+    std::fs::write(&files.certificate, made.pem())?;
+    let mut secret = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&files.key)?;
+    secret.write_all(key.serialize_pem().as_bytes())?;
+    Ok(files)
+}
+
 /// A peer at work, ended when this is dropped.
 pub(super) struct Peer {
     process: Child,
     /// Where it listens: protocol and address.
     pub(super) addresses: Vec<(String, String)>,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Peer {
@@ -90,7 +108,7 @@ impl Peer {
             let line = line?;
             match line.split_once(' ') {
                 Some((protocol, address)) => addresses.push((protocol.to_owned(), address.to_owned())),
-                None if line == "ready" => return Ok(Peer { process, addresses, _scratch: scratch }),
+                None if line == "ready" => return Ok(Peer { process, addresses, scratch }),
                 None => {}
             }
         }
@@ -98,10 +116,15 @@ impl Peer {
         Err(format!("the {what} peer ended at once").into())
     }
 
-    /// Where it listens with this protocol and transport (`tcp`, `unix`).
+    /// Where it listens with this protocol and transport (`tcp`, `tls`, `unix`).
     pub(super) fn address(&self, protocol: &str, transport: &str) -> Result<&str> {
         let found = self.addresses.iter().find(|(known, address)| known == protocol && address.starts_with(transport));
         found.map(|(_, address)| address.as_str()).ok_or_else(|| format!("no {protocol} over {transport}").into())
+    }
+
+    /// The certificate of its TLS listener.
+    pub(super) fn certificate(&self) -> PathBuf {
+        self.scratch.path().join(CERTIFICATE)
     }
 
     /// Its process.

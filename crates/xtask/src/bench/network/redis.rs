@@ -101,7 +101,7 @@ fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32,
     // Every command another event, which is complete with it: as many as there are requests, drawn at random. A run of
     // its own each time: what was removed of an earlier one stays closed.
     let run = on.next_run();
-    let client = client(on.forebay.address("native", transport)?)?;
+    let client = client(on.forebay, transport)?;
     client.run_open(run, &RunConfig::new(Completeness::Count(1), Duration::from_secs(3600)))?;
     let (key, value) = (format!("{run}/__rand_int__/1"), "x".repeat(bytes));
     let command = ["-r", "1000000000", "SET", &key, &value];

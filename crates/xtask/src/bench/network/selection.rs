@@ -12,7 +12,7 @@ const BATCH: usize = 64;
 
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     for transport in ["unix", "tcp"] {
-        let client = client(on.forebay.address("native", transport)?)?;
+        let client = client(on.forebay, transport)?;
         let run = on.next_run();
         client.run_open(run, &RunConfig::new(Completeness::Count(1), Duration::from_secs(3600)))?;
         let value = [9; 64];

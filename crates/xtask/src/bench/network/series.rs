@@ -49,6 +49,18 @@ pub(crate) const SERIES: &[Series] = series! {
     "tcp.redis.latency.one.p99" Micros "Redis round trip, SET 64 B, one core, 99 %, TCP";
     "tcp.redis.latency.two.p50" Micros "Redis round trip, SET 64 B, two cores, median, TCP";
     "tcp.redis.latency.two.p99" Micros "Redis round trip, SET 64 B, two cores, 99 %, TCP";
+    "tls.put" PerSecond "put, TLS over TCP";
+    "tls.put.limit" PerSecond "limit: the same put without TLS, TCP";
+    "tls.put.share" Share "put with TLS by without, TCP";
+    "tls.get" PerSecond "get, TLS over TCP";
+    "tls.get.limit" PerSecond "limit: the same get without TLS, TCP";
+    "tls.get.share" Share "get with TLS by without, TCP";
+    "tls.latency.p50" Micros "round trip, put 64 B, two cores, median, TLS over TCP";
+    "tls.latency.p50.limit" Micros "limit: the same without TLS, median, TCP";
+    "tls.latency.p50.share" Share "round trip with TLS by without, median, TCP";
+    "tls.latency.p99" Micros "round trip, put 64 B, two cores, 99 %, TLS over TCP";
+    "tls.latency.p99.limit" Micros "limit: the same without TLS, 99 %, TCP";
+    "tls.latency.p99.share" Share "round trip with TLS by without, 99 %, TCP";
     "echo.threads.p50" Micros "64 B back, one core, a thread for each connection, median";
     "echo.loop.p50" Micros "64 B back, one core, one event loop, median";
     "echo.stealing.p50" Micros "64 B back, one core, tasks that move between threads, median";

@@ -1,0 +1,260 @@
+//! A connection that many calls share.
+//!
+//! *Invariants*: no more is sent than the server takes; a frame that was begun is sent whole, or the connection ends.
+//!
+//! *On failure*: all calls on it fail, each told whether it was sent.
+
+use super::reading::{Frame, Reading, broken};
+use super::stream::{Reader, Writer, connect};
+use crate::address::Address;
+use crate::connection::Failure;
+use crate::options::Options;
+use crate::tls;
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Kind, Result, Welcome};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+/// Credit is counted in units of so many bytes.
+const UNIT_BYTES: u64 = 64;
+/// Pieces shorter than this are sent together: each piece by itself costs a call of the system, and a record of TLS.
+const PIECE_BYTES: usize = 16 << 10;
+/// Most bytes that are received before they are granted anew; of a small window half.
+const GRANT_BYTES_MAX: u64 = 1 << 20;
+/// The number of the hello among the requests of a connection.
+const HELLO: u64 = 1;
+
+type Answered = oneshot::Sender<Result<Parts>>;
+
+/// An answer: its meta, and its payload as far as it has come.
+pub(super) struct Parts {
+    pub(super) meta: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+}
+
+pub(super) struct Link {
+    writer: Arc<tokio::sync::Mutex<Writer>>,
+    waiting: Arc<Mutex<Waiting>>,
+    next: AtomicU64,
+    /// What the server still takes, in units.
+    credit: Semaphore,
+    /// What it takes at most.
+    window: u64,
+    /// What was received and not granted anew.
+    owed: Arc<AtomicU64>,
+    tasks: [tokio::task::JoinHandle<()>; 2],
+}
+
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) calls: HashMap<u64, (Answered, Parts)>,
+    /// Why nothing more comes.
+    pub(super) over: Option<String>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+impl Link {
+    /// Connects and says hello. Nothing is changed by that: what fails may be tried again, unless it is refused.
+    pub(super) async fn open(
+        address: &Address,
+        options: &Options,
+        config: Option<&Arc<ClientConfig>>,
+    ) -> std::result::Result<Link, Failure> {
+        let refused = |error: Error| match error.kind() {
+            Kind::Invalid => Failure::Refused(error),
+            _ => Failure::Unsent(error),
+        };
+        let opening = async {
+            let (mut reader, mut writer) = connect(address, config).await.map_err(refused)?;
+            let welcome = hello(address, options, &mut reader, &mut writer).await?;
+            Ok((reader, writer, welcome))
+        };
+        let late = |_| {
+            let within = options.connect_deadline;
+            Failure::Unsent(Error::unavailable(format!("{address} does not say hello within {within:?}")))
+        };
+        let (reader, writer, welcome) =
+            tokio::time::timeout(options.connect_deadline, opening).await.map_err(late)??;
+        let (waiting, owed) = (Arc::<Mutex<Waiting>>::default(), Arc::<AtomicU64>::default());
+        let (writer, due) = (Arc::new(tokio::sync::Mutex::new(writer)), Arc::<Notify>::default());
+        let granting = grant(writer.clone(), owed.clone(), due.clone());
+        let grant_bytes = u64::from(options.window_bytes / 2).min(GRANT_BYTES_MAX);
+        let (window, heard) = (options.window_bytes, waiting.clone());
+        let reading = Reading { reader, waiting: heard, owed: owed.clone(), due, window, grant_bytes };
+        let window = u64::from(welcome.window_bytes);
+        Ok(Link {
+            writer,
+            waiting,
+            next: (HELLO + 1).into(),
+            credit: Semaphore::new((window / UNIT_BYTES) as usize),
+            window,
+            owed,
+            tasks: [tokio::spawn(reading.run()), tokio::spawn(granting)],
+        })
+    }
+
+    /// Whether it serves no further calls.
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting.lock().over.is_some()
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn ask(
+        &self,
+        kind: FrameKind,
+        meta: &[u8],
+        payload: &[&[u8]],
+    ) -> std::result::Result<Parts, Failure> {
+        let request = self.next.fetch_add(1, Ordering::Relaxed);
+        let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
+        let too_long = || {
+            let (bytes, most) = (bytes + meta.len() + FRAME_HEAD_BYTES, self.window);
+            let why = format!("a request of {bytes} bytes; the server takes {most} at once: put less into one call");
+            Failure::Refused(Error::invalid(why))
+        };
+        let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request)
+            .with(meta, u32::try_from(bytes).map_err(|_| too_long())?);
+        if head.frame_bytes() > self.window {
+            return Err(too_long());
+        }
+        // Rounding must not ask for more than there is.
+        let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
+        let over = |why: String| Failure::Unsent(Error::unavailable(why));
+        // Given back when the answer is there: it is then that the server takes as much anew.
+        let permit = self.credit.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)).await;
+        let permit = permit.map_err(|error| over(error.to_string()))?;
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock();
+            if let Some(why) = &waiting.over {
+                return Err(over(why.clone()));
+            }
+            waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
+        }
+        let guard = Forget { waiting: &self.waiting, request };
+        {
+            let mut writer = self.writer.lock().await;
+            let whole = Whole { waiting: &self.waiting };
+            head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
+            send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
+            std::mem::forget(whole);
+        }
+        let answer = receiver.await;
+        drop(guard);
+        drop(permit);
+        match answer {
+            Ok(Ok(parts)) => Ok(parts),
+            Ok(Err(error)) => Err(Failure::Refused(error)),
+            Err(_) => {
+                let why = self.waiting.lock().over.clone().unwrap_or_default();
+                Err(Failure::Lost(Error::unavailable(why)))
+            }
+        }
+    }
+}
+
+/// Lets the server send more whenever that is due: also in the middle of answers that are longer than the window, and while
+/// nothing else goes out that would say so.
+async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, due: Arc<Notify>) {
+    loop {
+        due.notified().await;
+        let mut writer = writer.lock().await;
+        let owed = owed.swap(0, Ordering::AcqRel);
+        if owed == 0 {
+            continue;
+        }
+        let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
+        head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
+        if send(&mut writer, &head, &[], &[]).await.is_err() {
+            // The reader hears of it as well, and says so to whoever waits.
+            return;
+        }
+    }
+}
+
+/// Says who the client is, and hears what the server takes.
+async fn hello(
+    address: &Address,
+    options: &Options,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> std::result::Result<Welcome, Failure> {
+    let hello = Hello {
+        features: 0,
+        window_bytes: options.window_bytes,
+        token: options.token.clone(),
+        keyspace: options.keyspace.clone(),
+        name: options.name.clone(),
+    };
+    let meta = hello.encode().map_err(Failure::Refused)?;
+    let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, HELLO).with(&meta, 0);
+    let sent = send(writer, &head, &meta, &[]).await;
+    // A server that refused the client's certificate has said so before it closed: that is read even where nothing was taken.
+    let frame = match Frame::read(reader, options.window_bytes).await {
+        Ok(frame) => frame,
+        Err(error) => {
+            let lost = |error| sent.map_or_else(|sent| Failure::Unsent(broken(sent)), |()| Failure::Unsent(error));
+            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Refused));
+        }
+    };
+    match frame.head.flags.is_error() {
+        true if frame.head.request == HELLO => Err(Failure::Refused(frame.error())),
+        true => Err(Failure::Unsent(frame.error())),
+        false => Welcome::decode(&frame.meta).map_err(Failure::Unsent),
+    }
+}
+
+/// Sends a frame, with what is short of it in one piece.
+async fn send(writer: &mut Writer, head: &FrameHead, meta: &[u8], payload: &[&[u8]]) -> std::io::Result<()> {
+    let mut piece = head.encode().to_vec();
+    piece.extend_from_slice(meta);
+    for part in payload {
+        if piece.len() + part.len() <= PIECE_BYTES {
+            piece.extend_from_slice(part);
+            continue;
+        }
+        writer.write_all(&piece).await?;
+        piece.clear();
+        match part.len() < PIECE_BYTES {
+            true => piece.extend_from_slice(part),
+            false => writer.write_all(part).await?,
+        }
+    }
+    writer.write_all(&piece).await?;
+    // TLS keeps what the socket did not take at once.
+    writer.flush().await
+}
+
+/// A call that nobody waits for any more.
+struct Forget<'a> {
+    waiting: &'a Mutex<Waiting>,
+    request: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.waiting.lock().calls.remove(&self.request);
+    }
+}
+
+/// A frame that is being sent: a call that is given up in the middle of it leaves nothing that the server could read.
+struct Whole<'a> {
+    waiting: &'a Mutex<Waiting>,
+}
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.lock();
+        waiting.over.get_or_insert_with(|| "a call was given up while it was being sent".to_owned());
+        waiting.calls.clear();
+    }
+}

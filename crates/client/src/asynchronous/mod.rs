@@ -1,0 +1,279 @@
+//! The client for async programs: many calls at once over one connection, on a tokio runtime.
+//!
+//! ```text
+//! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ whoever waits for that number
+//! ```
+//!
+//! What is frequent is multiplexed; what is rare ([`AsyncClient::with`]) is the blocking client's, on a blocking thread of
+//! the runtime.
+//!
+//! *Invariants*: every call ends by its deadline; no more is sent than the server takes; calls that may have taken effect
+//! and cannot be repeated are answered `OutcomeUnknown`.
+//!
+//! *On failure*: a connection that fails fails all calls on it; those that may be repeated are, on a new one.
+
+mod link;
+mod reading;
+mod stream;
+
+use crate::address::Address;
+use crate::buffer::Buffers;
+use crate::client::Client;
+use crate::connection::Failure;
+use crate::fragment::{Cutter, Event, Fragment};
+use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
+use crate::options::Options;
+use crate::pool::unknown;
+use crate::put::{read_outcomes, repeated, wire_put};
+use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, read_leases, read_units};
+use crate::tls;
+use forebay_core::{
+    Error, FrameKind, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources, WirePut,
+    WireWriter,
+};
+use link::{Link, Parts};
+use rustls::ClientConfig;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A store on a server, for async programs: a cheap handle, cloned freely.
+#[derive(Clone)]
+pub struct AsyncClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    address: Address,
+    options: Options,
+    tls: Option<Arc<ClientConfig>>,
+    buffers: Arc<Buffers>,
+    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+}
+
+impl AsyncClient {
+    /// Connects to a server, within a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect(address: &str, options: Options) -> Result<AsyncClient> {
+        let parsed: Address = address.parse()?;
+        let (text, blocking, is_tls) = (address.to_owned(), options.clone(), matches!(parsed, Address::Tls(..)));
+        let connected = on_thread(move || {
+            let tls = is_tls.then(|| tls::config(&blocking.tls)).transpose()?;
+            Ok((tls, Client::connect(&text, blocking)?))
+        });
+        let (tls, client) = connected.await?;
+        let link = tokio::sync::Mutex::new(None);
+        let inner = Inner { client, address: parsed, options, tls, buffers: Arc::default(), link };
+        Ok(AsyncClient { inner: Arc::new(inner) })
+    }
+
+    /// The keyspace.
+    pub fn keyspace(&self) -> &Keyspace {
+        self.inner.client.keyspace()
+    }
+
+    /// Makes calls of the blocking client on a blocking thread of the runtime: runs, accounts, ranges, and what else is
+    /// rare.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        calls: impl FnOnce(&Client) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let client = self.inner.client.clone();
+        on_thread(move || calls(&client)).await
+    }
+
+    /// Puts a fragment.
+    ///
+    /// # Errors
+    /// As [`Client::put`].
+    pub async fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
+        let one = || Error::corrupt("an answer has fewer outcomes than there were puts");
+        self.put_many(&[(*key, value, *options)]).await?.pop().ok_or_else(one)?
+    }
+
+    /// Puts many fragments with one request; outcomes in the same order.
+    ///
+    /// # Errors
+    /// As [`Client::put_many`]; `Invalid` for more bytes than the server takes at once.
+    pub async fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
+        let wire =
+            puts.iter().map(|(key, value, options)| wire_put(key, value, options)).collect::<Result<Vec<WirePut>>>()?;
+        let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
+        let payload: Vec<&[u8]> = puts.iter().map(|(_, value, _)| *value).collect();
+        let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
+        let (parts, attempt) = self.call(FrameKind::Put, &meta, &payload, wait).await?;
+        let outcomes = repeated(read_outcomes(&parts.meta)?, attempt);
+        if outcomes.len() == puts.len() {
+            return Ok(outcomes);
+        }
+        Err(Error::corrupt("an answer with another number of outcomes than puts"))
+    }
+
+    /// The fragment of a key; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get(&self, key: &Key) -> Result<Option<Fragment>> {
+        let mut found = self.get_many(std::slice::from_ref(key)).await?;
+        found.pop().ok_or_else(|| Error::corrupt("an answer without its fragment"))
+    }
+
+    /// The fragments of several keys, with one request.
+    ///
+    /// # Errors
+    /// As [`Client::get_many`].
+    pub async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
+        let mut all = Vec::with_capacity(keys.len());
+        while all.len() < keys.len() {
+            let keys = &keys[all.len()..];
+            let (parts, _) = self.call(FrameKind::Get, &get_meta(keys)?, &[], Duration::ZERO).await?;
+            let (found, bytes) = read_found(&parts.meta)?;
+            if found.len() != keys.len() {
+                return Err(Error::corrupt("an answer with another number of fragments than keys"));
+            }
+            let mut cutter = self.cutter(parts.payload, bytes)?;
+            for (at, (key, found)) in keys.iter().zip(found).enumerate() {
+                match found {
+                    // What did not fit the answer is asked for next.
+                    Err(error) if at > 0 && error.kind() == Kind::Full => break,
+                    found => all.push(found?.map(|about| cutter.next(*key, about)).transpose()?),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// A live event with the fragments of the given sources; `None` where there is no such event.
+    ///
+    /// # Errors
+    /// As [`Client::get_event`].
+    pub async fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
+        let meta = get_event_meta(primary, sources)?;
+        let (parts, _) = self.call(FrameKind::GetEvent, &meta, &[], Duration::ZERO).await?;
+        let (found, bytes) = read_event(&parts.meta, self.keyspace())?;
+        let mut cutter = self.cutter(parts.payload, bytes)?;
+        found?.map(|event| event_of(self.keyspace(), event, &mut cutter)).transpose()
+    }
+
+    /// Leases up to `n` ready events, waiting for a first one as long as asked. Leases are not extended by themselves:
+    /// [`AsyncClient::extend`] does.
+    ///
+    /// # Errors
+    /// As [`Client::get_any`].
+    pub async fn get_any(&self, request: &GetAny) -> Result<Vec<PlainLease>> {
+        let mut out = WireWriter::new();
+        out.get_any(request)?;
+        let (parts, _) = self.call(FrameKind::GetAny, &out.finish(), &[], request.wait).await?;
+        let (leases, bytes) = read_leases(&parts.meta, self.keyspace())?;
+        let mut cutter = self.cutter(parts.payload, bytes)?;
+        leases.into_iter().map(|lease| cut_lease((), lease, &mut cutter)).collect()
+    }
+
+    /// Extends a lease by `duration` from now.
+    ///
+    /// # Errors
+    /// As [`Client::extend`].
+    pub async fn extend(&self, lease: &PlainLease, duration: Duration) -> Result<()> {
+        let one = forebay_core::WireExtend { primary: lease.primary, token: lease.token, duration };
+        let meta = forebay_core::WireExtend::encode_all(&[one])?;
+        let (parts, _) = self.call(FrameKind::Extend, &meta, &[], Duration::ZERO).await?;
+        read_units(&parts.meta)?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
+    }
+
+    /// Decides about many events with one request; outcomes in the same order.
+    ///
+    /// # Errors
+    /// As [`Client::decide`].
+    pub async fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
+        let (meta, payload) = encode_verdicts(verdicts)?;
+        let (parts, _) = self.call(FrameKind::Verdict, &meta, &payload, Duration::ZERO).await?;
+        read_units(&parts.meta)
+    }
+
+    fn cutter(&self, payload: Vec<u8>, bytes: u64) -> Result<Cutter> {
+        if payload.len() as u64 == bytes {
+            return Ok(Cutter::new(self.inner.buffers.of(payload)));
+        }
+        Err(Error::corrupt("an answer with another number of bytes than it says"))
+    }
+
+    /// Makes a call, again where its connection failed, until its deadline; answers the number of the try as well.
+    async fn call(&self, kind: FrameKind, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, u32)> {
+        let end = Instant::now() + self.inner.options.deadline.saturating_add(wait);
+        let mut pause = self.inner.options.backoff;
+        let mut sent = false;
+        for attempt in 0.. {
+            let tried = match timeout_at(end, self.link()).await {
+                Ok(Ok(link)) => self.try_call(&link, kind, meta, payload, end).await,
+                // A server that takes us no more says nothing about what was sent before.
+                Ok(Err(Failure::Refused(error))) if sent => return Err(unknown(&error)),
+                Ok(Err(failure)) => Err(failure),
+                Err(_) => Err(Failure::Unsent(late())),
+            };
+            let error = match tried {
+                Ok(parts) => return Ok((parts, attempt)),
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Unsent(error)) => error,
+                Err(Failure::Lost(error)) => {
+                    sent = true;
+                    error
+                }
+            };
+            if Instant::now() + pause >= end {
+                return Err(if sent { unknown(&error) } else { error });
+            }
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            pause = (pause * 2).min(self.inner.options.backoff_max);
+        }
+        Err(Error::internal("no more tries"))
+    }
+
+    async fn try_call(
+        &self,
+        link: &Arc<Link>,
+        kind: FrameKind,
+        meta: &[u8],
+        payload: &[&[u8]],
+        end: Instant,
+    ) -> std::result::Result<Parts, Failure> {
+        match timeout_at(end, link.ask(kind, meta, payload)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.forget(link).await;
+                Err(Failure::Lost(late()))
+            }
+        }
+    }
+
+    /// The connection in use, or a new one.
+    async fn link(&self) -> std::result::Result<Arc<Link>, Failure> {
+        let mut link = self.inner.link.lock().await;
+        if let Some(known) = link.as_ref().filter(|known| !known.is_over()) {
+            return Ok(known.clone());
+        }
+        let opened = Link::open(&self.inner.address, &self.inner.options, self.inner.tls.as_ref()).await?;
+        Ok(link.insert(Arc::new(opened)).clone())
+    }
+
+    async fn forget(&self, lost: &Arc<Link>) {
+        let mut link = self.inner.link.lock().await;
+        if link.as_ref().is_some_and(|known| Arc::ptr_eq(known, lost)) {
+            *link = None;
+        }
+    }
+}
+
+fn late() -> Error {
+    Error::unavailable("the server did not answer in time")
+}
+
+async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::internal("a call ended in a panic").with_source(error))?
+}

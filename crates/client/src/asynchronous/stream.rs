@@ -1,0 +1,38 @@
+//! A connected stream in two halves, whatever its sort.
+//!
+//! *On failure*: `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
+
+use crate::address::Address;
+use crate::tls;
+use forebay_core::{Error, Result};
+use rustls::ClientConfig;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+pub(super) type Reader = Pin<Box<dyn AsyncRead + Send>>;
+pub(super) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// Connects, and shakes hands where the address says TLS.
+pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>>) -> Result<(Reader, Writer)> {
+    let away = |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
+    let (host, port) = match address {
+        Address::Unix(path) => {
+            let (reader, writer) = UnixStream::connect(path).await.map_err(away)?.into_split();
+            return Ok((Box::pin(reader), Box::pin(writer)));
+        }
+        Address::Tcp(host, port) | Address::Tls(host, port) => (host.as_str(), *port),
+    };
+    let stream = TcpStream::connect((host, port)).await.map_err(away)?;
+    stream.set_nodelay(true).map_err(away)?;
+    let Some(config) = config else {
+        let (reader, writer) = stream.into_split();
+        return Ok((Box::pin(reader), Box::pin(writer)));
+    };
+    let shaken = TlsConnector::from(config.clone()).connect(tls::server_name(host)?, stream).await;
+    let (reader, writer) = tokio::io::split(shaken.map_err(|error| tls::unshaken(address, error))?);
+    Ok((Box::pin(reader), Box::pin(writer)))
+}
