@@ -33,7 +33,12 @@ impl Pool {
 
 impl Client {
     fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
-        Ok(self.pool().control(Repeat::Safe, control)?.0)
+        Ok(self.pool().control(Repeat::Looks, control)?.0)
+    }
+
+    /// What is the same once it was done.
+    fn order(&self, control: &Control) -> Result<()> {
+        self.pool().control::<()>(Repeat::Safe, control).map(|_| ())
     }
 
     /// Opens a run.
@@ -42,7 +47,7 @@ impl Client {
     /// As `Store::run_open`, and `OutcomeUnknown`.
     pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
         self.keyspace().check_run(config)?;
-        self.look(&Control::RunOpen { run, config: config.to_toml(self.schema())? })
+        self.order(&Control::RunOpen { run, config: config.to_toml(self.schema())? })
     }
 
     /// The time that open events wait stands still.
@@ -50,7 +55,7 @@ impl Client {
     /// # Errors
     /// As `Store::run_pause`, and `OutcomeUnknown`.
     pub fn run_pause(&self, run: u64) -> Result<()> {
-        self.look(&Control::RunPause { run })
+        self.order(&Control::RunPause { run })
     }
 
     /// A paused run goes on.
@@ -58,7 +63,7 @@ impl Client {
     /// # Errors
     /// As `Store::run_resume`, and `OutcomeUnknown`.
     pub fn run_resume(&self, run: u64) -> Result<()> {
-        self.look(&Control::RunResume { run })
+        self.order(&Control::RunResume { run })
     }
 
     /// A run takes no new events.
@@ -66,7 +71,7 @@ impl Client {
     /// # Errors
     /// As `Store::run_stop`, and `OutcomeUnknown`.
     pub fn run_stop(&self, run: u64) -> Result<()> {
-        self.look(&Control::RunStop { run })
+        self.order(&Control::RunStop { run })
     }
 
     /// The account of a run is final; answers its summary.
@@ -126,7 +131,7 @@ impl Client {
     /// # Errors
     /// As `Store::mask`, and `OutcomeUnknown`.
     pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.look(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: true })
+        self.order(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: true })
     }
 
     /// Events of this run wait for a source again.
@@ -134,7 +139,7 @@ impl Client {
     /// # Errors
     /// As `Store::unmask`, and `OutcomeUnknown`.
     pub fn unmask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
-        self.look(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: false })
+        self.order(&Control::Mask { run, source: source.to_vec(), from: from.copied(), set: false })
     }
 
     /// Holds events back; answers the hold's number.

@@ -83,7 +83,7 @@ impl Client {
         // Frames whose answers fit what the server may send before it is granted more.
         for keys in keys.chunks(FRAME_KEYS * FRAMES) {
             let metas = keys.chunks(FRAME_KEYS).map(get_meta).collect::<Result<Vec<_>>>()?;
-            let answers = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
+            let answers = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
                 let requests = metas
                     .iter()
                     .map(|meta| connection.send(FrameKind::Get, meta, &[]))
@@ -126,7 +126,7 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let answer = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
+        let answer = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::GetEvent, &meta, &[])?;
             connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
@@ -148,7 +148,7 @@ impl Client {
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let meta = WireRange { bounds: bounds.clone(), events: true, after: None }.encode()?;
         let schema = self.schema();
-        self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
+        self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::Range, &meta, &[])?;
             let mut events = Vec::new();
             loop {

@@ -105,7 +105,7 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
 /// Extends leases; those that cannot be any more.
 fn extend(pool: &Pool, batch: &[WireExtend]) -> Vec<WireExtend> {
     let Ok(meta) = WireExtend::encode_all(batch) else { return batch.to_vec() };
-    let answer = pool.ask(FrameKind::Extend, Repeat::Safe, Duration::ZERO, &meta, |read| {
+    let answer = pool.ask(FrameKind::Extend, Repeat::Looks, Duration::ZERO, &meta, |read| {
         read.list(1, |read| read.outcome(|_| Ok(())))
     });
     match answer {

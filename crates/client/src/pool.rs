@@ -42,6 +42,8 @@ struct Connections {
 /// What a lost answer means for the caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
+    /// Nothing: it changes nothing that would matter. Without an answer it is `Unavailable`.
+    Looks,
     /// The same call again does no harm, and gives the same answer.
     Safe,
     /// It might do harm: whether it took effect is not known.
@@ -121,7 +123,7 @@ impl Pool {
                 Failure::Unsent(error) => error,
                 Failure::Lost(error) if repeat == Repeat::Never => return Err(unknown(&error)),
                 Failure::Lost(error) => {
-                    sent = true;
+                    sent = repeat == Repeat::Safe;
                     error
                 }
             };

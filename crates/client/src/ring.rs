@@ -152,7 +152,7 @@ impl RingClient {
     /// `NotYet` in it, at most `wait`.
     ///
     /// # Errors
-    /// As `Ring::window`, and `Unavailable` or `OutcomeUnknown` where the server does not answer in time.
+    /// As `Ring::window`, and `Unavailable` where the server does not answer in time.
     pub fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
         let schema = &self.keyspace().source;
         if let RingSources::Only(list) = sources
@@ -161,7 +161,7 @@ impl RingClient {
             return Err(Error::invalid(format!("source {other} is of another schema than this ring's")));
         }
         let meta = WireWindow { begin, end, sources: sources.clone(), wait }.encode(schema)?;
-        let sources = self.inner.pool.call(Repeat::Safe, wait, |connection, _| self.receive(connection, &meta))?;
+        let sources = self.inner.pool.call(Repeat::Looks, wait, |connection, _| self.receive(connection, &meta))?;
         Ok(Window { begin, end, sources })
     }
 
@@ -223,13 +223,13 @@ impl RingClient {
     }
 
     fn look<T: serde::de::DeserializeOwned>(&self, what: &Control) -> Result<T> {
-        Ok(self.inner.pool.control(Repeat::Safe, what)?.0)
+        Ok(self.inner.pool.control(Repeat::Looks, what)?.0)
     }
 
     /// Every source that the ring has seen, in order.
     ///
     /// # Errors
-    /// `Unavailable` or `OutcomeUnknown` where the server does not answer in time.
+    /// `Unavailable` where the server does not answer in time.
     pub fn sources(&self) -> Result<Vec<RingSourceStatus>> {
         self.look(&Control::RingSources)
     }

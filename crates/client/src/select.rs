@@ -113,17 +113,15 @@ impl Client {
 
     fn leases(&self, kind: FrameKind, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
         let keyspace = self.keyspace();
-        let answer = self
-            .pool()
-            .call(Repeat::Safe, wait, |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
+        let answer = self.pool().call(
+            Repeat::Looks,
+            wait,
+            |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
+                // A lease is no harm that a repeat would do: it comes back by its time.
                 let request = connection.send(kind, meta, &[])?;
                 connection.answer(request, |meta| read_leases(meta, keyspace))
-            })
-            // A lease is no harm that a repeat would do: it comes back by its time.
-            .map_err(|error| match error.kind() {
-                Kind::OutcomeUnknown => Error::unavailable(error.message().to_owned()),
-                _ => error,
-            })?;
+            },
+        )?;
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
         let hold = |lease: WireLease| {
@@ -144,7 +142,7 @@ impl Client {
         out.sources(sources)?;
         let meta = out.finish();
         let schema = self.schema();
-        let answer = self.pool().call(Repeat::Safe, NO_WAIT, |connection, _| {
+        let answer = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
             let request = connection.send(FrameKind::LeaseGet, &meta, &[])?;
             connection.answer(request, |meta| {
                 let list = WireReader::whole(meta, |read| read.fragments(schema))?;
@@ -162,7 +160,7 @@ impl Client {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let meta = WireExtend::encode_all(&[WireExtend { primary: *primary, token: *token, duration }])?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
-        let (mut outcomes, _) = self.pool().ask(FrameKind::Extend, Repeat::Safe, NO_WAIT, &meta, read)?;
+        let (mut outcomes, _) = self.pool().ask(FrameKind::Extend, Repeat::Looks, NO_WAIT, &meta, read)?;
         outcomes.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
 

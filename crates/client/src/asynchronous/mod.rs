@@ -8,7 +8,7 @@
 //! the runtime.
 //!
 //! *Invariants*: every call ends by its deadline; no more is sent than the server takes; calls that may have taken effect
-//! and cannot be repeated are answered `OutcomeUnknown`.
+//! and have no answer by then are answered `OutcomeUnknown`, what only looks `Unavailable`.
 //!
 //! *On failure*: a connection that fails fails all calls on it; those that may be repeated are, on a new one.
 
@@ -221,7 +221,7 @@ impl AsyncClient {
                 Err(Failure::Refused(error)) => return Err(error),
                 Err(Failure::Unsent(error)) => error,
                 Err(Failure::Lost(error)) => {
-                    sent = true;
+                    sent = !only_looks(kind);
                     error
                 }
             };
@@ -267,6 +267,12 @@ impl AsyncClient {
             *link = None;
         }
     }
+}
+
+/// Whether calls of this kind change nothing that would matter: leases that nobody hears of come back by their time.
+fn only_looks(kind: FrameKind) -> bool {
+    use FrameKind::{Extend, Get, GetAny, GetEvent, Lease, LeaseGet};
+    matches!(kind, Get | GetEvent | GetAny | Lease | LeaseGet | Extend)
 }
 
 fn late() -> Error {

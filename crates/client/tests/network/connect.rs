@@ -59,7 +59,7 @@ fn a_server_goes_away_and_comes_back() {
     let dir = Dir::new();
     let store = store(dir.path());
     let server = serve(&store, &dir.socket());
-    let client = client(&dir.socket());
+    let client = client(&dir.address());
     let _ = client.put(&key(1, 0), b"before", &PutOptions::default()).unwrap();
     drop(server);
     let late = std::thread::scope(|scope| {

@@ -1,18 +1,22 @@
 //! A network that delays, stalls and cuts: nothing that was acknowledged is lost, every event is decided once.
 
 use crate::proxy::{Faults, Proxy};
-use crate::scene::{Dir, seed, serve, store, time, until};
+use crate::scene::{Dir, seed, serve, store, tcp, time, until};
 use crate::workload::{Said, run};
 use std::time::Duration;
 
 fn checked(faults: Faults, cuts_min: u64) {
+    over(false, faults, cuts_min);
+}
+
+fn over(is_tcp: bool, faults: Faults, cuts_min: u64) {
     let (dir, seed) = (Dir::new(), seed());
     let store = store(dir.path());
-    let _server = serve(&store, &dir.socket());
-    let network = dir.path().join("network");
-    let proxy = Proxy::start(&network, &dir.socket(), seed, faults);
+    let server = serve(&store, &dir.socket());
+    let (front, back) = if is_tcp { (None, tcp(&server)) } else { (Some(dir.path().join("network")), dir.address()) };
+    let proxy = Proxy::start(front, &back, seed, faults);
     let said = Said::default();
-    run(&network, time(Duration::from_secs(3)), &said, |_| false);
+    run(proxy.address(), time(Duration::from_secs(3)), &said, |_| false);
     println!("{} events, {:?} fragments read, {} cuts", said.events(), said.read, proxy.cuts());
     assert!(proxy.cuts() >= cuts_min && said.events() > 20, "too little happened: this proves nothing");
     drop(proxy);
@@ -44,4 +48,16 @@ fn connections_are_slow_and_cut() {
 fn connections_stall() {
     // Longer than a lease lasts: what a client holds may be somebody else's when it goes on.
     checked(Faults { stall_one_in: 60, stall: Duration::from_millis(800), cut_bytes_max: 3_000_000, ..QUICK }, 0);
+}
+
+#[test]
+fn tcp_connections_are_cut_anywhere() {
+    over(true, QUICK, 20);
+}
+
+/// Each connection is delayed on its own: what is sent later on one arrives before what was sent earlier on another.
+#[test]
+fn requests_overtake_each_other_over_tcp() {
+    let faults = Faults { whole_one_in: 2, delay_max: Duration::from_millis(15), cut_bytes_max: 200_000, ..QUICK };
+    over(true, faults, 2);
 }

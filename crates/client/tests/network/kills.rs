@@ -31,7 +31,7 @@ fn what_was_acknowledged_survives_a_server_that_is_killed() {
     let said = Said::default();
     let time = time(Duration::from_secs(4));
     let kills = Mutex::new(0);
-    run(&dir.socket(), time, &said, |elapsed| {
+    run(&dir.address(), time, &said, |elapsed| {
         let pause = random.lock().random_range(20..700);
         std::thread::sleep(Duration::from_millis(pause));
         let mut server = server.lock();

@@ -7,6 +7,7 @@
 mod connect;
 mod cuts;
 mod kills;
+mod lost;
 mod proxy;
 mod rings;
 mod scene;

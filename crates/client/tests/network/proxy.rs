@@ -1,9 +1,10 @@
-//! A network that fails: between a Unix socket where clients connect, and the one where the server is.
+//! A network that fails: between a place where clients connect and the server, over TCP or Unix sockets. Each connection is
+//! delayed on its own, so that requests on several overtake each other; within one the system keeps the order.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,28 +26,99 @@ pub(crate) struct Faults {
     pub(crate) stall: Duration,
 }
 
+/// Nothing happens.
+pub(crate) const NONE: Faults =
+    Faults { whole_one_in: 1, cut_bytes_max: 0, delay_max: Duration::ZERO, stall_one_in: 0, stall: Duration::ZERO };
+
 /// The network.
 pub(crate) struct Proxy {
-    path: PathBuf,
-    stopping: Arc<AtomicBool>,
-    cuts: Arc<AtomicU64>,
+    address: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stopping: AtomicBool,
+    cuts: AtomicU64,
+    /// What the server says is lost.
+    mute: AtomicBool,
+}
+
+/// One end of a connection.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Connects to `unix:PATH` or `tcp://HOST:PORT`.
+    fn connect(address: &str) -> std::io::Result<Stream> {
+        match address.strip_prefix("unix:") {
+            Some(path) => UnixStream::connect(path).map(Stream::Unix),
+            None => TcpStream::connect(address.trim_start_matches("tcp://")).map(Stream::Tcp),
+        }
+    }
+
+    fn try_clone(&self) -> std::io::Result<Stream> {
+        match self {
+            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
+        }
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        let _ = match self {
+            Stream::Unix(stream) => stream.shutdown(how),
+            Stream::Tcp(stream) => stream.shutdown(how),
+        };
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(bytes),
+            Stream::Tcp(stream) => stream.read(bytes),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Tcp(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+/// Who connects, one after the other.
+fn clients(front: Option<&Path>) -> (String, Box<dyn Iterator<Item = std::io::Result<Stream>> + Send>) {
+    match front {
+        Some(path) => {
+            let listener = UnixListener::bind(path).unwrap();
+            let all = std::iter::repeat_with(move || listener.accept().map(|(stream, _)| Stream::Unix(stream)));
+            (format!("unix:{}", path.display()), Box::new(all))
+        }
+        None => {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = format!("tcp://{}", listener.local_addr().unwrap());
+            let all = std::iter::repeat_with(move || listener.accept().map(|(stream, _)| Stream::Tcp(stream)));
+            (address, Box::new(all))
+        }
+    }
 }
 
 impl Proxy {
-    /// Stands between `path`, which is made, and `server`.
-    pub(crate) fn start(path: &Path, server: &Path, seed: u64, faults: Faults) -> Proxy {
-        let listener = UnixListener::bind(path).unwrap();
-        let stopping = Arc::new(AtomicBool::new(false));
-        let cuts = Arc::new(AtomicU64::new(0));
-        let proxy = Proxy { path: path.to_owned(), stopping: stopping.clone(), cuts: cuts.clone() };
+    /// Stands before `server`, at a Unix socket that is made, or on TCP.
+    pub(crate) fn start(front: Option<PathBuf>, server: &str, seed: u64, faults: Faults) -> Proxy {
+        let (address, clients) = clients(front.as_deref());
+        let shared = Arc::<Shared>::default();
+        let proxy = Proxy { address, shared: shared.clone() };
         let server = server.to_owned();
         std::thread::spawn(move || {
             let mut random = SmallRng::seed_from_u64(seed);
-            for client in listener.incoming() {
-                if stopping.load(Ordering::Acquire) {
+            for client in clients {
+                if shared.stopping.load(Ordering::Acquire) {
                     return;
                 }
-                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&server)) else { continue };
+                let (Ok(client), Ok(server)) = (client, Stream::connect(&server)) else { continue };
                 let is_whole = random.random_range(0..faults.whole_one_in) == 0;
                 // Short cuts hit hellos, long ones payloads.
                 let cut = |random: &mut SmallRng| {
@@ -55,38 +127,59 @@ impl Proxy {
                 };
                 let limits = [cut(&mut random), cut(&mut random)];
                 let ends = [(client.try_clone(), server.try_clone()), (server.try_clone(), client.try_clone())];
-                for ((from, to), limit) in ends.into_iter().zip(limits) {
+                for ((number, (from, to)), limit) in ends.into_iter().enumerate().zip(limits) {
                     let (Ok(from), Ok(to)) = (from, to) else { continue };
-                    let (cuts, random) = (cuts.clone(), SmallRng::seed_from_u64(random.random()));
-                    std::thread::spawn(move || carry(from, to, limit, faults, random, &cuts));
+                    let (shared, random) = (shared.clone(), SmallRng::seed_from_u64(random.random()));
+                    std::thread::spawn(move || carry(from, to, number == 1, limit, faults, random, &shared));
                 }
             }
         });
         proxy
     }
 
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Connections that were cut.
     pub(crate) fn cuts(&self) -> u64 {
-        self.cuts.load(Ordering::Relaxed)
+        self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Whether what the server says is lost from now on.
+    pub(crate) fn mute(&self, is_mute: bool) {
+        self.shared.mute.store(is_mute, Ordering::Release);
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
+        self.shared.stopping.store(true, Ordering::Release);
         // It looks when somebody comes.
-        let _ = UnixStream::connect(&self.path);
+        let _ = Stream::connect(&self.address);
     }
 }
 
-fn carry(mut from: UnixStream, mut to: UnixStream, limit: u64, faults: Faults, mut random: SmallRng, cuts: &AtomicU64) {
+fn carry(
+    mut from: Stream,
+    mut to: Stream,
+    is_answer: bool,
+    limit: u64,
+    faults: Faults,
+    mut random: SmallRng,
+    shared: &Shared,
+) {
     let mut bytes = vec![0; 64 << 10];
     let mut left = limit;
     while let Ok(read) = from.read(&mut bytes) {
         if read == 0 {
             // The end of one direction alone goes on as that.
-            let _ = to.shutdown(Shutdown::Write);
+            to.shutdown(Shutdown::Write);
             return;
+        }
+        if is_answer && shared.mute.load(Ordering::Acquire) {
+            continue;
         }
         if !faults.delay_max.is_zero() {
             std::thread::sleep(faults.delay_max.mul_f64(random.random_range(0.0..1.0)));
@@ -100,10 +193,10 @@ fn carry(mut from: UnixStream, mut to: UnixStream, limit: u64, faults: Faults, m
         }
         left -= carried as u64;
         if left == 0 {
-            cuts.fetch_add(1, Ordering::Relaxed);
+            shared.cuts.fetch_add(1, Ordering::Relaxed);
             break;
         }
     }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+    from.shutdown(Shutdown::Both);
+    to.shutdown(Shutdown::Both);
 }

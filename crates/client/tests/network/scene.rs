@@ -36,6 +36,11 @@ impl Dir {
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("server")
     }
+
+    /// The same as clients name it.
+    pub(crate) fn address(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
 }
 
 impl Drop for Dir {
@@ -75,14 +80,19 @@ pub(crate) fn store(dir: &Path) -> Store {
 }
 
 pub(crate) fn serve(store: &Store, socket: &Path) -> Server {
-    let config =
-        ServerConfig { native: vec![Endpoint::Unix(socket.to_owned())], threads: 1, ..ServerConfig::default() };
-    Server::start(vec![store.clone()], config).unwrap()
+    let native = vec![Endpoint::Unix(socket.to_owned()), Endpoint::Tcp("127.0.0.1:0".parse().unwrap())];
+    Server::start(vec![store.clone()], ServerConfig { native, threads: 1, ..ServerConfig::default() }).unwrap()
 }
 
-pub(crate) fn client(socket: &Path) -> Client {
+/// Where a server listens on TCP.
+pub(crate) fn tcp(server: &Server) -> String {
+    let mut endpoints = server.endpoints().map(|(_, endpoint)| endpoint);
+    endpoints.find(|endpoint| matches!(endpoint, Endpoint::Tcp(_))).unwrap().to_string()
+}
+
+pub(crate) fn client(address: &str) -> Client {
     let options = Options { deadline: Duration::from_secs(30), name: "network".to_owned(), ..Options::default() };
-    Client::connect(&format!("unix:{}", socket.display()), options).unwrap()
+    Client::connect(address, options).unwrap()
 }
 
 pub(crate) fn key(event: u64, source: u64) -> Key {

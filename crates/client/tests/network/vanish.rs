@@ -4,7 +4,6 @@ use crate::scene::{Dir, LEASE, Process, RUN, client, key, say_ready, seed, serve
 use forebay_client::core::{Bounds, GetAny, PutOptions};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CLIENT: &str = "FOREBAY_NETWORK_CLIENT";
@@ -13,7 +12,7 @@ const CLIENT: &str = "FOREBAY_NETWORK_CLIENT";
 #[test]
 fn putting_role() {
     let Ok(dir) = std::env::var(CLIENT) else { return };
-    let client = client(&Path::new(&dir).join("server"));
+    let client = client(&format!("unix:{dir}/server"));
     say_ready();
     let value = vec![1; 100_000];
     for event in 1000.. {
@@ -25,7 +24,7 @@ fn putting_role() {
 #[test]
 fn leasing_role() {
     let Ok(dir) = std::env::var(CLIENT) else { return };
-    let client = client(&Path::new(&dir).join("server"));
+    let client = client(&format!("unix:{dir}/server"));
     let leases = client.get_any(&GetAny { n: 20, ..GetAny::default() }).unwrap();
     assert_eq!(leases.len(), 20);
     // The client extends them as long as it lives.
@@ -37,7 +36,7 @@ fn leasing_role() {
 #[test]
 fn reading_role() {
     let Ok(dir) = std::env::var(CLIENT) else { return };
-    let client = client(&Path::new(&dir).join("server"));
+    let client = client(&format!("unix:{dir}/server"));
     let bounds = Bounds::parse(client.schema(), &RUN.to_string()).unwrap();
     say_ready();
     loop {
@@ -86,7 +85,7 @@ fn a_client_is_killed_while_it_holds_leases() {
     assert!(from.elapsed() < 4 * LEASE + Duration::from_secs(1), "{:?}", from.elapsed());
     let mut left = 20;
     while left > 0 {
-        for lease in client(&dir.socket()).get_any(&GetAny { n: 20, wait: LEASE, ..GetAny::default() }).unwrap() {
+        for lease in client(&dir.address()).get_any(&GetAny { n: 20, wait: LEASE, ..GetAny::default() }).unwrap() {
             assert_eq!(lease.delivery, 2, "its holder went silent");
             lease.reject().unwrap();
             left -= 1;

@@ -4,7 +4,6 @@ use crate::scene::{RUN, client, key, keyspace};
 use forebay_client::core::{Bounds, GetAny, Key, Kind, LiveState, PutOptions, PutOutcome, Sources};
 use forebay_client::{Client, Lease};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -41,7 +40,7 @@ fn check(key: &Key, bytes: &[u8]) {
 }
 
 /// Puts events for so long, decides all of them, reads them meanwhile; `during` runs beside that until it answers `false`.
-pub(crate) fn run(address: &Path, time: Duration, said: &Said, during: impl Fn(Duration) -> bool + Sync) {
+pub(crate) fn run(address: &str, time: Duration, said: &Said, during: impl Fn(Duration) -> bool + Sync) {
     let from = Instant::now();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
