@@ -10,10 +10,15 @@ use forebay_core::{
     WireFragment, WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 /// Keys of one frame, and frames that are under way together.
 const FRAME_KEYS: usize = 512;
 const FRAMES: usize = 16;
+/// Payload that an answer to one frame should have: the server makes the next one while it is read.
+const FRAME_BYTES: u64 = 512 << 10;
+/// Least keys of one frame, however long fragments are.
+const FRAME_KEYS_MIN: usize = 16;
 
 pub(crate) fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
     let mut out = WireWriter::with_capacity(4 + 33 * keys.len());
@@ -80,9 +85,11 @@ impl Client {
     /// As [`Client::get`]; the first error of a key is that of the call.
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Fragment>>> {
         let mut found = Vec::with_capacity(keys.len());
-        // Frames whose answers fit what the server may send before it is granted more.
-        for keys in keys.chunks(FRAME_KEYS * FRAMES) {
-            let metas = keys.chunks(FRAME_KEYS).map(get_meta).collect::<Result<Vec<_>>>()?;
+        // Frames whose answers fit what the server may send before it is granted more; as long as fragments were before.
+        let each = (FRAME_BYTES / self.pool().fragment_bytes.load(Ordering::Relaxed).max(1)) as usize;
+        let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS);
+        for keys in keys.chunks(frame_keys * FRAMES) {
+            let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
             let answers = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
                 let requests = metas
                     .iter()
@@ -101,10 +108,11 @@ impl Client {
                 }
                 Ok(answers)
             })?;
-            for (keys, answer) in keys.chunks(FRAME_KEYS).zip(answers) {
+            for (keys, answer) in keys.chunks(frame_keys).zip(answers) {
                 let answer = answer.filter(|answer| answer.said.len() == keys.len());
                 let answer =
                     answer.ok_or_else(|| Error::corrupt("an answer with another number of fragments than keys"))?;
+                self.pool().fragment_bytes.store((answer.payload.len() / keys.len()) as u64, Ordering::Relaxed);
                 let mut cutter = Cutter::new(answer.payload);
                 for (at, (key, about)) in keys.iter().zip(answer.said).enumerate() {
                     if at > 0 && about.as_ref().is_err_and(|error| error.kind() == Kind::Full) {

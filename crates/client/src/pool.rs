@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::RngExt;
 use rustls::ClientConfig;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// The connections of a client.
@@ -25,6 +26,8 @@ pub(crate) struct Pool {
     pub(crate) options: Options,
     /// What the server said first.
     pub(crate) welcome: Arc<Welcome>,
+    /// Mean length of the fragments that were read last: as many are asked for at once.
+    pub(crate) fragment_bytes: AtomicU64,
     tls: Option<Arc<ClientConfig>>,
     buffers: Arc<Buffers>,
     connections: Mutex<Connections>,
@@ -50,6 +53,8 @@ pub(crate) enum Repeat {
     Never,
 }
 
+/// What is expected of fragments before any was read, in bytes.
+const FRAGMENT_BYTES: u64 = 10 << 10;
 /// Connections that were not used for so long are looked at before their next call.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -74,7 +79,8 @@ impl Pool {
         };
         let welcome = connection.welcome.clone();
         let connections = Mutex::new(Connections { free: vec![connection], all: 1, is_closed: false });
-        Ok(Pool { address, options, welcome, tls, buffers, connections, freed: Condvar::new() })
+        let fragment_bytes = AtomicU64::new(FRAGMENT_BYTES);
+        Ok(Pool { address, options, welcome, fragment_bytes, tls, buffers, connections, freed: Condvar::new() })
     }
 
     /// Free connections are closed, further calls answer `Closed`.

@@ -3,7 +3,7 @@
 use crate::address::Address;
 use forebay_core::{Error, Result};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io::{self, IoSlice, Read, Write};
@@ -140,10 +140,15 @@ impl Write for Timed {
     }
 }
 
+/// Bytes that a Unix socket holds for its reader, so that the two need not take turns; the system allows less where
+/// `net.core.wmem_max` says so.
+pub(crate) const SEND_BYTES: usize = 1 << 20;
+
 /// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
 fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;
+    set_socket_send_buffer_size(&socket, SEND_BYTES)?;
     loop {
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::INTR) => {}

@@ -228,6 +228,9 @@ async fn accept(shared: &Arc<Shared>, listener: Listener, inboxes: &[Inbox]) {
     }
 }
 
+/// Bytes that a Unix socket holds for its reader; the system allows less where `net.core.wmem_max` says so.
+const SEND_BYTES: usize = 1 << 20;
+
 /// A peer that is gone without a word is noticed after two minutes at the latest, however idle its connection is.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(60))?;
@@ -250,6 +253,8 @@ async fn take_tcp(listener: &TcpListener, acceptor: Option<&TlsAcceptor>) -> io:
 
 async fn take_unix(listener: &UnixListener) -> io::Result<(Stream, Peer)> {
     let (stream, _) = listener.accept().await?;
+    // Room for what is written while the reader is busy: the system's 208 KiB make the two take turns.
+    sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES)?;
     let credentials = stream.peer_cred().ok().map(|peer| (peer.uid(), peer.pid().unwrap_or(0)));
     Ok((Stream::Unix(stream.into_std()?), Peer::Local(credentials)))
 }

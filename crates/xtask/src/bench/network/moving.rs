@@ -15,6 +15,8 @@ pub(super) const CALL: usize = 4096;
 const FRAME: usize = 512;
 /// Payload of one frame of the client, as the limit sends it.
 const FRAME_BYTES: usize = 512 << 10;
+/// Frames of the limit that are under way together.
+const AHEAD: u64 = 16;
 /// Bytes of a frame beside its payload, per fragment.
 const META_BYTES: usize = 34;
 
@@ -57,7 +59,7 @@ pub(super) fn put(client: &Client, run: u64, count: u64, value: &[u8]) -> Result
 
 /// Keys of one call.
 fn per_get(bytes: usize) -> usize {
-    if bytes < 1024 { CALL } else { 64 }
+    if bytes < 1024 { CALL } else { 512 }
 }
 
 /// Gets the fragments of a run, many in a call; the time that it took.
@@ -105,14 +107,13 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
 
             let run = on.next_run();
             let from = Instant::now();
-            push(&bare, frames, &pieces, 16)?;
+            push(&bare, frames, &pieces, AHEAD)?;
             let limit = count as f64 / from.elapsed().as_secs_f64();
             let rate = count as f64 / put(&client, run, count, &value)?;
             on.share(&format!("{transport}.put"), bytes, rate, limit);
 
-            let per_get = per_get(bytes);
             let from = Instant::now();
-            pull(&bare, count.div_ceil(per_get as u64), 44 + 18 * per_get + per_get * bytes)?;
+            pull(&bare, frames, 44 + 18 * per_frame + per_frame * bytes, AHEAD)?;
             let limit = count as f64 / from.elapsed().as_secs_f64();
             let rate = count as f64 / get(&client, run, count, bytes)?;
             on.share(&format!("{transport}.get"), bytes, rate, limit);
@@ -138,7 +139,7 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
         }
     }
     let from = Instant::now();
-    pull(bare, events, 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes)?;
+    pull(bare, events, 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes, 1)?;
     let limit = events as f64 / from.elapsed().as_secs_f64();
     let from = Instant::now();
     for event in 0..events {

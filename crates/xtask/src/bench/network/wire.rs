@@ -107,13 +107,19 @@ pub(super) fn push(address: &str, frames: u64, pieces: &[&[u8]], ahead: u64) -> 
     Ok(())
 }
 
-/// Asks for `frames` frames of so many bytes, one after the other, into one place.
-pub(super) fn pull(address: &str, frames: u64, bytes: usize) -> Result<()> {
+/// Asks for `frames` frames of so many bytes, `ahead` of them before the first has come, into one place.
+pub(super) fn pull(address: &str, frames: u64, bytes: usize, ahead: u64) -> Result<()> {
     let mut stream = connect(address)?;
     stream.write_all(&[&[2], &(bytes as u64).to_le_bytes()[..]].concat())?;
     let mut memory = vec![0; bytes];
-    for _ in 0..frames {
+    let ahead = ahead.clamp(1, frames);
+    for _ in 1..ahead {
         stream.write_all(&[0; SHORT_BYTES])?;
+    }
+    for frame in 0..frames {
+        if frame + ahead <= frames {
+            stream.write_all(&[0; SHORT_BYTES])?;
+        }
         stream.read_exact(&mut memory)?;
     }
     Ok(())
