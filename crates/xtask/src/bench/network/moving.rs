@@ -59,7 +59,7 @@ pub(super) fn put(client: &Client, run: u64, count: u64, value: &[u8]) -> Result
 
 /// Keys of one call.
 fn per_get(bytes: usize) -> usize {
-    if bytes < 1024 { CALL } else { 512 }
+    if bytes < 1024 { CALL } else { 128 }
 }
 
 /// Gets the fragments of a run, many in a call; the time that it took.
