@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read at once where it is not known how many come.
 const READ_BYTES: usize = 16 << 10;
+/// Frames up to so many bytes are copied together: cheaper than pieces in the system call.
+const SHORT_BYTES: usize = 1024;
 /// Most pieces of one system call.
 const PIECES: usize = 512;
 
@@ -206,6 +208,17 @@ impl Connection {
 
     fn write_all(&mut self, head: &[u8], meta: &[u8], payload: &[&[u8]]) -> io::Result<()> {
         self.arm()?;
+        let bytes: usize = head.len() + meta.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
+        if bytes <= SHORT_BYTES {
+            let mut short = [0; SHORT_BYTES];
+            let mut at = 0;
+            for piece in [head, meta].into_iter().chain(payload.iter().copied()) {
+                short[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+            }
+            self.socket.write_all(&short[..bytes])?;
+            return self.socket.flush();
+        }
         let mut pieces = [head, meta].into_iter().chain(payload.iter().copied()).filter(|piece| !piece.is_empty());
         let mut places: Vec<IoSlice<'_>> = Vec::with_capacity((payload.len() + 2).min(PIECES));
         loop {

@@ -3,65 +3,47 @@
 use crate::test::Outcome;
 use crate::{Result, child};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 
 const FRAMES: &str = "../shared/data/protodune-wib1-frames.bin";
 
-/// Runs the benchmark in small and looks at its files.
-pub(crate) fn bench() -> Result<Outcome> {
-    let out = child::target_dir().join("bench-smoke");
+/// Runs a benchmark in small and looks at its files; where they are, and what is wrong with them.
+fn bench_in_small(which: &str, files: &[&str]) -> Result<(PathBuf, Vec<String>)> {
+    let out = child::target_dir().join(format!("bench-{which}-smoke"));
     let _ = std::fs::remove_dir_all(&out);
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", "embedded", "--smoke", "--out"]).arg(&out);
+    command.args(["bench", which, "--smoke", "--out"]).arg(&out);
     let mut wrong = Vec::new();
     if !child::stream(&mut command)?.success {
         wrong.push("the benchmark failed".to_owned());
     }
-    for name in ["embedded.md", "embedded.svg", "embedded.json"] {
+    for name in files {
         if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
             wrong.push(format!("{name} is missing or next to empty"));
         }
     }
+    Ok((out, wrong))
+}
+
+/// The benchmark of the embedded store.
+pub(crate) fn bench() -> Result<Outcome> {
+    let (out, mut wrong) = bench_in_small("embedded", &["embedded.md", "embedded.svg", "embedded.json"])?;
     if wrong.is_empty() {
         wrong = relations(&serde_json::from_slice(&std::fs::read(out.join("embedded.json"))?)?);
     }
     Ok(Outcome::one(wrong))
 }
 
-/// Runs the warm level's benchmark in small and looks at its files.
+/// That of the warm level.
 pub(crate) fn bench_warm() -> Result<Outcome> {
-    let out = child::target_dir().join("bench-warm-smoke");
-    let _ = std::fs::remove_dir_all(&out);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", "warm", "--smoke", "--out"]).arg(&out);
-    let mut wrong = Vec::new();
-    if !child::stream(&mut command)?.success {
-        wrong.push("the benchmark failed".to_owned());
-    }
-    for name in ["warm.md", "warm.json", "warm-threads.svg", "warm-operations.svg"] {
-        if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
-            wrong.push(format!("{name} is missing or next to empty"));
-        }
-    }
-    Ok(Outcome::one(wrong))
+    let files = ["warm.md", "warm.json", "warm-threads.svg", "warm-operations.svg"];
+    Ok(Outcome::one(bench_in_small("warm", &files)?.1))
 }
 
-/// Runs the network's benchmark in small and looks at its files.
+/// That of the network.
 pub(crate) fn bench_network() -> Result<Outcome> {
-    let out = child::target_dir().join("bench-network-smoke");
-    let _ = std::fs::remove_dir_all(&out);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", "network", "--smoke", "--out"]).arg(&out);
-    let mut wrong = Vec::new();
-    if !child::stream(&mut command)?.success {
-        wrong.push("the benchmark failed".to_owned());
-    }
-    for name in ["network.md", "network.json"] {
-        if std::fs::metadata(out.join(name)).map_or(0, |file| file.len()) < 500 {
-            wrong.push(format!("{name} is missing or next to empty"));
-        }
-    }
-    Ok(Outcome::one(wrong))
+    Ok(Outcome::one(bench_in_small("network", &["network.md", "network.json"])?.1))
 }
 
 /// Relations that hold however slow the machine is.

@@ -100,7 +100,7 @@ fn repeated(plan: &Plan, results: &mut Results, failures: &mut Vec<String>) -> R
     let buffer = Buffer::new(plan.source_bytes);
     let server = match plan.without_redis {
         true => None,
-        false => Some(redis::Server::start(&plan.dir)?),
+        false => Some(redis::Server::start(&plan.dir, false)?),
     };
     for repetition in 1..=plan.repetitions {
         for (at, &bytes) in plan.sizes.iter().enumerate() {

@@ -1,10 +1,11 @@
-//! Redis, started here without persistence on a Unix socket, driven by its own benchmark.
+//! Redis, started here without persistence, driven by its own benchmark.
 
 use super::engine::Scratch;
 use super::options::Plan;
 use super::results::Results;
 use crate::{Result, child};
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,23 +19,27 @@ const PRELOAD: u64 = 4;
 pub(super) struct Server {
     process: Child,
     socket: PathBuf,
+    /// Of TCP, where it listens there as well.
+    port: u16,
     _scratch: Scratch,
 }
 
 impl Server {
-    /// Starts one and waits until it answers.
-    pub(super) fn start(dir: &Path) -> Result<Server> {
+    /// Starts one on a Unix socket, and on a free port of TCP where that is wanted; waits until it answers.
+    pub(super) fn start(dir: &Path, tcp: bool) -> Result<Server> {
         let scratch = Scratch::new(dir)?;
         let socket = scratch.path().join("redis.sock");
+        let port = if tcp { TcpListener::bind("127.0.0.1:0")?.local_addr()?.port() } else { 0 };
         let process = Command::new("redis-server")
-            .args(["--save", "", "--appendonly", "no", "--port", "0", "--daemonize", "no", "--unixsocket"])
+            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--daemonize", "no"])
+            .args(["--port", &port.to_string(), "--maxclients", "20000", "--unixsocket"])
             .arg(&socket)
             .current_dir(scratch.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| format!("redis-server: {error}"))?;
-        let server = Server { process, socket, _scratch: scratch };
+        let server = Server { process, socket, port, _scratch: scratch };
         let from = Instant::now();
         while !server.answers() {
             if from.elapsed() > Duration::from_secs(10) {
@@ -43,6 +48,19 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
+    }
+
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self, transport: &str) -> String {
+        match transport {
+            "unix" => format!("unix:{}", self.socket.display()),
+            _ => format!("tcp://127.0.0.1:{}", self.port),
+        }
     }
 
     fn answers(&self) -> bool {

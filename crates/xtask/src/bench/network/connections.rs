@@ -2,6 +2,7 @@
 
 use super::Measurement;
 use super::moving::{client, end_run};
+use super::peer::Peer;
 use crate::Result;
 use forebay_core::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WirePut, crc32c};
 use std::io::{Read, Write};
@@ -11,15 +12,13 @@ use std::time::Instant;
 const BYTES: usize = 64;
 /// Fragments that each active connection has under way, few connections as many: what differs is their number alone.
 const UNDER_WAY: usize = 16;
+/// Hot level of the server with idle connections alone.
+const IDLE_HOT_BYTES: u64 = 64 << 20;
 
 /// Both.
 pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
-    let path = on.forebay.address("native", "unix")?.trim_start_matches("unix:").to_owned();
-    let before = resident(on.forebay.id())?;
-    let idle = (0..on.plan.idle).map(|_| Link::open(&path)).collect::<Result<Vec<_>>>()?;
-    let each = (resident(on.forebay.id())?.saturating_sub(before)) as f64 / idle.len() as f64;
-    on.results.record("idle.bytes", 0, each);
-    drop(idle);
+    idle(on)?;
+    let path = path(on.forebay)?;
     let mut rates = Vec::new();
     for (word, links) in ["few", "many"].into_iter().zip(on.plan.active) {
         let run = on.next_run();
@@ -30,6 +29,21 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     }
     on.results.record("active.share", BYTES, rates[1] / rates[0]);
     Ok(())
+}
+
+/// What idle connections cost a server that has no memory left over from others.
+fn idle(on: &mut Measurement<'_>) -> Result<()> {
+    let fresh = Peer::start("forebay", &on.plan.dir, IDLE_HOT_BYTES)?;
+    let path = path(&fresh)?;
+    let before = resident(fresh.id())?;
+    let idle = (0..on.plan.idle).map(|_| Link::open(&path)).collect::<Result<Vec<_>>>()?;
+    let each = (resident(fresh.id())?.saturating_sub(before)) as f64 / idle.len() as f64;
+    on.results.record("idle.bytes", 0, each);
+    Ok(())
+}
+
+fn path(peer: &Peer) -> Result<String> {
+    Ok(peer.address("native", "unix")?.trim_start_matches("unix:").to_owned())
 }
 
 /// Bytes of memory of a process that are its own: neither of files nor of mapped stores.

@@ -29,18 +29,18 @@ pub(super) use series::SERIES;
 
 use super::machine::Machine;
 use super::part;
+use super::redis::Server;
 use super::report::Report;
 use super::results::{Results, Unit};
 use crate::{Result, child, tools};
 use options::Plan;
 use peer::Peer;
-use redis::Redis;
 use std::collections::BTreeMap;
 use std::process::Command;
 
 const WHAT: &str = "Server and load are processes of their own, each on a processor of its own, unless a row says one core. \
 The server has one thread for connections. Puts go in calls of 4096 fragments, frames of at most 512 of them and 512 KiB, with a CRC-32C each; \
-gets in calls of 4096 keys, of 64 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
+gets in calls of 4096 keys, of 128 at 10 KiB. The *limit* moves frames of the same length through the same sort of socket, into or out \
 of memory that stays in the cache, and does nothing else. The *limit* of TLS is the same without it, over TCP, one after the other in turns. Redis runs without persistence, driven by its own benchmark with \
 one client; round trips of both are made by the same sort of blocking socket in this program. Figures are medians of \
 interleaved repetitions; shares are medians of the shares of each.";
@@ -50,7 +50,7 @@ struct Measurement<'a> {
     plan: &'a Plan,
     forebay: &'a Peer,
     bare: &'a Peer,
-    redis: &'a Redis,
+    redis: &'a Server,
     results: &'a mut Results,
     run: u64,
     /// Measurements of two things side by side: who is first changes.
@@ -84,7 +84,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     machine.beside.insert("TLS", tls::suite(&forebay)?);
     println!("{machine}\n{plan}");
     let bare = Peer::start("bare", &plan.dir, 0)?;
-    let redis = Redis::start(&plan.dir)?;
+    let redis = Server::start(&plan.dir, true)?;
+    pin::process(redis.id(), pin::SERVER)?;
     let results_of = &mut results;
     let mut on = Measurement {
         plan: &plan,

@@ -2,66 +2,13 @@
 
 use super::moving::{SIZES, client};
 use super::{Measurement, pin};
-use crate::bench::engine::Scratch;
 use crate::{Result, child};
 use forebay_core::{Completeness, RunConfig};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// Clients of `redis-benchmark` at once: one, and as many as it has by itself.
 const CLIENTS: [u32; 2] = [1, 50];
-
-/// A server of our own, ended (by its process id) when this is dropped.
-pub(super) struct Redis {
-    process: Child,
-    socket: PathBuf,
-    port: u16,
-    _scratch: Scratch,
-}
-
-impl Redis {
-    pub(super) fn start(dir: &Path) -> Result<Redis> {
-        let scratch = Scratch::new(dir)?;
-        let socket = scratch.path().join("redis.sock");
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let process = Command::new("redis-server")
-            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--daemonize", "no"])
-            .args(["--port", &port.to_string(), "--maxclients", "20000", "--unixsocket"])
-            .arg(&socket)
-            .current_dir(scratch.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("redis-server: {error}"))?;
-        let redis = Redis { process, socket, port, _scratch: scratch };
-        let from = Instant::now();
-        while super::wire::connect(&redis.address("unix")).is_err() {
-            if from.elapsed() > Duration::from_secs(10) {
-                return Err("redis-server does not answer".into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        pin::process(redis.process.id(), pin::SERVER)?;
-        Ok(redis)
-    }
-
-    /// Where it listens.
-    pub(super) fn address(&self, transport: &str) -> String {
-        match transport {
-            "unix" => format!("unix:{}", self.socket.display()),
-            _ => format!("tcp://127.0.0.1:{}", self.port),
-        }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// One run of `redis-benchmark` against an address; requests a second.
 fn benchmark(address: &str, clients: u32, arguments: &[&str], requests: u64) -> Result<f64> {
