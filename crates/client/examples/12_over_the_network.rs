@@ -1,6 +1,8 @@
 //! The same three calls over the network: a server in this process, a client that connects to it.
 //!
 //! A server is mostly a process of its own (`forebay serve DIR`); here it is started by the library.
+//!
+//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{GetAny, Keyspace, PutOptions, PutOutcome, Result};

@@ -1,4 +1,6 @@
 //! Many calls at once over one connection, in an async program.
+//!
+//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result, WireJudgement};

@@ -1,4 +1,6 @@
 //! The base model: a readout embeds a server. It reaches its own node without a socket; filters come over the network.
+//!
+//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use forebay_client::core::{EventStore, GetAny, Keyspace, PutOptions, PutOutcome, Result};

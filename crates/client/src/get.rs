@@ -6,8 +6,8 @@ use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::pool::Repeat;
 use crate::put::NO_WAIT;
 use forebay_core::{
-    Bounds, Error, EventInfo, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources, WireEvent,
-    WireFragment, WireRange, WireReader, WireWriter,
+    Bounds, Error, EventInfo, FRAME_HEAD_BYTES, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources,
+    WireEvent, WireFragment, WireRange, WireReader, WireWriter,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,8 @@ const FRAME_KEYS: usize = 512;
 const FRAMES: usize = 16;
 /// Payload that an answer to one frame should have: the server makes the next one while it is read.
 const FRAME_BYTES: u64 = 512 << 10;
+/// Most bytes of a key in a meta.
+const KEY_BYTES: usize = 40;
 /// Least keys of one frame, however long fragments are.
 const FRAME_KEYS_MIN: usize = 16;
 
@@ -87,18 +89,26 @@ impl Client {
         let mut found = Vec::with_capacity(keys.len());
         // Frames whose answers fit what the server may send before it is granted more; as long as fragments were before.
         let each = (FRAME_BYTES / self.pool().fragment_bytes.load(Ordering::Relaxed).max(1)) as usize;
-        let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS);
+        // No meta may be longer than a quarter of what the server takes.
+        let most = (self.pool().welcome.window_bytes as usize / 4 / KEY_BYTES).clamp(1, FRAME_KEYS);
+        let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most);
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
             let answers = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-                let requests = metas
-                    .iter()
-                    .map(|meta| connection.send(FrameKind::Get, meta, &[]))
-                    .collect::<std::result::Result<Vec<_>, _>>()?;
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
-                answers.resize_with(requests.len(), || None);
-                let mut open = requests.clone();
-                while !open.is_empty() {
+                answers.resize_with(metas.len(), || None);
+                let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
+                while requests.len() < metas.len() || !open.is_empty() {
+                    // As many as the server takes now.
+                    while let Some(meta) = metas.get(requests.len()) {
+                        let bytes = (meta.len() + FRAME_HEAD_BYTES) as u64;
+                        if bytes > connection.credit() && !open.is_empty() {
+                            break;
+                        }
+                        let request = connection.send(FrameKind::Get, meta, &[])?;
+                        requests.push(request);
+                        open.push(request);
+                    }
                     let answer = connection.answer_of(&open, read_found)?;
                     open.retain(|request| *request != answer.request);
                     if let Some(at) = requests.iter().position(|request| *request == answer.request) {

@@ -14,6 +14,8 @@ use std::time::Duration;
 const FRAME_BYTES: usize = 512 << 10;
 /// Fragments of one frame: the server works on one while the next is made.
 const FRAME_FRAGMENTS: usize = 512;
+/// Most bytes that a frame says of a fragment, without attributes; room for some.
+const META_BYTES: usize = 256;
 /// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 
@@ -142,6 +144,14 @@ pub(crate) trait Outcome: Copy + PartialEq {
     /// It stood there.
     const DUPLICATE: Self;
 
+    /// What a repeat answers, whose first try may have done it already.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` where this says nothing of the first try.
+    fn repeated(self) -> Result<Self> {
+        Ok(if self == Self::DUPLICATE { Self::STORED } else { self })
+    }
+
     /// As the wire says it.
     ///
     /// # Errors
@@ -169,8 +179,8 @@ pub(crate) fn read_outcomes<O: Outcome>(meta: &[u8]) -> Result<Vec<Result<O>>> {
 
 /// After a repeat a duplicate may be what the first try stored: the fragment is stored, and by this call.
 pub(crate) fn repeated<O: Outcome>(outcomes: Vec<Result<O>>, attempt: u32) -> Vec<Result<O>> {
-    let ours = |outcome| if attempt > 0 && outcome == O::DUPLICATE { O::STORED } else { outcome };
-    outcomes.into_iter().map(|outcome| outcome.map(ours)).collect()
+    let ours = |outcome: O| if attempt > 0 { outcome.repeated() } else { Ok(outcome) };
+    outcomes.into_iter().map(|outcome| outcome.and_then(ours)).collect()
 }
 
 pub(crate) fn too_few() -> Error {
@@ -193,18 +203,28 @@ pub(crate) fn send_many<O: Outcome>(
 ) -> std::result::Result<(), Failure> {
     let mut under_way: Vec<(u64, Vec<usize>)> = Vec::new();
     let mut next = 0;
+    // No frame may be longer than the server's window, and no meta than a quarter of it.
+    let window = connection.window_bytes() as usize;
+    let (most_bytes, most_fragments) = (FRAME_BYTES.min(window / 2), FRAME_FRAGMENTS.min(window / 4 / META_BYTES));
     loop {
         // The next frame: what fits.
         let (mut chosen, mut wire, mut payload, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut copied = Vec::new();
-        while next < outcomes.len() && chosen.len() < FRAME_FRAGMENTS {
+        while next < outcomes.len() && chosen.len() < most_fragments {
             if outcomes[next].is_some() {
                 next += 1;
                 continue;
             }
             let value = (puts.value)(next);
-            if !chosen.is_empty() && bytes + value.len() > FRAME_BYTES {
+            if !chosen.is_empty() && bytes + value.len() > most_bytes {
                 break;
+            }
+            if value.len() + META_BYTES + forebay_core::FRAME_HEAD_BYTES > window {
+                let length = value.len();
+                let error = Error::invalid(format!("a fragment of {length} bytes; the server takes {window} at once"));
+                outcomes[next] = Some(Err(error));
+                next += 1;
+                continue;
             }
             match (puts.wire)(next) {
                 Ok(put) => {
@@ -258,7 +278,8 @@ fn receive<O: Outcome>(
     for (index, outcome) in chosen.into_iter().zip(repeated(answer.said, attempt)) {
         outcomes[index] = Some(outcome);
     }
-    Ok(())
+    // The server has answers for more than it may send.
+    connection.grant()
 }
 
 /// Time that calls without a wait of their own take at most.

@@ -7,15 +7,22 @@ use crate::options::Options;
 use crate::pool::{Pool, Repeat};
 use crate::put::{NO_WAIT, Outcome, Puts, send_many, too_few};
 use forebay_core::{
-    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, Keyspace, Ledger, Result, RingKeyspace,
-    RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, WirePut,
-    WireRingFragment, WireWindow, WireWindowPart, cause_of, crc32c,
+    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, GapCause, Keyspace, Ledger, Result,
+    RingKeyspace, RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch,
+    WirePut, WireRingFragment, WireWindow, WireWindowPart, cause_of, crc32c,
 };
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a window; longer ones are cut to it, as embedded.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Pause before a window is asked for again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Time for a server to hear that a pin is given up: it hears of it anyway when the connection ends.
+const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// A ring on a server: a cheap handle, cloned freely, used from any number of threads.
 #[derive(Clone)]
@@ -31,6 +38,18 @@ struct Inner {
 impl Outcome for RingOutcome {
     const STORED: RingOutcome = RingOutcome::Stored;
     const DUPLICATE: RingOutcome = RingOutcome::Duplicate;
+
+    fn repeated(self) -> Result<RingOutcome> {
+        match self {
+            RingOutcome::Duplicate => Ok(RingOutcome::Stored),
+            // The first try may have been in time.
+            RingOutcome::Refused(cause @ (GapCause::Skew | GapCause::TooLate)) => Err(Error::unknown(format!(
+                "whether the fragment was stored is not known: a repeat came to be refused ({})",
+                cause.name()
+            ))),
+            other => Ok(other),
+        }
+    }
 
     fn of_byte(byte: u8) -> Result<RingOutcome> {
         match byte {
@@ -149,7 +168,8 @@ impl RingClient {
     }
 
     /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is
-    /// `NotYet` in it, at most `wait`.
+    /// `NotYet` in it, at most `wait`. It is read source by source, a piece at a time: what is evicted before its turn is
+    /// `Gone`; who needs a stretch as it is now pins it first.
     ///
     /// # Errors
     /// As `Ring::window`, and `Unavailable` where the server does not answer in time.
@@ -160,9 +180,19 @@ impl RingClient {
         {
             return Err(Error::invalid(format!("source {other} is of another schema than this ring's")));
         }
-        let meta = WireWindow { begin, end, sources: sources.clone(), wait }.encode(schema)?;
-        let sources = self.inner.pool.call(Repeat::Looks, wait, |connection, _| self.receive(connection, &meta))?;
-        Ok(Window { begin, end, sources })
+        let until = Instant::now() + wait.min(WAIT_MAX);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
+            let found = self.inner.pool.call(Repeat::Looks, left, |connection, _| self.receive(connection, &meta))?;
+            let not_yet = |stretch: &Stretch| stretch.state == Coverage::NotYet;
+            let is_all = !found.iter().flat_map(|source| &source.coverage).any(not_yet);
+            // A server waits no longer than it is configured to, and not at all while it stops.
+            if is_all || until.saturating_duration_since(Instant::now()) < AGAIN {
+                return Ok(Window { begin, end, sources: found });
+            }
+            std::thread::sleep(AGAIN);
+        }
     }
 
     fn receive(&self, connection: &mut Connection, meta: &[u8]) -> std::result::Result<Vec<SourceWindow>, Failure> {
@@ -183,7 +213,14 @@ impl RingClient {
                     sources.push(SourceWindow { source: part.source, coverage: Vec::new(), fragments: Vec::new() });
                 }
                 let Some(source) = sources.last_mut() else { continue };
-                source.coverage.extend(part.coverage);
+                for stretch in part.coverage {
+                    match source.coverage.last_mut() {
+                        Some(last) if last.state == stretch.state && last.end == stretch.begin => {
+                            last.end = stretch.end
+                        }
+                        _ => source.coverage.push(stretch),
+                    }
+                }
                 for about in part.fragments {
                     let to = from + about.length as usize;
                     if to > bytes.len() {
@@ -197,6 +234,8 @@ impl RingClient {
                 return Ok(sources);
             }
             connection.grant()?;
+            // Each part has a deadline of its own, as that of a range.
+            connection.begin(self.inner.pool.deadline(NO_WAIT));
         }
     }
 
@@ -433,7 +472,7 @@ impl Drop for RingPin {
     fn drop(&mut self) {
         // The end of the connection ends it as well, a moment later.
         if let Some((connection, object)) = self.link.get_mut() {
-            connection.begin(self.ring.inner.pool.deadline(NO_WAIT));
+            connection.begin(Instant::now() + LAST_WORD);
             let _ = control::<()>(connection, &Control::Drop { object: *object });
         }
     }

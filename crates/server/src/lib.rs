@@ -20,6 +20,7 @@ mod served;
 mod server;
 mod session;
 mod shared;
+mod slices;
 mod tls;
 mod transport;
 

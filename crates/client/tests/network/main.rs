@@ -11,5 +11,6 @@ mod lost;
 mod proxy;
 mod rings;
 mod scene;
+mod small;
 mod vanish;
 mod workload;

@@ -126,6 +126,29 @@ fn windows_are_those_of_the_ring() {
     until("no window keeps anything", || scene.ring.stats().holders.iter().all(|holder| holder.guards == 0));
 }
 
+/// A server reads a long window piece by piece: each fragment comes once, also where it reaches over pieces, and what is
+/// known of a stretch is said as one.
+#[test]
+fn long_windows_come_in_slices_that_nobody_sees() {
+    let scene = Scene::new();
+    let client = scene.client(64 << 10);
+    for link in 0..3_u64 {
+        // A minute of ticks; a slice has four seconds of them. Some reach over the next ones, some are far apart.
+        for at in (0..120_u64).filter(|at| at % 17 != 5 && !(40..70).contains(at)) {
+            let value = payload(link, at, 3000);
+            let span = if at % 11 == 0 { 9_000_000 } else { 500_000 };
+            let put = client.put(&source(link), at * 500_000, span, &value, &RingPut { run: 1, status: 0 });
+            assert_eq!(put.unwrap(), RingOutcome::Stored);
+        }
+    }
+    assert!(check_equal(&scene.ring, &client, 0, 60_000_000, &RingSources::All) > 600_000);
+    check_equal(&scene.ring, &client, 0, u64::MAX, &RingSources::All);
+    check_equal(&scene.ring, &client, 3_999_999, 41_000_001, &RingSources::Only(vec![source(2), source(9), source(0)]));
+    let many = RingSources::Only((0..9).map(source).collect());
+    let error = client.window(0, 10, &many, Duration::ZERO).unwrap_err();
+    assert!(error.kind() == Kind::Invalid && error.message().contains("at most 8"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_taken_is_said_as_embedded() {
     let scene = Scene::new();

@@ -242,8 +242,9 @@ impl KeyspaceSettings {
     /// # Errors
     /// `Invalid`, saying what is missing.
     pub fn name(&self) -> Result<String> {
+        let own = self.path.join(STORE_FILES[1]);
         match &self.create {
-            _ if self.holds_store() => read_file(&self.path.join(STORE_FILES[1]), Keyspace::from_toml),
+            _ if own.exists() => read_file(&own, Keyspace::from_toml),
             Some(create) => create.read_keyspace(),
             None => Err(self.nothing_there()),
         }

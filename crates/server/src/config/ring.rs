@@ -3,7 +3,7 @@
 use super::keyspace::{patiently, read_file};
 use super::locate::Problem;
 use super::units;
-use forebay_core::{Error, Result, RingKeyspace};
+use forebay_core::{Error, Kind, Result, RingKeyspace};
 use forebay_store::{Ring, RingConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -84,8 +84,9 @@ impl RingSettings {
     /// # Errors
     /// `Invalid`, saying what is missing.
     pub fn name(&self) -> Result<String> {
+        let own = self.path.join(RING_FILES[0]);
         match &self.create {
-            _ if self.holds_ring() => read_keyspace(&self.path.join(RING_FILES[0])),
+            _ if own.exists() => read_keyspace(&own),
             Some(create) => read_keyspace(&create.keyspace),
             None => Err(self.nothing_there()),
         }
@@ -103,10 +104,20 @@ impl RingSettings {
     /// # Errors
     /// As [`Ring::open`] and [`Ring::create`]; `Invalid` where there is no ring and nothing says what to make.
     pub fn open(&self) -> Result<Ring> {
-        if self.holds_ring() {
-            return patiently(|| Ring::open(&self.path, self.config()));
+        match (&self.create, self.holds_ring()) {
+            (Some(create), false) => self.make(create),
+            (None, false) => Err(self.nothing_there()),
+            (create, true) => {
+                patiently(|| Ring::open(&self.path, self.config())).or_else(|error| match create {
+                    // A creation that was cut off never was a ring: it is begun again, and a ring is never replaced.
+                    Some(create) if error.kind() != Kind::Unavailable => self.make(create).map_err(|_| error),
+                    _ => Err(error),
+                })
+            }
         }
-        let create = self.create.as_ref().ok_or_else(|| self.nothing_there())?;
+    }
+
+    fn make(&self, create: &CreateRingSettings) -> Result<Ring> {
         let config = RingConfig {
             hot_bytes: create.hot_bytes,
             segment_bytes: create.segment_bytes,

@@ -6,12 +6,14 @@ use super::parse::Command;
 use super::replies::Replies;
 use super::select::{number, patience};
 use super::turn::{Answer, Flow, Turn};
-use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, SourceSchema};
-use forebay_store::Window;
+use crate::slices::{Slice, Slices, join};
+use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, SourceId, SourceSchema, Stretch};
 use std::time::Duration;
 
 /// How often a command that waits for a window looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Most fragments and stretches of one answer.
+const THINGS_MAX: usize = 50_000;
 
 /// FB.PUT source timestamp span value [RUN n] [STATUS n]
 pub(super) fn put(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
@@ -65,19 +67,33 @@ pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         return Ok(Flow::Later(left.min(LOOK_AGAIN)));
     }
     *turn.patience = None;
-    let window = ring.window(begin, end, &sources, Duration::ZERO)?;
-    let bytes: u64 = window.sources.iter().map(|source| source.bytes_total()).sum();
-    // It is copied: the chunks are not kept in place for a client that reads slowly.
+    let (mut all, mut things, mut bytes) = (Vec::<(SourceId, Vec<Stretch>, Vec<Slice>)>::new(), 0, 0);
+    let mut slices = Slices::new(&ring, begin, end, &sources);
+    // It is copied: nothing is kept in place for a client that reads slowly.
     let most = u64::from(turn.shared.limits.window_bytes);
-    if bytes > most {
-        return Err(Failure::err(format!(
-            "the window has {bytes} bytes, and at most {most} go into one answer: ask for less"
-        )));
+    while let Some(slice) = slices.next()? {
+        let lengths = slice.fragments().filter_map(|at| slice.window.sources[0].fragment(at));
+        bytes += lengths.map(|fragment| fragment.bytes.len() as u64).sum::<u64>();
+        things += 1 + slice.fragments().len() + slice.coverage().len();
+        if bytes > most || things > THINGS_MAX {
+            return Err(Failure::err(format!(
+                "the window has more than {most} bytes or {THINGS_MAX} fragments and stretches, which do not go into one \
+                 answer: ask for less"
+            )));
+        }
+        if all.last().is_none_or(|last| last.0 != slice.source()) {
+            all.push((slice.source(), Vec::new(), Vec::new()));
+        }
+        if let Some((_, coverage, slices)) = all.last_mut() {
+            join(coverage, slice.coverage());
+            slices.push(slice);
+        }
     }
-    let things: usize = window.sources.iter().map(|source| source.fragments().len() + source.coverage.len()).sum();
-    (turn.things, turn.cost, turn.sent) = (things as u64, 1 + things, turn.sent + bytes);
-    write(turn.replies, &window);
-    turn.check_answer()?;
+    (turn.things, turn.cost, turn.sent) = (1, 1 + things, turn.sent + bytes);
+    turn.replies.array(all.len());
+    for (source, coverage, slices) in &all {
+        write(turn.replies, source, coverage, slices);
+    }
     Ok(Flow::Done)
 }
 
@@ -94,28 +110,27 @@ fn named<'a>(schema: &SourceSchema, words: impl Iterator<Item = &'a [u8]>) -> Re
     }
 }
 
-fn write(replies: &mut Replies, window: &Window) {
-    replies.array(window.sources.len());
-    for source in &window.sources {
-        replies.map(3);
-        replies.text("source");
-        replies.text(&source.source.text());
-        replies.text("coverage");
-        replies.array(source.coverage.len());
-        for stretch in &source.coverage {
-            replies.array(3);
-            replies.number(stretch.begin);
-            replies.number(stretch.end);
-            match stretch.state {
-                Coverage::Complete => replies.text("complete"),
-                Coverage::NotYet => replies.text("not yet"),
-                Coverage::Gone => replies.text("gone"),
-                Coverage::Gap(cause) => replies.text(&format!("gap: {}", cause.name())),
-            }
+fn write(replies: &mut Replies, source: &SourceId, coverage: &[Stretch], slices: &[Slice]) {
+    replies.map(3);
+    replies.text("source");
+    replies.text(&source.text());
+    replies.text("coverage");
+    replies.array(coverage.len());
+    for stretch in coverage {
+        replies.array(3);
+        replies.number(stretch.begin);
+        replies.number(stretch.end);
+        match stretch.state {
+            Coverage::Complete => replies.text("complete"),
+            Coverage::NotYet => replies.text("not yet"),
+            Coverage::Gone => replies.text("gone"),
+            Coverage::Gap(cause) => replies.text(&format!("gap: {}", cause.name())),
         }
-        replies.text("fragments");
-        replies.array(source.fragments().len());
-        for fragment in source.fragments() {
+    }
+    replies.text("fragments");
+    replies.array(slices.iter().map(|slice| slice.fragments().len()).sum());
+    for slice in slices {
+        for fragment in slice.fragments().filter_map(|at| slice.window.sources[0].fragment(at)) {
             replies.array(5);
             replies.number(fragment.timestamp);
             [fragment.span, fragment.run, fragment.status].into_iter().for_each(|word| replies.number(u64::from(word)));

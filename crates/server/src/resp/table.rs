@@ -122,7 +122,7 @@ commands! {
     "del" -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
     "scan" -2 Data Some(Call::Range), NO_KEY, scan::scan, "Walks over keys in key order: SCAN cursor [MATCH 1/42/*] [COUNT n]";
     "dbsize" 1 Data Some(Call::Look), NO_KEY, about::dbsize, "Returns the number of fragments";
-    "info" -1 Data Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
+    "info" -1 Thread Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
     "echo" 2 Loop None, NO_KEY, about::echo, "Returns the message";
     "hello" -1 Loop None, NO_KEY, about::hello, "Chooses RESP2 or RESP3, and logs in";
     "auth" -2 Loop None, NO_KEY, about::auth, "Logs in with a token's secret";

@@ -7,9 +7,10 @@
 //! *Invariants*: no more bytes are on their way than the client has agreed to take; payloads of fragments go out from
 //! where they stand, small ones are copied together.
 
+use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
 use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Kind, WireWriter};
-use forebay_store::{Fragment, Window};
+use forebay_store::Fragment;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
@@ -31,8 +32,8 @@ const UNSENT_BYTES: u64 = 2 << 20;
 pub(crate) enum Guard {
     /// A fragment of an event.
     Fragment(Arc<Fragment>),
-    /// One of a window of a ring: which source, and which of its fragments.
-    Window(Arc<Window>, usize, usize),
+    /// One of a slice of a ring's window, by its place there.
+    Slice(Arc<Slice>, usize),
 }
 
 impl From<Fragment> for Guard {
@@ -47,9 +48,7 @@ impl Deref for Guard {
     fn deref(&self) -> &[u8] {
         match self {
             Guard::Fragment(fragment) => fragment,
-            Guard::Window(window, source, at) => {
-                window.sources[*source].fragment(*at).map_or(&[], |fragment| fragment.bytes)
-            }
+            Guard::Slice(slice, at) => slice.window.sources[0].fragment(*at).map_or(&[], |fragment| fragment.bytes),
         }
     }
 }
@@ -66,7 +65,8 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            Piece::Guard(guard, from, to) => &guard[*from..*to],
+            // What a ring's entry says is read anew: it may have been damaged since.
+            Piece::Guard(guard, from, to) => guard.get(*from..*to).unwrap_or_default(),
         }
     }
 }

@@ -59,9 +59,13 @@ impl Streaming {
         matches!(self.what, What::Events { list: None, .. })
     }
 
-    /// Whether it has a list of what is still to come.
+    /// Whether it has a list of what is still to come, or keeps a slice of a ring in place: one of them at a time.
     pub(super) fn has_list(&self) -> bool {
-        matches!(self.what, What::Events { list: Some(_), .. })
+        match &self.what {
+            What::Events { list, .. } => list.is_some(),
+            What::Window(parts) => parts.is_under_way(),
+            What::Fragments { .. } => false,
+        }
     }
 
     /// The next part; the last one says that none follows.

@@ -1,18 +1,19 @@
 //! Windows of a ring: waited for without a thread, answered in parts.
 //!
-//! *Invariants*: a window keeps its chunks in place until the client has taken it, and no longer than the deadline of its
-//! frames allows (tests/session/ring.rs): what is evicted meanwhile is other data.
+//! *Invariants*: a connection has one slice of one window in place, and what is on its way of it (tests/session/ring.rs): a
+//! ring stands still for nobody who reads slowly.
 
 use super::calls::Request;
 use super::outbox::{Answer, Guard, Payload};
 use super::stream::Streaming;
 use super::{LOOK_AGAIN_FILTERED, Session};
 use crate::call::Call;
+use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
 use forebay_core::{Error, FrameHead, Result, SourceSchema, WireRingFragment, WireWindow, WireWindowPart};
-use forebay_store::{Ring, Window};
+use forebay_store::Ring;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A window that has not all arrived.
 pub(super) struct Awaiting {
@@ -21,6 +22,8 @@ pub(super) struct Awaiting {
     window: WireWindow,
     from: Instant,
     until: Instant,
+    /// When it is looked at again.
+    next_look: Instant,
 }
 
 impl<T: Transport> Session<T> {
@@ -36,7 +39,14 @@ impl<T: Transport> Session<T> {
             Err(error) => return self.answered(request.head, Call::Window, 1, from, Err(error)),
         };
         let until = from + window.wait.min(self.shared.limits.wait_max);
-        let awaiting = Awaiting { head: request.head, ring: ring.clone(), window, from, until };
+        let awaiting = Awaiting {
+            head: request.head,
+            ring: ring.clone(),
+            window,
+            from,
+            until,
+            next_look: from + LOOK_AGAIN_FILTERED,
+        };
         if all || awaiting.window.wait.is_zero() {
             self.give_window(awaiting);
             self.pump_streams();
@@ -50,7 +60,12 @@ impl<T: Transport> Session<T> {
         let (now, is_leaving) = (Instant::now(), self.is_leaving());
         let mut at = 0;
         while at < self.awaiting.len() && !self.outbox.is_full() {
-            let Awaiting { ring, window, until, .. } = &self.awaiting[at];
+            let Awaiting { ring, window, until, next_look, .. } = &mut self.awaiting[at];
+            if now < *next_look && now < *until && !is_leaving {
+                at += 1;
+                continue;
+            }
+            *next_look = now + LOOK_AGAIN_FILTERED;
             let all = ring.has_window(window.begin, window.end, &window.sources);
             if matches!(all, Ok(false)) && now < *until && !is_leaving {
                 at += 1;
@@ -63,31 +78,31 @@ impl<T: Transport> Session<T> {
 
     /// When that is due again.
     pub(super) fn next_look_at_windows(&self) -> Option<Instant> {
-        let next = self.awaiting.iter().map(|awaiting| awaiting.until).min();
+        let next = self.awaiting.iter().map(|awaiting| awaiting.until.min(awaiting.next_look)).min();
         // While nothing more may be answered nobody looks: what goes out is waited for.
-        next.filter(|_| !self.outbox.is_full()).map(|until| until.min(Instant::now() + LOOK_AGAIN_FILTERED))
+        next.filter(|_| !self.outbox.is_full())
     }
 
     fn give_window(&mut self, awaiting: Awaiting) {
         let Awaiting { head, ring, window: WireWindow { begin, end, sources, .. }, from, .. } = awaiting;
-        match ring.window(begin, end, &sources, Duration::ZERO) {
-            Ok(window) => {
-                let things = window.sources.iter().map(|source| source.fragments().len() as u64).sum();
-                self.shared.metrics.answered(Call::Window, things, None, from.elapsed());
-                let parts = WindowParts::new(window, &ring.keyspace().source);
-                self.streams.push(Streaming::of_window(head, parts, self.outbox.window()));
-            }
-            Err(error) => self.answered(head, Call::Window, 1, from, Err(error)),
-        }
+        self.shared.metrics.answered(Call::Window, 1, None, from.elapsed());
+        let parts = WindowParts {
+            slices: Slices::new(&ring, begin, end, &sources),
+            schema: ring.keyspace().source.clone(),
+            slice: None,
+            stretch: 0,
+            fragment: 0,
+        };
+        self.streams.push(Streaming::of_window(head, parts, self.outbox.window()));
     }
 }
 
 /// A window that is being said.
 pub(super) struct WindowParts {
-    window: Arc<Window>,
+    slices: Slices,
     schema: SourceSchema,
-    /// Which source comes next, which of its stretches, and which of its fragments.
-    source: usize,
+    /// The slice under way; which of its stretches comes next, and which of its fragments.
+    slice: Option<Arc<Slice>>,
     stretch: usize,
     fragment: usize,
 }
@@ -110,43 +125,52 @@ impl From<Held<'_>> for Guard {
 }
 
 impl WindowParts {
-    fn new(window: Window, schema: &SourceSchema) -> WindowParts {
-        WindowParts { window: Arc::new(window), schema: schema.clone(), source: 0, stretch: 0, fragment: 0 }
+    /// Whether something is kept in place for it.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.slice.is_some()
     }
 
     /// The next part, of so many things and about so many bytes.
     ///
     /// # Errors
-    /// None that a client could meet.
+    /// `Closed` where the ring closes meanwhile.
     pub(super) fn next(&mut self, things: usize, bytes: u64) -> Result<Answer> {
         let (mut parts, mut payload, mut left) = (Vec::new(), Payload::default(), things);
-        let window = self.window.clone();
-        while left > 0
-            && payload.bytes() < bytes
-            && let Some(source) = window.sources.get(self.source)
-        {
+        while left > 0 && payload.bytes() < bytes {
+            let slice = match self.slice.take() {
+                Some(slice) => slice,
+                None => match self.slices.next()? {
+                    Some(slice) => {
+                        (self.stretch, self.fragment) = (0, slice.fragments().start);
+                        Arc::new(slice)
+                    }
+                    None => return self.answer(&parts, payload, false),
+                },
+            };
             left -= 1;
-            let coverage: Vec<_> = source.coverage[self.stretch..].iter().take(left).copied().collect();
+            let coverage: Vec<_> = slice.coverage()[self.stretch..].iter().take(left).copied().collect();
             (self.stretch, left) = (self.stretch + coverage.len(), left - coverage.len());
             let mut fragments = Vec::new();
             while left > 0
                 && payload.bytes() < bytes
-                && let Some(fragment) = source.fragment(self.fragment)
+                && let Some(fragment) = slice.window.sources[0].fragment(self.fragment)
             {
                 let length = u32::try_from(fragment.bytes.len())
                     .map_err(|_| Error::internal("a fragment longer than any can be"))?;
                 let forebay_store::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
                 fragments.push(WireRingFragment { timestamp, span, run, status, length, checksum });
-                let guard = Guard::Window(window.clone(), self.source, self.fragment);
-                payload.push(Held(fragment.bytes, guard));
+                payload.push(Held(fragment.bytes, Guard::Slice(slice.clone(), self.fragment)));
                 (self.fragment, left) = (self.fragment + 1, left - 1);
             }
-            parts.push(WireWindowPart { source: source.source, coverage, fragments });
-            if self.stretch == source.coverage.len() && self.fragment == source.fragments().len() {
-                (self.source, self.stretch, self.fragment) = (self.source + 1, 0, 0);
+            parts.push(WireWindowPart { source: slice.source(), coverage, fragments });
+            if self.stretch < slice.coverage().len() || self.fragment < slice.fragments().end {
+                self.slice = Some(slice);
             }
         }
-        let more = self.source < window.sources.len();
-        Ok(Answer { payload, more, ..Answer::of(WireWindowPart::encode_all(&parts, &self.schema)?) })
+        self.answer(&parts, payload, true)
+    }
+
+    fn answer(&self, parts: &[WireWindowPart], payload: Payload, more: bool) -> Result<Answer> {
+        Ok(Answer { payload, more, ..Answer::of(WireWindowPart::encode_all(parts, &self.schema)?) })
     }
 }

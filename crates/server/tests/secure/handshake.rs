@@ -22,9 +22,11 @@ fn a_client_that_believes_the_servers_authority_is_served() {
 #[test]
 fn a_client_that_believes_another_authority_goes_and_the_server_says_so() {
     let (temp, ca, log) = (Temp::new(), Authority::new("ca"), log::collect());
-    let (_server, address) = temp.server(config(temp.tls(&ca.server(NOW), None, false)));
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let (server, address) = temp.server(ServerConfig { http, ..config(temp.tls(&ca.server(NOW), None, false)) });
     let error = connect(address, &Authority::new("another"), None).err().unwrap();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    crate::eventually("it is counted", || crate::refused(&server, "native", "certificate") == 1);
     crate::eventually("the server hears of it", || {
         log.text()
             .lines()
@@ -33,11 +35,14 @@ fn a_client_that_believes_another_authority_goes_and_the_server_says_so() {
 }
 
 #[test]
-fn an_expired_server_is_refused_by_its_clients() {
-    let (temp, ca) = (Temp::new(), Authority::new("ca"));
-    let (_server, address) = temp.server(config(temp.tls(&ca.server(EXPIRED), None, false)));
+fn an_expired_server_is_refused_by_its_clients_and_hears_of_it() {
+    let (temp, ca, log) = (Temp::new(), Authority::new("ca"), log::collect());
+    let http = Some("127.0.0.1:0".parse().unwrap());
+    let (server, address) = temp.server(ServerConfig { http, ..config(temp.tls(&ca.server(EXPIRED), None, false)) });
     let error = connect(address, &ca, None).err().unwrap();
     assert!(error.to_string().contains("certificate expired"), "{error}");
+    crate::eventually("it is counted", || crate::refused(&server, "native", "certificate") == 1);
+    crate::eventually("it is logged", || log.text().contains("CertificateExpired"));
 }
 
 #[test]

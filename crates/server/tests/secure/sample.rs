@@ -84,7 +84,14 @@ fn a_ring_is_made_of_the_sample_of_its_keyspace() {
     let ring = small.ring[0].open().unwrap();
     assert_eq!((ring.keyspace().name.as_str(), ring.keyspace().pin_percent), ("links", 50));
     drop(ring);
-    // A second start opens what is there.
+    // A second start opens what is there; a first one that was cut off is begun again.
+    std::fs::create_dir_all(dir.join("cut")).unwrap();
+    std::fs::write(dir.join("cut/ring.fb"), [0; 5000]).unwrap();
+    let text = text("history_ms = 1").replace("path = \"ring\"", "path = \"cut\"");
+    let cut = settings(&text);
+    cut.check_start(&cut.server().unwrap()).unwrap();
+    drop(cut.ring[0].open().unwrap());
+    drop(cut.ring[0].open().unwrap());
     small.check_start(&small.server().unwrap()).unwrap();
     assert_eq!(small.ring[0].open().unwrap().keyspace().sources_max, 48);
     let _ = std::fs::remove_dir_all(&dir);

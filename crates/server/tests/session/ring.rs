@@ -83,6 +83,32 @@ fn a_window_that_is_not_taken_lets_go_of_the_ring() {
     other.ping();
 }
 
+/// Many who want everything and take nothing: the ring goes on.
+#[test]
+fn slow_readers_do_not_stop_data_taking() {
+    let scene = Scene::new("taking", Limits::default());
+    // The ring is full, and its window many slices long.
+    (0..1000).for_each(|at| scene.put(at * 100_000));
+    let mut slow: Vec<Raw> = (0..4).map(|_| scene.client(64 << 10)).collect();
+    for raw in &mut slow {
+        for _ in 0..8 {
+            raw.send(FrameKind::Window, &scene.window(u64::MAX, Duration::ZERO), b"");
+        }
+    }
+    until("slices are held", || scene.guards() > 0);
+    let from = Instant::now();
+    let mut most = 0;
+    for at in 1000..3000 {
+        scene.put(at * 100_000);
+        most = most.max(scene.guards());
+    }
+    assert!(from.elapsed() < Duration::from_secs(20));
+    let stats = scene.ring.stats();
+    assert_eq!((stats.refused.no_space, stats.refused.too_late), (0, 0), "{most} guards stood in the way");
+    // One slice of each connection, of about four chunks, and of those before what is on its way.
+    assert!(most <= 4 * 12, "{most} guards");
+}
+
 #[test]
 fn who_goes_while_it_waits_for_a_window_leaves_nothing() {
     let scene = Scene::new("gone", Limits::default());

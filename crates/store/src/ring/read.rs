@@ -21,7 +21,8 @@ impl Ring {
     /// `NotYet` in it, at most `wait`; a ring that closes ends the wait. A source that was never seen is all `NotYet`.
     ///
     /// # Errors
-    /// `Invalid` for an empty or inverted window, a source of another schema or one that is named twice; `Closed`.
+    /// `Invalid` for an empty or inverted window, a source of another schema, one that is named twice, or more of them than
+    /// the ring can have; `Closed`.
     pub fn window(&self, begin: u64, end: u64, sources: &RingSources, wait: Duration) -> Result<Window> {
         let engine = self.engine();
         engine.check_window(begin, end)?;
@@ -52,12 +53,20 @@ impl Ring {
     pub fn has_window(&self, begin: u64, end: u64, sources: &RingSources) -> Result<bool> {
         let engine = self.engine();
         engine.check_window(begin, end)?;
-        let names = engine.names(sources)?;
         engine.check_open()?;
-        let has = |source: &SourceId| {
-            engine.table.find(source).is_some_and(|cell| cell.source.lock().has_reached(begin, end))
-        };
-        Ok(names.iter().all(has))
+        let has = |cell: &Cell| cell.source.lock().has_reached(begin, end);
+        if *sources == RingSources::All {
+            return Ok(engine.table.iter().all(has));
+        }
+        let names = engine.names(sources)?;
+        Ok(names.iter().all(|source| engine.table.find(source).is_some_and(has)))
+    }
+
+    /// Every source that the ring has seen, in order.
+    pub fn source_ids(&self) -> Vec<SourceId> {
+        let mut names: Vec<SourceId> = self.engine().table.iter().map(|cell| cell.id).collect();
+        names.sort_unstable();
+        names
     }
 
     /// The gaps of a source in `[begin, end)`, in order. A source that was never seen has none.
@@ -98,6 +107,9 @@ impl Engine {
                 names.sort_unstable();
                 Ok(names)
             }
+            RingSources::Only(names) if names.len() > self.keyspace.sources_max as usize => Err(Error::invalid(
+                format!("{} sources are named, and this ring has at most {}", names.len(), self.keyspace.sources_max),
+            )),
             RingSources::Only(names) => {
                 names.iter().try_for_each(|source| self.check_source(source))?;
                 let mut sorted = names.clone();
