@@ -18,10 +18,12 @@ const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.
 const TERMINAL: (&str, &str) = ("tmux", "tmux");
 const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
+/// What checks the unit of a service.
+const SYSTEMD: (&str, &str) = ("systemd-analyze", "systemd");
 
 /// Installs everything that `cargo xtask test` needs.
 pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, PYTHON, PIP])?;
+    debian(&[REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, SYSTEMD, PYTHON, PIP])?;
     python_packages()?;
     cargo_tool(DENY)?;
     cargo_tool(FUZZ)

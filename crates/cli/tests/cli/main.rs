@@ -18,6 +18,7 @@ mod record;
 mod selection;
 mod serve;
 mod top;
+mod unit;
 
 const COMMANDS: [&str; 28] = [
     "demo",

@@ -112,11 +112,12 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
             let rate = count as f64 / put(&client, run, count, &value)?;
             on.share(&format!("{transport}.put"), bytes, rate, limit);
 
-            let from = Instant::now();
-            pull(&bare, frames, 44 + 18 * per_frame + per_frame * bytes, AHEAD)?;
-            let limit = count as f64 / from.elapsed().as_secs_f64();
+            let length = 44 + 18 * per_frame + per_frame * bytes;
+            let limit = count as f64 / pull(&bare, frames, length, AHEAD, false)?;
+            let cold = count as f64 / pull(&bare, frames, length, AHEAD, true)?;
             let rate = count as f64 / get(&client, run, count, bytes)?;
             on.share(&format!("{transport}.get"), bytes, rate, limit);
+            on.share(&format!("{transport}.get.cold"), bytes, rate, cold);
             end_run(&client, run)?;
         }
         events(on, &client, transport, &bare)?;
@@ -138,9 +139,9 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
             let _ = outcome?;
         }
     }
-    let from = Instant::now();
-    pull(bare, events, 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes, 1)?;
-    let limit = events as f64 / from.elapsed().as_secs_f64();
+    let length = 100 + 35 * FRAGMENTS as usize + FRAGMENTS as usize * bytes;
+    let limit = events as f64 / pull(bare, events, length, 1, false)?;
+    let cold = events as f64 / pull(bare, events, length, 1, true)?;
     let from = Instant::now();
     for event in 0..events {
         let found = client.get_event(&client.schema().primary(&[run, event])?, &Sources::All)?;
@@ -150,5 +151,6 @@ fn events(on: &mut Measurement<'_>, client: &Client, transport: &str, bare: &str
     }
     let rate = events as f64 / from.elapsed().as_secs_f64();
     on.results.record(&format!("{transport}.event.share"), bytes, rate / limit);
+    on.results.record(&format!("{transport}.event.cold.share"), bytes, rate / cold);
     end_run(client, run)
 }

@@ -10,6 +10,10 @@ pub(crate) const SERIES: &[Series] = series! {
     "unix.get" PerSecond "get, Unix socket";
     "unix.get.limit" PerSecond "limit: the same frames from nowhere, Unix socket";
     "unix.get.share" Share "get by limit, Unix socket";
+    "unix.get.cold" PerSecond "get once more, Unix socket";
+    "unix.get.cold.limit" PerSecond "limit: the same frames from memory that no cache holds, Unix socket";
+    "unix.get.cold.share" Share "get by the limit from memory that no cache holds, Unix socket";
+    "unix.event.cold.share" Share "events of 100 fragments by that limit, Unix socket";
     "unix.event.share" Share "events of 100 fragments in one call by limit, Unix socket";
     "unix.redis.set" PerSecond "Redis SET, pipeline 32, Unix socket";
     "unix.redis.get" PerSecond "Redis GET, pipeline 32, Unix socket";
@@ -33,6 +37,10 @@ pub(crate) const SERIES: &[Series] = series! {
     "tcp.get" PerSecond "get, TCP";
     "tcp.get.limit" PerSecond "limit: the same frames from nowhere, TCP";
     "tcp.get.share" Share "get by limit, TCP";
+    "tcp.get.cold" PerSecond "get once more, TCP";
+    "tcp.get.cold.limit" PerSecond "limit: the same frames from memory that no cache holds, TCP";
+    "tcp.get.cold.share" Share "get by the limit from memory that no cache holds, TCP";
+    "tcp.event.cold.share" Share "events of 100 fragments by that limit, TCP";
     "tcp.event.share" Share "events of 100 fragments in one call by limit, TCP";
     "tcp.redis.set" PerSecond "Redis SET, pipeline 32, TCP";
     "tcp.redis.get" PerSecond "Redis GET, pipeline 32, TCP";

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 1: the peer receives frames of a length and acknowledges each;   2: the peer sends frames of a length on request
+//! 3: the same, from memory that no cache holds
 //! ```
 
 use crate::Result;
@@ -9,9 +10,12 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Instant;
 
 /// Bytes that are read at once into memory that stays in the cache.
 const READ_BYTES: usize = 256 << 10;
+/// Memory from which frames come that are in no cache.
+const COLD_BYTES: usize = 512 << 20;
 /// Bytes of an acknowledgement, and of a request.
 const SHORT_BYTES: usize = 64;
 
@@ -60,7 +64,8 @@ fn answer(mut stream: impl Stream) -> io::Result<()> {
     let mut word = [0; 8];
     word.copy_from_slice(&head[1..]);
     let bytes = u64::from_le_bytes(word) as usize;
-    let mut memory = vec![1; READ_BYTES.max(bytes)];
+    let cold = if head[0] == 3 { COLD_BYTES } else { 0 };
+    let mut memory = vec![1; READ_BYTES.max(bytes).max(cold)];
     if head[0] == 1 {
         let mut left = bytes;
         loop {
@@ -78,9 +83,11 @@ fn answer(mut stream: impl Stream) -> io::Result<()> {
         }
     }
     let mut request = [0; SHORT_BYTES];
+    let mut at = 0;
     loop {
         stream.read_exact(&mut request)?;
-        stream.write_all(&memory[..bytes])?;
+        stream.write_all(&memory[at..at + bytes])?;
+        at = if cold > 0 && at + 2 * bytes <= memory.len() { at + bytes } else { 0 };
     }
 }
 
@@ -107,11 +114,16 @@ pub(super) fn push(address: &str, frames: u64, pieces: &[&[u8]], ahead: u64) -> 
     Ok(())
 }
 
-/// Asks for `frames` frames of so many bytes, `ahead` of them before the first has come, into one place.
-pub(super) fn pull(address: &str, frames: u64, bytes: usize, ahead: u64) -> Result<()> {
+/// Asks for `frames` frames of so many bytes, `ahead` of them before the first has come, into one place; how long they took,
+/// once one has come. They come from one place too, or where `cold` says so from memory that no cache holds.
+pub(super) fn pull(address: &str, frames: u64, bytes: usize, ahead: u64, cold: bool) -> Result<f64> {
     let mut stream = connect(address)?;
-    stream.write_all(&[&[2], &(bytes as u64).to_le_bytes()[..]].concat())?;
+    stream.write_all(&[&[if cold { 3 } else { 2 }], &(bytes as u64).to_le_bytes()[..]].concat())?;
     let mut memory = vec![0; bytes];
+    // The first one waits until the peer has its memory.
+    stream.write_all(&[0; SHORT_BYTES])?;
+    stream.read_exact(&mut memory)?;
+    let from = Instant::now();
     let ahead = ahead.clamp(1, frames);
     for _ in 1..ahead {
         stream.write_all(&[0; SHORT_BYTES])?;
@@ -122,5 +134,5 @@ pub(super) fn pull(address: &str, frames: u64, bytes: usize, ahead: u64) -> Resu
         }
         stream.read_exact(&mut memory)?;
     }
-    Ok(())
+    Ok(from.elapsed().as_secs_f64())
 }
