@@ -120,7 +120,8 @@ impl HugePages {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        // Detached: a process that was killed may still let go of its mapping.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
         let _ = fs::write("/proc/sys/vm/nr_hugepages", "0");
     }
 }
