@@ -9,9 +9,7 @@ use crate::address::Address;
 use crate::buffer::{Buffer, Buffers};
 use crate::options::Options;
 use crate::socket::Socket;
-use forebay_core::{
-    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Kind, Result, Welcome, WireReader,
-};
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Kind, Result, Welcome, WireReader};
 use rustls::ClientConfig;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -104,14 +102,7 @@ impl Connection {
             unclean: false,
             last_used: Instant::now(),
         };
-        let hello = Hello {
-            features: 0,
-            window_bytes: options.window_bytes,
-            token: options.token.clone(),
-            keyspace: options.keyspace.clone(),
-            name: options.name.clone(),
-        };
-        let meta = hello.encode().map_err(Failure::Unsent)?;
+        let meta = options.hello().encode().map_err(Failure::Unsent)?;
         connection.begin(deadline);
         // Nothing is changed by a hello: whatever fails may be tried again.
         let unsent = |failure| match failure {

@@ -1,5 +1,6 @@
 //! How a client behaves.
 
+use forebay_core::Hello;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +57,14 @@ impl Default for Options {
             window_bytes: 16 << 20,
             extend_leases: true,
         }
+    }
+}
+
+impl Options {
+    /// What a client says first.
+    pub(crate) fn hello(&self) -> Hello {
+        let Options { window_bytes, token, keyspace, name, .. } = self.clone();
+        Hello { features: 0, window_bytes, token, keyspace, name }
     }
 }
 

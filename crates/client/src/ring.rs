@@ -5,9 +5,9 @@ use crate::connection::{Connection, Failure};
 use crate::objects::{control, plain};
 use crate::options::Options;
 use crate::pool::{Pool, Repeat};
-use crate::put::{NO_WAIT, Outcome, Puts, send_many, too_few};
+use crate::put::{NO_WAIT, Outcome, Puts, send_many, too_few, wire_put};
 use forebay_core::{
-    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, GapCause, Keyspace, Ledger, Result,
+    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, GapCause, Keyspace, Ledger, PutOptions, Result,
     RingKeyspace, RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch,
     WirePut, WireRingFragment, WireWindow, WireWindowPart, cause_of, crc32c,
 };
@@ -153,18 +153,8 @@ impl RingClient {
                 "source {source}: {span} ticks from {timestamp} on are no stretch of ticks"
             )));
         }
-        let length = u32::try_from(value.len())
-            .map_err(|_| Error::invalid(format!("a fragment of {} bytes; 4 GiB is beyond any limit", value.len())))?;
-        Ok(WirePut {
-            key: schema.key(&source, &stamp),
-            length,
-            checksum: crc32c(value),
-            status: options.status,
-            attributes: None,
-            deadline: None,
-            persisted: false,
-            level: None,
-        })
+        let key = schema.key(&source, &stamp);
+        wire_put(&key, value, &PutOptions { status: options.status, ..PutOptions::default() })
     }
 
     /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is

@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::connection::Failure;
 use crate::options::Options;
 use crate::tls;
-use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Kind, Result, Welcome};
+use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Kind, Result, Welcome};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use std::collections::HashMap;
@@ -188,14 +188,7 @@ async fn hello(
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> std::result::Result<Welcome, Failure> {
-    let hello = Hello {
-        features: 0,
-        window_bytes: options.window_bytes,
-        token: options.token.clone(),
-        keyspace: options.keyspace.clone(),
-        name: options.name.clone(),
-    };
-    let meta = hello.encode().map_err(Failure::Refused)?;
+    let meta = options.hello().encode().map_err(Failure::Refused)?;
     let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, HELLO).with(&meta, 0);
     let sent = send(writer, &head, &meta, &[]).await;
     // A server that refused the client's certificate has said so before it closed: that is read even where nothing was taken.

@@ -103,8 +103,8 @@ impl WirePut {
             let key = read.short()?;
             let wrong =
                 || Error::invalid(format!("{} bytes that are no key of a ring of {:?}", key.len(), sources.describe()));
-            let (source, stamp) = sources.decode(key).ok_or_else(wrong)?;
-            Ok(sources.key(&source, &stamp))
+            sources.decode(key).ok_or_else(wrong)?;
+            Ok(Key::from_packed(key))
         };
         let puts = decode(meta, payload_bytes, &AttributeSchema::default(), key)?;
         let is_plain =

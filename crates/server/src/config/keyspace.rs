@@ -264,17 +264,11 @@ impl KeyspaceSettings {
     /// # Errors
     /// As [`Store::open`] and [`Store::create`]; `Invalid` where there is no store and nothing says what to make.
     pub fn open(&self) -> Result<Store> {
-        match (&self.create, self.holds_store()) {
-            (Some(create), false) => self.make(create),
-            (None, false) => Err(self.nothing_there()),
-            (create, true) => patiently(|| Store::open(&self.path, self.config())).or_else(|error| match create {
-                // A creation that was cut off never was a store: it is begun again, and a store is never replaced.
-                Some(create) if error.kind() != Kind::Unavailable && self.path.join(STORE_FILES[0]).exists() => {
-                    self.make(create).map_err(|_| error)
-                }
-                _ => Err(error),
-            }),
+        let make = self.create.as_ref().map(|create| || self.make(create));
+        if !self.holds_store() {
+            return make.map_or_else(|| Err(self.nothing_there()), |make| make());
         }
+        open_or_make_again(&self.path.join(STORE_FILES[0]), || Store::open(&self.path, self.config()), make)
     }
 
     fn make(&self, create: &CreateSettings) -> Result<Store> {
@@ -297,15 +291,26 @@ impl CreateSettings {
     }
 }
 
-/// Opens what another process may still let go of.
+/// Opens what another process may still let go of. A creation that was cut off never was a store, or a ring: where its region
+/// is there, `make` begins it again, and refuses to replace one.
 ///
 /// # Errors
 /// Those of `open`.
-pub(super) fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
+pub(super) fn open_or_make_again<T>(
+    region: &Path,
+    open: impl Fn() -> Result<T>,
+    make: Option<impl Fn() -> Result<T>>,
+) -> Result<T> {
     let end = Instant::now() + LOCK_PATIENCE;
     loop {
         match open() {
             Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
+            Err(error) if error.kind() != Kind::Unavailable && region.exists() => {
+                return match make {
+                    Some(make) => make().map_err(|_| error),
+                    None => Err(error),
+                };
+            }
             answer => return answer,
         }
     }

@@ -1,9 +1,9 @@
 //! A section `[[ring]]`: the ring behind it, how it is opened, and what it is made of where there is none yet.
 
-use super::keyspace::{patiently, read_file};
+use super::keyspace::{open_or_make_again, read_file};
 use super::locate::Problem;
 use super::units;
-use forebay_core::{Error, Kind, Result, RingKeyspace};
+use forebay_core::{Error, Result, RingKeyspace};
 use forebay_store::{Ring, RingConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -104,17 +104,11 @@ impl RingSettings {
     /// # Errors
     /// As [`Ring::open`] and [`Ring::create`]; `Invalid` where there is no ring and nothing says what to make.
     pub fn open(&self) -> Result<Ring> {
-        match (&self.create, self.holds_ring()) {
-            (Some(create), false) => self.make(create),
-            (None, false) => Err(self.nothing_there()),
-            (create, true) => {
-                patiently(|| Ring::open(&self.path, self.config())).or_else(|error| match create {
-                    // A creation that was cut off never was a ring: it is begun again, and a ring is never replaced.
-                    Some(create) if error.kind() != Kind::Unavailable => self.make(create).map_err(|_| error),
-                    _ => Err(error),
-                })
-            }
+        let make = self.create.as_ref().map(|create| || self.make(create));
+        if !self.holds_ring() {
+            return make.map_or_else(|| Err(self.nothing_there()), |make| make());
         }
+        open_or_make_again(&self.path.join(RING_FILES[1]), || Ring::open(&self.path, self.config()), make)
     }
 
     fn make(&self, create: &CreateRingSettings) -> Result<Ring> {

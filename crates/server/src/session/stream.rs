@@ -1,7 +1,8 @@
 //! Ranges and windows: many answers to one request, made as the client takes them.
 //!
-//! *Invariants*: parts are made while less than half a MiB waits, so that a client that does not read costs that and one part; a list
-//! of events is made when its first part is due, on a thread, and one connection has one at a time.
+//! *Invariants*: parts are made while less than half a MiB waits, so that a client that does not read costs that and one
+//! part; a list of events is made when its first part is due, on a thread. A connection has one list, or one slice of a ring,
+//! at a time.
 
 use super::calls::wire_fragment;
 use super::outbox::{Answer, Payload};

@@ -57,6 +57,9 @@ impl<T: Transport> Session<T> {
 
     /// Looks whether windows that are waited for have arrived, or will not in their time.
     pub(super) fn look_at_windows(&mut self) {
+        if self.awaiting.is_empty() {
+            return;
+        }
         let (now, is_leaving) = (Instant::now(), self.is_leaving());
         let mut at = 0;
         while at < self.awaiting.len() && !self.outbox.is_full() {
@@ -107,23 +110,6 @@ pub(super) struct WindowParts {
     fragment: usize,
 }
 
-/// One fragment with what keeps it in place.
-struct Held<'a>(&'a [u8], Guard);
-
-impl std::ops::Deref for Held<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0
-    }
-}
-
-impl From<Held<'_>> for Guard {
-    fn from(held: Held<'_>) -> Guard {
-        held.1
-    }
-}
-
 impl WindowParts {
     /// Whether something is kept in place for it.
     pub(super) fn is_under_way(&self) -> bool {
@@ -159,7 +145,7 @@ impl WindowParts {
                     .map_err(|_| Error::internal("a fragment longer than any can be"))?;
                 let forebay_store::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
                 fragments.push(WireRingFragment { timestamp, span, run, status, length, checksum });
-                payload.push(Held(fragment.bytes, Guard::Slice(slice.clone(), self.fragment)));
+                payload.push(Guard::Slice(slice.clone(), self.fragment));
                 (self.fragment, left) = (self.fragment + 1, left - 1);
             }
             parts.push(WireWindowPart { source: slice.source(), coverage, fragments });

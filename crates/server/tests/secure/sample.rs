@@ -92,6 +92,10 @@ fn a_ring_is_made_of_the_sample_of_its_keyspace() {
     cut.check_start(&cut.server().unwrap()).unwrap();
     drop(cut.ring[0].open().unwrap());
     drop(cut.ring[0].open().unwrap());
+    // A ring whose region is gone, as after a restart of the machine, is nothing to make anew without a word.
+    std::fs::remove_file(dir.join("cut/ring.fb")).unwrap();
+    cut.ring[0].open().err().unwrap();
+    assert!(!dir.join("cut/ring.fb").exists());
     small.check_start(&small.server().unwrap()).unwrap();
     assert_eq!(small.ring[0].open().unwrap().keyspace().sources_max, 48);
     let _ = std::fs::remove_dir_all(&dir);
