@@ -3,8 +3,10 @@
 //! *On failure*: `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
 
 use crate::address::Address;
+use crate::socket::SEND_BYTES;
 use crate::tls;
 use forebay_core::{Error, Result};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::ClientConfig;
 use std::io;
 use std::pin::Pin;
@@ -21,7 +23,9 @@ pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>
     let away = |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
     let (host, port) = match address {
         Address::Unix(path) => {
-            let (reader, writer) = UnixStream::connect(path).await.map_err(away)?.into_split();
+            let stream = UnixStream::connect(path).await.map_err(away)?;
+            set_socket_send_buffer_size(&stream, SEND_BYTES).map_err(|error| away(error.into()))?;
+            let (reader, writer) = stream.into_split();
             return Ok((Box::pin(reader), Box::pin(writer)));
         }
         Address::Tcp(host, port) | Address::Tls(host, port) => (host.as_str(), *port),
