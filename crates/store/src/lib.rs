@@ -12,6 +12,7 @@
 
 mod check;
 mod config;
+mod effects;
 mod engine;
 mod fragment;
 mod home;
@@ -19,6 +20,7 @@ mod hot;
 mod index;
 mod levels;
 mod limits;
+mod locks;
 #[doc(hidden)]
 pub mod measure;
 mod open;

@@ -201,6 +201,7 @@ fn start_new(
     engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
+    engine.fold_shadows();
     write_superblock(&engine.hot.region, &mut superblock);
     *engine.superblock.lock() = superblock;
     Store::start(engine)

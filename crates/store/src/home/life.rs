@@ -362,7 +362,6 @@ impl Shard {
         self.forget_superseded(event, primary);
         if self.events[event].is(Flag::Warm) {
             self.warm_records.remove(&event);
-            self.marked.remove(&event);
         }
     }
 

@@ -24,10 +24,11 @@ use super::verdicts::Verdicts;
 use crate::hot::{Location, will_look};
 use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
+use crate::locks::{self, Locked, Ranked};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet, VecDeque};
+use parking_lot::MutexGuard;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,8 +105,8 @@ pub(crate) struct Shard {
     pub(crate) superseded: HashMap<Key, u16>,
     /// Where the last look for events to put down ended, by stage.
     looked_at: [Option<u32>; STAGES_MAX],
-    /// Events whose marks the log has.
-    pub(crate) marked: HashSet<u32>,
+    /// Events of which something is on its way to a device, with how many carry some of it.
+    pub(crate) on_the_way: HashMap<Primary, u32>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
     /// Removed slots of live events.
@@ -115,10 +116,13 @@ pub(crate) struct Shard {
     pub(crate) closed: bool,
 }
 
+/// A shard whose lock is held.
+pub(crate) type ShardGuard<'a> = Locked<MutexGuard<'a, Shard>>;
+
 /// A shard and what is read without its lock.
 #[repr(align(128))]
 pub(crate) struct Cell {
-    shard: Mutex<Shard>,
+    shard: Ranked<Shard>,
     /// Arrival of the first ready event of each stage, and of the first on the warm level where those wait apart;
     /// `u64::MAX` without one.
     oldest_ready_ns: [[AtomicU64; STAGES_MAX]; 2],
@@ -159,7 +163,14 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 }
 
 impl Cell {
-    pub(crate) fn new(form: Form, decided_form: DecidedForm, stages: usize, strict: bool, ranked: bool) -> Cell {
+    pub(crate) fn new(
+        number: u32,
+        form: Form,
+        decided_form: DecidedForm,
+        stages: usize,
+        strict: bool,
+        ranked: bool,
+    ) -> Cell {
         let shard = Shard {
             form,
             decided_form,
@@ -184,7 +195,7 @@ impl Cell {
             copies: HashMap::new(),
             superseded: HashMap::new(),
             looked_at: [None; STAGES_MAX],
-            marked: HashSet::new(),
+            on_the_way: HashMap::new(),
             to_demote: VecDeque::new(),
             endings_bytes: 0,
             keeps_decided: false,
@@ -194,7 +205,7 @@ impl Cell {
             closed: false,
         };
         Cell {
-            shard: Mutex::new(shard),
+            shard: Ranked::new(locks::CELL + number, shard),
             oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
         }
     }
@@ -206,7 +217,7 @@ impl Cell {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
+    pub(crate) fn lock(&self) -> ShardGuard<'_> {
         self.shard.lock()
     }
 
@@ -259,8 +270,10 @@ impl Shard {
         self.runs.iter().rposition(|known| known.run == run).map(|at| at as u16)
     }
 
-    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64) {
-        self.runs.push(Run::new(run, plan, state, now_ns, self.keeps_decided));
+    /// `shadowed`: position of its opening in the shadows.
+    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64, shadowed: u64) {
+        let fresh = Run::new(run, plan, state, now_ns, self.keeps_decided);
+        self.runs.push(Run { shadowed, ..fresh });
     }
 
     pub(crate) fn primary(&self, event: u32) -> Primary {
@@ -353,6 +366,22 @@ impl Shard {
         }
     }
 
+    /// Something of the event is on its way to a device: decisions about it go to all of them until it arrives.
+    pub(crate) fn sets_out(&mut self, event: u32) {
+        *self.on_the_way.entry(self.primary(event)).or_default() += 1;
+    }
+
+    /// It stands there, or will not. The event may be gone since.
+    pub(crate) fn arrives(&mut self, primary: &[u8]) {
+        let primary = Primary::from_packed(primary);
+        if let Some(carriers) = self.on_the_way.get_mut(&primary) {
+            *carriers -= 1;
+            if *carriers == 0 {
+                self.on_the_way.remove(&primary);
+            }
+        }
+    }
+
     /// Takes out the slot of a reservation that was given up.
     pub(crate) fn remove_slot(&mut self, event: u32, rest: &[u8]) {
         if let Ok((slot, _)) = self.slot(event, rest) {
@@ -399,34 +428,12 @@ impl Shard {
         self.removed_slots += 1;
     }
 
-    /// Removed keys of live events: event, remaining sub-keys, and whether it was a result.
-    pub(crate) fn removed_keys(&self) -> Vec<(u32, Vec<u8>, bool)> {
-        let mut removed = Vec::new();
-        if self.removed_slots == 0 {
-            return removed;
-        }
-        let mut next = self.seek(&vec![0; self.form.primary]);
-        while let Some(event) = next {
-            let table = self.table(event);
-            for slot in 0..self.events[event].slots as usize {
-                let word = self.form.word_of(table, slot);
-                if word.is_removed() {
-                    removed.push((event, self.form.rest_of(table, slot).to_vec(), word.is_result()));
-                }
-            }
-            next = self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()));
-        }
-        removed
-    }
-
-    /// Events whose marks the log has and no image.
-    pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
-        let live = |event: &Event| matches!(event.state, State::Live(_));
-        // The image of an accepted one is written when nothing changes any more.
-        let settled = |event: &Event| {
-            event.state == State::Live(LiveState::Accepted) && event.is(Flag::SettledThere) && event.is(Flag::AllWarm)
-        };
-        self.marked.iter().copied().filter(move |&at| live(&self.events[at]) && !settled(&self.events[at]))
+    /// Removed keys of a live event: remaining sub-keys, and whether each was a result.
+    pub(crate) fn removed_of(&self, event: u32) -> impl Iterator<Item = (&[u8], bool)> + '_ {
+        let table = self.table(event);
+        let slots = 0..self.events[event].slots as usize;
+        let words = slots.map(move |slot| (self.form.rest_of(table, slot), self.form.word_of(table, slot)));
+        words.filter(|(_, word)| word.is_removed()).map(|(rest, word)| (rest, word.is_result()))
     }
 
     /// Ready events that will go out last, last first.

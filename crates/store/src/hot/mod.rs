@@ -14,7 +14,7 @@ mod segment;
 mod space;
 
 pub(crate) use copy::{checksum, copy_checksum_append, will_copy, will_look};
-pub(crate) use log::Log;
+pub(crate) use log::{Boundary, Log};
 pub(crate) use region::Region;
 pub(crate) use segment::{CLOSED, ENTRIES_MAX, FREE, LOG, OPEN, SEALED, Segment};
 pub(crate) use space::{Class, Hot, Location, Place};

@@ -235,7 +235,7 @@ impl Hot {
         segment.payload_end.store(0, Ordering::Relaxed);
         segment.dead_bytes.store(0, Ordering::Relaxed);
         self.write_header(number, kind, SegmentState::Open);
-        segment.set_state(if kind == SegmentKind::Log { LOG } else { OPEN });
+        segment.set_state(if kind == SegmentKind::Data { OPEN } else { LOG });
         Some(number)
     }
 

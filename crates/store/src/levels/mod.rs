@@ -22,9 +22,10 @@ mod open;
 mod persist;
 mod place;
 mod plan;
+mod shadow;
 
 pub(crate) use compact::LOST;
-pub(crate) use decide::Logged;
+pub(crate) use decide::Ticket;
 pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;
@@ -36,7 +37,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
-use forebay_core::{Error, Keyspace, Primary, Result, Token};
+use forebay_core::Keyspace;
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -73,10 +74,10 @@ pub(crate) struct Level {
     pub(crate) in_flight: AtomicU64,
     /// What went wrong on devices, bounded.
     pub(crate) notes: Mutex<Vec<String>>,
-    /// Devices whose logs could not be folded when the hot one was.
-    behind: Vec<AtomicBool>,
-    /// When folding the devices' logs may be tried again, where it did not help.
-    fold_again: Mutex<Option<Instant>>,
+    /// Decisions that devices do not have yet.
+    pub(crate) unsettled: decide::Unsettled,
+    /// Who keeps the shadow of each device.
+    keepers: Vec<Mutex<shadow::Keeper>>,
     /// When a container that could not be read may be emptied again.
     compact_again: Mutex<Option<Instant>>,
 }
@@ -111,26 +112,15 @@ impl Level {
             saved_bytes: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             notes: Mutex::default(),
-            behind: (0..devices).map(|_| AtomicBool::new(false)).collect(),
-            fold_again: Mutex::default(),
+            unsettled: decide::Unsettled::default(),
+            keepers: (0..devices).map(|_| Mutex::default()).collect(),
             compact_again: Mutex::default(),
         }
     }
 
-    /// Whether the device's log begins with an earlier snapshot than the hot one.
-    pub(crate) fn is_behind(&self, device: u32) -> bool {
-        self.behind.get(device as usize).is_some_and(|behind| behind.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn set_behind(&self, device: u32, behind: bool) {
-        if let Some(known) = self.behind.get(device as usize) {
-            known.store(behind, Ordering::Release);
-        }
-    }
-
-    /// The device whose log takes decisions about the events of a shard.
-    pub(crate) fn log_device(&self, shard: usize) -> u32 {
-        shard as u32 % self.devices
+    /// Numbers of the devices that are there.
+    pub(crate) fn present(&self) -> impl Iterator<Item = u32> + '_ {
+        self.warm.present_numbers()
     }
 
     /// No container is free.
@@ -188,6 +178,10 @@ impl Engine {
     /// Closed runs of which no container has an image any more need no memory of the decided.
     pub(crate) fn forget_decided(&self) {
         let Some(level) = &self.level else { return };
+        // One that comes back has images of runs that nobody else remembers.
+        if level.present().count() < level.devices as usize {
+            return;
+        }
         let runs = level.warm.runs();
         let Some(runs) = runs else { return };
         for cell in &self.cells {
@@ -213,7 +207,6 @@ impl Engine {
         }
         let compacted = self.compact(level, &mut demoter);
         level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
-        self.relieve_device_logs(level);
         if let Err(error) = level.warm.maintain() {
             level.note(error.to_string());
         }
@@ -231,42 +224,6 @@ impl Engine {
             level.note(error.to_string());
         }
     }
-
-    /// Everything that the devices' logs were told is durable there, as far as they take it.
-    pub(crate) fn flush_device_logs(&self) {
-        let Some(level) = &self.level else { return };
-        for device in 0..level.devices {
-            if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
-                level.note(error.to_string());
-            }
-        }
-    }
-
-    /// The same for what was decided about one event: whoever repeats a verdict is not answered before it is durable. Where
-    /// the device's log fails the hot one has it, unless it is full.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` where no log took the verdict.
-    pub(crate) fn flush_log_of(&self, primary: &Primary, token: &Token) -> Result<()> {
-        let Some(level) = &self.level else { return Ok(()) };
-        let device = level.log_device(self.shard_of(primary.as_bytes()));
-        let Err(error) = level.log.flush(device, deadline_after(level.patience)) else { return Ok(()) };
-        level.note(error.to_string());
-        if !self.unsettled.lock().contains(&(token.boot, token.counter)) {
-            return Ok(());
-        }
-        Err(Error::unknown("the verdict was taken, and no log has room for it: a crash would undo it")
-            .with_source(error))
-    }
-
-    /// The devices' logs end here: what stands in them is whole.
-    pub(crate) fn close_device_logs(&self) {
-        if let Some(level) = &self.level
-            && let Err(error) = level.log.close(deadline_after(level.patience))
-        {
-            level.note(error.to_string());
-        }
-    }
 }
 
 /// Pause of the thread when there was nothing to do, in milliseconds.
@@ -274,6 +231,7 @@ const PAUSE_MS: u64 = 2;
 
 /// Runs rounds until the store closes or its last handle is gone.
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
+    shadow::spawn_keepers(holder)?;
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
     std::thread::Builder::new().name("forebay-levels".to_owned()).spawn(move || {
         loop {

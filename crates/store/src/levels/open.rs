@@ -104,16 +104,23 @@ pub(crate) fn open(
     let there: Vec<Arc<dyn Device>> = there.map(|(device, _)| device.clone()).collect();
     let schema = &keyspace.schema;
     let widths = (schema.primary_bytes(), schema.rest_bytes());
+    // What a shadow lost the hot log has.
+    let hot_is_there = store.is_some();
     let store = match store {
         Some(store) => store,
         None => Warm::store_of(&there)?,
     };
     let (warm, mut found) = Warm::open(there, store, widths, shape(config), config.accept_loss)?;
+    let accept_loss = config.accept_loss || hot_is_there;
     let (log, decisions, lost) =
-        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
+        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
     let mut losses = std::mem::take(&mut found.losses);
-    losses.extend(lost);
+    if hot_is_there {
+        lost.into_iter().for_each(|what| level.note(what));
+    } else {
+        losses.extend(lost);
+    }
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! slot busy ─▶ write version n+1 ─▶ flush, fence ─▶ supersede record ─▶ swap location ─▶ end version n
+//!                                       └ where a device has version n: a copy of n+1 is durable on one first
 //! ```
 //!
 //! *On failure*: after a crash between the new version and the record, recovery finds both versions, keeps the higher
@@ -12,6 +13,7 @@ use crate::Store;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, NIL, Shard, State};
 use crate::hot::{Class, Location};
+use crate::levels::Ticket;
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
@@ -31,14 +33,15 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,
-    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, `Closed`.
+    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, or where a device
+    /// has the version before and none takes the new one: then nothing is changed. `OutcomeUnknown`, `Closed`.
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
         engine.relieve_log();
         let deadline = deadline_after(engine.config.put_deadline);
         let mut known = None;
-        let (claimed, version, old_length) = loop {
+        let (claimed, version, old_length, on_device) = loop {
             match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
                 Err(Again::Read(location)) => {
@@ -67,7 +70,16 @@ impl Store {
         };
         let place = claimed.place;
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.swap_version(&claimed, crc, (version, old_length), token)
+        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc, version), StateWord::FRESH);
+        engine.hot.region.fence();
+        // A device that has the version before must not be the only one to hear that it ended.
+        let copy = if on_device { engine.persist_version(&claimed, crc, version) } else { Ok(None) };
+        let swapped = match copy {
+            Ok(copy) => engine.swap_version(&claimed, (version, old_length), copy, token),
+            Err(error) => engine.give_version_up(&claimed, error),
+        };
+        let ticket = swapped?;
+        engine.settle(ticket).map(|()| version)
     }
 
     /// Sets attributes of an event, over what they were; a leased event only under its lease.
@@ -112,14 +124,15 @@ impl Engine {
         leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
     }
 
-    /// Marks the slot busy and reserves a place; answers the new version and the length of the old one.
+    /// Marks the slot busy and reserves a place; answers the new version, the length of the old one, and whether a device
+    /// has that.
     fn claim_version(
         &self,
         key: &Key,
         length: u32,
         token: Option<&Token>,
         known: Option<(Location, Entry)>,
-    ) -> Result<std::result::Result<(Claimed, u16, u32), Again>> {
+    ) -> Result<std::result::Result<(Claimed, u16, u32, bool), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -153,23 +166,45 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
+        let on_device = location.is_warm() || word.is_persisted();
+        if on_device {
+            shard.sets_out(event);
+        }
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version, entry.length)))
+        let claimed = Claimed::version(*key, event, place, length, entry.status, word);
+        Ok(Ok((claimed, version, entry.length, on_device)))
+    }
+
+    /// The new version is given up: the one before stays.
+    fn give_version_up(&self, claimed: &Claimed, error: Error) -> Result<Ticket> {
+        let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let mut shard = self.cell_of(primary).lock();
+        if let Ok((slot, word)) = shard.slot(claimed.event, rest) {
+            shard.set_word(claimed.event, slot, word.settled());
+        }
+        shard.arrives(primary);
+        shard.settle(claimed.event);
+        self.hot.end_record(claimed.place.location, claimed.length);
+        self.hot.region.fence();
+        self.hot.segment(claimed.place.location.segment).written();
+        drop(shard);
+        self.hot.free_if_idle(claimed.place.location.segment);
+        if self.is_closed() {
+            self.unlock_if_idle();
+        }
+        Err(error)
     }
 
     fn swap_version(
         &self,
         claimed: &Claimed,
-        crc: u32,
         (version, old_length): (u16, u32),
+        copy: Option<Location>,
         token: Option<&Token>,
-    ) -> Result<u16> {
-        let _effects = self.quiesce.read();
+    ) -> Result<Ticket> {
+        let _effects = self.effects.begin();
         let place = &claimed.place;
-        self.hot.write_entry(place, &self.fragment_entry(claimed, crc, version), StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.cell_of(primary);
         let mut shard = cell.lock();
@@ -194,7 +229,7 @@ impl Engine {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
-            self.record_now(
+            let ticket = self.record(
                 &shard,
                 event,
                 &Decision {
@@ -213,11 +248,12 @@ impl Engine {
             if shard.leave_warm(event) {
                 cell.publish_ready(&shard);
             }
-            shard.set_word(
-                event,
-                slot,
-                word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location),
-            );
+            let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location);
+            shard.set_word(event, slot, if copy.is_some() { here.persisted() } else { here });
+            if let Some(copy) = copy {
+                shard.copies.entry(event).or_default().push((copy, 1));
+                self.becomes_warm(&mut shard, event);
+            }
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];
@@ -234,19 +270,28 @@ impl Engine {
                 *ledger.live(state) += new_tally;
                 *ledger.live(state) -= old_tally;
             }
-            Ok(old)
+            Ok((old, ticket))
         })();
+        if copy.is_some() {
+            shard.arrives(primary);
+        }
         shard.settle(event);
-        drop(shard);
         let (ended, length) = match &settled {
-            Ok(old) => (*old, old_length),
+            Ok((old, _)) => (*old, old_length),
             Err(_) => (place.location, claimed.length),
         };
         self.end_record(ended, length);
         self.hot.region.fence();
+        // Last, and under the lock: until here closing waits for it.
+        self.hot.segment(place.location.segment).written();
+        drop(shard);
+        self.hot.free_if_idle(place.location.segment);
+        if let (Err(_), Some(copy), Some(level)) = (&settled, copy, &self.level) {
+            level.warm.ended(crate::levels::place_of(copy), 1);
+        }
         if self.is_closed() {
             self.unlock_if_idle();
         }
-        settled.map(|_| version)
+        settled.map(|(_, ticket)| ticket)
     }
 }
