@@ -221,6 +221,14 @@ impl Life {
         look(&next.after_kill());
     }
 
+    /// The same where this life was closed: what was closed is not asked any more.
+    pub(crate) fn in_lives_with_hot_after_close(&self, look: impl Fn(&Life)) {
+        let next = self.after_kill();
+        look(&next);
+        next.balanced();
+        look(&next.after_kill());
+    }
+
     /// No device stalls or refuses any more.
     pub(crate) fn answer_again(&self) {
         for device in &self.devices {
