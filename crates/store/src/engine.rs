@@ -15,7 +15,7 @@ use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shar
 use crate::hot::{Hot, Log};
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
-use crate::locks::{self, Ranked, RankedRw};
+use crate::locks::{self, Owner, Ranked, RankedRw};
 use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
 use crate::pressure::Pressure;
 use crate::recover::Absent;
@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     /// The warm level, if the store has one.
     pub(crate) level: Option<Level>,
     pub(crate) cells: Box<[Cell]>,
+    /// Of all ranked locks.
+    pub(crate) locks: Owner,
     pub(crate) decided_form: DecidedForm,
     pub(crate) keyspace: Keyspace,
     pub(crate) config: Config,
@@ -160,24 +162,26 @@ impl Engine {
         };
         let strict = keyspace.delivery.order != Order::HotFirst;
         let endings = endings_bytes(region_bytes);
+        let owner = Owner::new();
         let cell = |number| {
             let stages = keyspace.stages.len();
-            let cell = Cell::new(number, form, decided_form, stages, strict, order_attribute.is_some());
+            let cell = Cell::new((owner, number), form, decided_form, stages, strict, order_attribute.is_some());
             cell.lock().endings_bytes = endings;
             cell
         };
         Engine {
             cells: (0..SHARDS as u32).map(cell).collect(),
+            locks: owner,
             class_attribute: class_position(&keyspace),
             order_attribute,
             ledger_attribute: keyspace.ledger_by.as_ref().and_then(|name| keyspace.attributes.index(name)),
-            outputs: RankedRw::new(locks::NAMES, Outputs::default()),
-            holds: RankedRw::new(locks::NAMES, Vec::new()),
+            outputs: RankedRw::new(owner, locks::NAMES, Outputs::default()),
+            holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
             absent: OnceLock::new(),
             holds_set: AtomicU32::new(0),
             next_hold: AtomicU32::new(1),
             samplers: Samplers::default(),
-            watched: Ranked::new(locks::WATCHED, BTreeMap::new()),
+            watched: Ranked::new(owner, locks::WATCHED, BTreeMap::new()),
             dir,
             log: Log::default(),
             level: None,
@@ -185,8 +189,8 @@ impl Engine {
             boot: superblock.boot,
             superblock: Mutex::new(superblock),
             effects: Effects::new(),
-            runs: Ranked::new(locks::RUNS, Vec::new()),
-            streams: RankedRw::new(locks::NAMES, Vec::new()),
+            runs: Ranked::new(owner, locks::RUNS, Vec::new()),
+            streams: RankedRw::new(owner, locks::NAMES, Vec::new()),
             leases: AtomicU64::new(0),
             workers_silent: AtomicU64::new(0),
             held_too_long: AtomicU64::new(0),
@@ -202,7 +206,7 @@ impl Engine {
             ready_wakers: Mutex::default(),
             ready_lock: Mutex::new(()),
             ready: Condvar::new(),
-            recent: Ranked::new(locks::RECENT, Recent::default()),
+            recent: Ranked::new(owner, locks::RECENT, Recent::default()),
             snapshotting: Mutex::new(()),
             maintaining: Mutex::new(()),
             closing_run: Mutex::new(()),

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! *Invariants*: a thread takes a lock only where it holds none of the same or a higher rank (cells: none of a higher
-//! number); it waits for a device, or for another call, only where it holds none (`assert_free`).
+//! number); it waits for a device, or for another call, only where it holds none (`Owner::assert_free`).
 //!
 //! *Not here*: locks that are taken last and hold nothing up: the tail of a log, free segments, space of the warm level.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Ranks, in the order in which locks are taken.
 pub(crate) const RUNS: u32 = 1 << 16;
@@ -20,25 +21,37 @@ pub(crate) const CELL: u32 = 3 << 16;
 pub(crate) const NAMES: u32 = 4 << 16;
 pub(crate) const RECENT: u32 = 5 << 16;
 
+/// Whose locks they are: locks of several stores have no order among each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    pub(crate) fn new() -> Owner {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Owner(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 #[cfg(debug_assertions)]
 mod held {
+    use super::Owner;
     use std::cell::RefCell;
 
     thread_local! {
-        static HELD: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+        static HELD: RefCell<Vec<(Owner, u32)>> = const { RefCell::new(Vec::new()) };
     }
 
     /// One lock that this thread holds.
-    pub(crate) struct Held(u32);
+    pub(crate) struct Held(Owner, u32);
 
     impl Held {
-        pub(crate) fn take(rank: u32) -> Held {
+        pub(crate) fn take(owner: Owner, rank: u32) -> Held {
             HELD.with_borrow_mut(|held| {
-                let highest = held.iter().max().copied().unwrap_or(0);
+                let highest = held.iter().filter(|held| held.0 == owner).map(|held| held.1).max().unwrap_or(0);
                 assert!(highest < rank, "a lock of rank {rank:#x} under one of {highest:#x}: see locks.rs");
-                held.push(rank);
+                held.push((owner, rank));
             });
-            Held(rank)
+            Held(owner, rank)
         }
     }
 
@@ -47,35 +60,42 @@ mod held {
             // A thread that ends may have dropped its list already.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
-                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
+                if let Some(at) = held.iter().rposition(|held| *held == (self.0, self.1)) {
                     held.remove(at);
                 }
             });
         }
     }
 
-    pub(crate) fn assert_free() {
-        HELD.with_borrow(|held| assert!(held.is_empty(), "waits under locks {held:x?}: see locks.rs"));
+    impl Owner {
+        pub(crate) fn assert_free(self) {
+            HELD.with_borrow(|held| {
+                assert!(held.iter().all(|held| held.0 != self), "waits under locks {held:x?}: see locks.rs");
+            });
+        }
     }
 }
 
 #[cfg(not(debug_assertions))]
 mod held {
+    use super::Owner;
+
     pub(crate) struct Held;
 
     impl Held {
         #[inline]
-        pub(crate) fn take(_rank: u32) -> Held {
+        pub(crate) fn take(_owner: Owner, _rank: u32) -> Held {
             Held
         }
     }
 
-    #[inline]
-    pub(crate) fn assert_free() {}
+    impl Owner {
+        #[inline]
+        pub(crate) fn assert_free(self) {}
+    }
 }
 
 use held::Held;
-pub(crate) use held::assert_free;
 
 /// A guard with its place in the order.
 pub(crate) struct Locked<G> {
@@ -101,42 +121,44 @@ impl<G: DerefMut> DerefMut for Locked<G> {
 
 /// A mutex with a rank.
 pub(crate) struct Ranked<T> {
+    owner: Owner,
     rank: u32,
     inner: Mutex<T>,
 }
 
 impl<T> Ranked<T> {
-    pub(crate) fn new(rank: u32, value: T) -> Ranked<T> {
-        Ranked { rank, inner: Mutex::new(value) }
+    pub(crate) fn new(owner: Owner, rank: u32, value: T) -> Ranked<T> {
+        Ranked { owner, rank, inner: Mutex::new(value) }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> Locked<MutexGuard<'_, T>> {
-        let held = Held::take(self.rank);
+        let held = Held::take(self.owner, self.rank);
         Locked { guard: self.inner.lock(), _held: held }
     }
 }
 
 /// A lock for many readers with a rank.
 pub(crate) struct RankedRw<T> {
+    owner: Owner,
     rank: u32,
     inner: RwLock<T>,
 }
 
 impl<T> RankedRw<T> {
-    pub(crate) fn new(rank: u32, value: T) -> RankedRw<T> {
-        RankedRw { rank, inner: RwLock::new(value) }
+    pub(crate) fn new(owner: Owner, rank: u32, value: T) -> RankedRw<T> {
+        RankedRw { owner, rank, inner: RwLock::new(value) }
     }
 
     #[inline]
     pub(crate) fn read(&self) -> Locked<RwLockReadGuard<'_, T>> {
-        let held = Held::take(self.rank);
+        let held = Held::take(self.owner, self.rank);
         Locked { guard: self.inner.read(), _held: held }
     }
 
     #[inline]
     pub(crate) fn write(&self) -> Locked<RwLockWriteGuard<'_, T>> {
-        let held = Held::take(self.rank);
+        let held = Held::take(self.owner, self.rank);
         Locked { guard: self.inner.write(), _held: held }
     }
 }
@@ -148,7 +170,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "under one of")]
     fn a_lock_out_of_order_is_found() {
-        let (first, second) = (Ranked::new(RUNS, ()), Ranked::new(RECENT, ()));
+        let owner = Owner::new();
+        let (first, second) = (Ranked::new(owner, RUNS, ()), Ranked::new(owner, RECENT, ()));
         let _late = second.lock();
         let _early = first.lock();
     }
@@ -156,8 +179,9 @@ mod tests {
     #[test]
     #[should_panic(expected = "waits under locks")]
     fn waiting_under_a_lock_is_found() {
-        let lock = Ranked::new(RUNS, ());
+        let owner = Owner::new();
+        let lock = Ranked::new(owner, RUNS, ());
         let _held = lock.lock();
-        assert_free();
+        owner.assert_free();
     }
 }

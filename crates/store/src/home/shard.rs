@@ -24,7 +24,7 @@ use super::verdicts::Verdicts;
 use crate::hot::{Location, will_look};
 use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
-use crate::locks::{self, Locked, Ranked};
+use crate::locks::{self, Locked, Owner, Ranked};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
 use parking_lot::MutexGuard;
@@ -59,6 +59,14 @@ pub(crate) struct WarmRecord {
     pub(crate) status: u32,
     pub(crate) version: u16,
     pub(crate) bytes: Box<[u8]>,
+}
+
+/// The highest version of a fragment that ended on the warm level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Superseded {
+    pub(crate) version: u16,
+    /// No device has the version that replaced it: without the hot level this one is the last.
+    pub(crate) on_hot_only: bool,
 }
 
 /// Records that ended with an event: their words are still to be marked.
@@ -102,7 +110,7 @@ pub(crate) struct Shard {
     /// Copies on the warm level of fragments that stand on the hot one: container and position of images, with counts.
     pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
     /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
-    pub(crate) superseded: HashMap<Key, u16>,
+    pub(crate) superseded: HashMap<Key, Superseded>,
     /// Where the last look for events to put down ended, by stage.
     looked_at: [Option<u32>; STAGES_MAX],
     /// Events of which something is on its way to a device, with how many carry some of it.
@@ -164,7 +172,7 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 
 impl Cell {
     pub(crate) fn new(
-        number: u32,
+        (owner, number): (Owner, u32),
         form: Form,
         decided_form: DecidedForm,
         stages: usize,
@@ -205,7 +213,7 @@ impl Cell {
             closed: false,
         };
         Cell {
-            shard: Ranked::new(locks::CELL + number, shard),
+            shard: Ranked::new(owner, locks::CELL + number, shard),
             oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
         }
     }
@@ -350,9 +358,26 @@ impl Shard {
 
     /// This version of one of the event's fragments, and those before it, are superseded.
     pub(crate) fn note_superseded(&mut self, event: u32, key: Key, version: u16) {
-        let known = self.superseded.entry(key).or_insert(version);
-        *known = version.max(*known);
+        let known = self.superseded.entry(key).or_default();
+        known.version = version.max(known.version);
+        known.on_hot_only = false;
         self.events[event].set(Flag::Superseded);
+    }
+
+    /// The version after it stands on the hot level alone: the shadows must not hear of its end.
+    pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
+        if let Some(known) = self.superseded.get_mut(key) {
+            known.on_hot_only = true;
+        }
+    }
+
+    /// A device has the version that is in force.
+    pub(crate) fn superseded_is_told(&mut self, event: u32, key: &Key) {
+        if self.events[event].is(Flag::Superseded)
+            && let Some(known) = self.superseded.get_mut(key)
+        {
+            known.on_hot_only = false;
+        }
     }
 
     /// The event ends, and with it what is known of versions of its fragments.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! *Invariants*: what the hot log has is decided, whatever a device does; a decision about an event is in the shadows before
-//! an image of it that was on its way counts; nobody waits for a device under a lock of the store (`locks::assert_free`).
+//! an image of it that was on its way counts; nobody waits for a device under a lock of the store (`locks::Owner::assert_free`).
 //!
 //! *On failure*: a device that fails or stalls leaves the decision in force and its durability unknown there:
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
@@ -15,11 +15,13 @@
 use super::Level;
 use crate::engine::{Engine, deadline_after};
 use crate::home::{Flag, Shard};
-use crate::locks;
 use forebay_core::{Blob, Decision, Error, Result, Token};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bit of a superseded version's record: no device has the version that replaced it.
+pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
 
 /// A decision that is in force, and where it is to be durable before its caller hears so.
 #[must_use = "a decision is answered for once it has settled"]
@@ -158,9 +160,12 @@ impl Engine {
     }
 
     fn await_devices(&self, level: &Level, awaited: &Awaited) -> Result<()> {
-        locks::assert_free();
+        self.locks.assert_free();
         let deadline = deadline_after(level.patience);
         for &device in &awaited.devices {
+            if !self.config.maintenance {
+                self.make_room(level, device);
+            }
             if let Err(error) = level.log.wait(device, awaited.position, deadline) {
                 level.note(error.to_string());
                 return Err(Error::unknown(format!(

@@ -25,7 +25,7 @@ mod plan;
 mod shadow;
 
 pub(crate) use compact::LOST;
-pub(crate) use decide::Ticket;
+pub(crate) use decide::{ON_HOT_ONLY, Ticket};
 pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;

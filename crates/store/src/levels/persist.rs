@@ -15,7 +15,6 @@ use super::plan::KIND;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
-use crate::locks;
 use crate::ops::Claimed;
 use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
 use forebay_core::{
@@ -94,7 +93,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unavailable` where no device took it in time.
-    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32, version: u16) -> Result<Option<Location>> {
+    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32, version: u16) -> Result<Location> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
         let (entry, from) = (self.fragment_entry(claimed, crc, version), claimed.place.location);
         let marks = {
@@ -104,16 +103,16 @@ impl Engine {
         // Its record is in flight, which keeps its segment as a pin does.
         self.pin(from);
         let waiting = Waiting { number: 0, entry, from, marks, needs: 0, version: true };
-        self.persist_with_others(level, waiting).map_err(|why| {
-            Error::unavailable(format!(
-                "a device has the version before, and the new one found none: {why}; nothing is changed"
-            ))
-        })
+        match self.persist_with_others(level, waiting) {
+            Ok(Some(place)) => Ok(place),
+            Ok(None) => Err(Error::internal("a new version that nobody placed")),
+            Err(why) => Err(Error::unavailable(why)),
+        }
     }
 
     /// Waits in the queue, or leads a group; why not, where that fails.
     fn persist_with_others(&self, level: &Level, waiting: Waiting) -> std::result::Result<Option<Location>, String> {
-        locks::assert_free();
+        self.locks.assert_free();
         let queue = &level.persisting;
         let deadline = deadline_after(level.patience);
         let mut group = queue.group.lock();

@@ -38,16 +38,15 @@ impl Engine {
         if self.is_closed() {
             return;
         }
-        let takes_nothing = level.log.is_poisoned(device);
-        if !takes_nothing && !level.log.is_durable(device, level.log.end()) {
-            // Whoever waits for an entry waits for as long as it takes; here the next round goes on.
-            let deadline = deadline_after(level.warm.shape().stall);
-            if let Err(error) = level.log.flush(device, deadline) {
-                level.note(error.to_string());
-            }
-        }
-        if !takes_nothing && level.log.fill(device) <= LOG_FILL {
+        if !level.log.is_poisoned(device) && level.log.fill(device) <= LOG_FILL {
             keeper.fold_again = None;
+            if !level.log.is_durable(device, level.log.end()) {
+                // Whoever waits for an entry waits for as long as it takes; here the next round goes on.
+                let deadline = deadline_after(level.warm.shape().stall);
+                if let Err(error) = level.log.flush(device, deadline) {
+                    level.note(error.to_string());
+                }
+            }
             return;
         }
         if keeper.fold_again.is_some_and(|again| Instant::now() < again) {
@@ -57,6 +56,13 @@ impl Engine {
         keeper.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
         if let Err(error) = folded {
             level.note(error.to_string());
+        }
+    }
+
+    /// Without keepers a device's log is folded by who is about to wait for it.
+    pub(super) fn make_room(&self, level: &Level, device: u32) {
+        if level.log.is_poisoned(device) || level.log.fill(device) > LOG_FILL {
+            self.maintain_shadow(level, device);
         }
     }
 

@@ -21,10 +21,10 @@ use super::producers::KnownProducer;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{
     Code, Decided, DecidedForm, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, State,
-    Until,
+    Superseded, Until,
 };
 use crate::hot::{Boundary, Class};
-use crate::levels::mark_detail;
+use crate::levels::{ON_HOT_ONLY, mark_detail};
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use crate::{RunState, ops};
 use forebay_core::limits::STREAMS_MAX;
@@ -65,7 +65,7 @@ pub(crate) struct Folded {
     /// Whole keys, and whether each was a result.
     pub(crate) removed: Vec<(Vec<u8>, bool)>,
     /// Versions that ended on the warm level: whole keys.
-    pub(crate) superseded: Vec<(Vec<u8>, u16)>,
+    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
     /// Marks of events of the warm level that their images do not have: stage, and detail as in the record (`mark_of`).
     pub(crate) marks: KeyTable,
     pub(crate) verdicts: Vec<Given>,
@@ -308,8 +308,7 @@ impl Engine {
                     }
                 }
                 if end < first + SLICE_EVENTS {
-                    superseded
-                        .extend(shard.superseded.iter().map(|(key, version)| (key.as_bytes().to_vec(), *version)));
+                    superseded.extend(shard.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
                     incidents.extend(shard.incidents.last(kept).copied());
                     break;
                 }
@@ -386,9 +385,9 @@ impl Engine {
             out.u32(u32::from(*result));
         }
         out.u32(superseded.len() as u32);
-        for (key, version) in &superseded {
+        for (key, ended) in &superseded {
             out.bytes(key);
-            out.u32(u32::from(*version));
+            out.u32(u32::from(ended.version) | if ended.on_hot_only { ON_HOT_ONLY } else { 0 });
         }
         marks.write(&mut out);
         out.u32(verdicts.len() as u32);
@@ -451,7 +450,8 @@ impl Engine {
             folded.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
         }
         for _ in 0..reader.u32()? {
-            folded.superseded.push((reader.exactly(key)?, reader.u32()? as u16));
+            let (key, word) = (reader.exactly(key)?, reader.u32()?);
+            folded.superseded.push((key, Superseded { version: word as u16, on_hot_only: word & ON_HOT_ONLY != 0 }));
         }
         folded.marks = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {

@@ -13,7 +13,7 @@ use crate::Store;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, NIL, Shard, State};
 use crate::hot::{Class, Location};
-use crate::levels::Ticket;
+use crate::levels::{ON_HOT_ONLY, Ticket};
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
@@ -33,8 +33,8 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,
-    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, or where a device
-    /// has the version before and none takes the new one: then nothing is changed. `OutcomeUnknown`, `Closed`.
+    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, `OutcomeUnknown`
+    /// where it is in force, and not known to survive the loss of the hot level, `Closed`.
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
@@ -73,12 +73,16 @@ impl Store {
         engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc, version), StateWord::FRESH);
         engine.hot.region.fence();
         // A device that has the version before must not be the only one to hear that it ended.
-        let copy = if on_device { engine.persist_version(&claimed, crc, version) } else { Ok(None) };
-        let swapped = match copy {
-            Ok(copy) => engine.swap_version(&claimed, (version, old_length), copy, token),
-            Err(error) => engine.give_version_up(&claimed, error),
-        };
-        let ticket = swapped?;
+        let copy = if on_device { Some(engine.persist_version(&claimed, crc, version)) } else { None };
+        let ticket = engine.swap_version(&claimed, (version, old_length), copy.as_ref(), token)?;
+        if let Some(Err(error)) = copy {
+            return Err(Error::unknown(format!(
+                "version {version} is in force, and survives this process; it stands on the hot level alone, and with that \
+                 lost the version before is back: {}",
+                error.message()
+            ))
+            .with_source(error));
+        }
         engine.settle(ticket).map(|()| version)
     }
 
@@ -176,31 +180,11 @@ impl Engine {
         Ok(Ok((claimed, version, entry.length, on_device)))
     }
 
-    /// The new version is given up: the one before stays.
-    fn give_version_up(&self, claimed: &Claimed, error: Error) -> Result<Ticket> {
-        let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
-        if let Ok((slot, word)) = shard.slot(claimed.event, rest) {
-            shard.set_word(claimed.event, slot, word.settled());
-        }
-        shard.arrives(primary);
-        shard.settle(claimed.event);
-        self.hot.end_record(claimed.place.location, claimed.length);
-        self.hot.region.fence();
-        self.hot.segment(claimed.place.location.segment).written();
-        drop(shard);
-        self.hot.free_if_idle(claimed.place.location.segment);
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
-        Err(error)
-    }
-
     fn swap_version(
         &self,
         claimed: &Claimed,
         (version, old_length): (u16, u32),
-        copy: Option<Location>,
+        copy: Option<&Result<Location>>,
         token: Option<&Token>,
     ) -> Result<Ticket> {
         let _effects = self.effects.begin();
@@ -229,29 +213,36 @@ impl Engine {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
-            let ticket = self.record(
-                &shard,
-                event,
-                &Decision {
-                    token: token.copied().unwrap_or(Token::NONE),
-                    fragments: 1,
-                    bytes: u64::from(old_length),
-                    detail: u32::from(version - 1),
-                    ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
-                },
-            )?;
+            // Where no device took the new version the shadows do not hear that the one before has ended.
+            let kept_back = copy.is_some_and(Result::is_err);
+            let decision = Decision {
+                token: token.copied().unwrap_or(Token::NONE),
+                fragments: 1,
+                bytes: u64::from(old_length),
+                detail: u32::from(version - 1) | if kept_back { ON_HOT_ONLY } else { 0 },
+                ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
+            };
+            let ticket = if kept_back {
+                self.log.append(&self.hot, &decision).map(|()| Ticket::default())?
+            } else {
+                self.record(&shard, event, &decision)?
+            };
             if self.level.is_some() {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
+                if kept_back {
+                    shard.keep_superseded_back(&claimed.key);
+                }
             }
             if shard.leave_warm(event) {
                 cell.publish_ready(&shard);
             }
             let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location);
-            shard.set_word(event, slot, if copy.is_some() { here.persisted() } else { here });
-            if let Some(copy) = copy {
-                shard.copies.entry(event).or_default().push((copy, 1));
+            let copied = copy.and_then(|copy| copy.as_ref().ok());
+            shard.set_word(event, slot, if copied.is_some() { here.persisted() } else { here });
+            if let Some(copy) = copied {
+                shard.copies.entry(event).or_default().push((*copy, 1));
                 self.becomes_warm(&mut shard, event);
             }
             let (old_tally, new_tally) =
@@ -286,8 +277,8 @@ impl Engine {
         self.hot.segment(place.location.segment).written();
         drop(shard);
         self.hot.free_if_idle(place.location.segment);
-        if let (Err(_), Some(copy), Some(level)) = (&settled, copy, &self.level) {
-            level.warm.ended(crate::levels::place_of(copy), 1);
+        if let (Err(_), Some(Ok(copy)), Some(level)) = (&settled, copy, &self.level) {
+            level.warm.ended(crate::levels::place_of(*copy), 1);
         }
         if self.is_closed() {
             self.unlock_if_idle();

@@ -52,8 +52,8 @@ impl Records<'_> {
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
             let superseded = || {
-                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
-                let found = shard.superseded.get(&named(entry.rest)).copied();
+                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).map(|ended| ended.version);
+                let found = shard.superseded.get(&named(entry.rest)).map(|ended| ended.version);
                 said.max(found).is_some_and(|version| version >= entry.version)
             };
             let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
@@ -249,13 +249,16 @@ impl Records<'_> {
                 leaf.set(Flag::MarksLogged);
             }
         }
-        for (key, &version) in &self.decided.superseded {
+        for (key, &ended) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
             // Also of an event that has nothing on the warm level any more: a device's log may still say it.
             if let Some(event) = shard.find(primary.as_bytes()) {
-                shard.note_superseded(event, key, version);
+                shard.note_superseded(event, key, ended.version);
+                if ended.on_hot_only {
+                    shard.keep_superseded_back(&key);
+                }
             }
         }
     }

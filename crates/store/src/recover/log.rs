@@ -5,7 +5,7 @@ use crate::RunState;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
 use crate::hot::LOG;
-use crate::levels::LOST;
+use crate::levels::{LOST, ON_HOT_ONLY};
 use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{
     Folded, FoldedRun, Hold, KnownProducer, Seen, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
@@ -153,6 +153,8 @@ pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Deci
     let (longest, snapshot) = found.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
     let folded = Engine::read_snapshot(&engine.keyspace, &snapshot)?;
     let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
+    // What replaced these went with the hot level.
+    replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);
     let mut position = longest.position();
     longest.each(&mut |slot| {
         match slot {
@@ -429,14 +431,13 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
 fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
     let Some(verdict) = Verdict::of(decision.kind) else { return };
     let Token { boot, counter, .. } = decision.token;
-    let mut recent = engine.recent.lock();
-    if recent.get(decision.token).is_some() {
+    if engine.recent.lock().get(decision.token).is_some() {
         // A snapshot has it, with an output that may be forgotten since.
         return;
     }
     let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
     let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
-    recent.keep(given, true, engine.verdicts_kept());
+    engine.recent.lock().keep(given, true, engine.verdicts_kept());
 }
 
 impl Replay<'_> {
@@ -486,8 +487,9 @@ impl Replay<'_> {
             }
             DecisionKind::RemoveKey => _ = decided.removed.insert(decision.key.clone(), detail & 1 != 0),
             DecisionKind::Supersede => {
-                let version = decided.superseded.entry(decision.key.clone()).or_default();
-                *version = (*version).max(detail as u16);
+                let known = decided.superseded.entry(decision.key.clone()).or_default();
+                known.version = known.version.max(detail as u16);
+                known.on_hot_only = detail & ON_HOT_ONLY != 0;
             }
             DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
                 if of_run.state != RunState::Closed || of_run.keeps_decided {

@@ -16,7 +16,7 @@ mod standing;
 mod verify;
 
 use crate::engine::Engine;
-use crate::home::Shard;
+use crate::home::{Shard, Superseded};
 use crate::hot::{FREE, Location};
 use crate::levels::{Level, Ticket};
 use crate::limits::LOSSES_LISTED_MAX;
@@ -44,7 +44,7 @@ struct Decided {
     /// Removed keys, and whether each was a result.
     removed: HashMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
-    superseded: HashMap<Vec<u8>, u16>,
+    superseded: HashMap<Vec<u8>, Superseded>,
     /// Marks of events that the warm level has, later than those in their images (`mark_of`).
     marks: Standing,
     /// Events that were replayed out of the debug stream: images that say otherwise are older.
@@ -75,7 +75,7 @@ pub(crate) struct Absent {
     pub(crate) debug: Vec<(Vec<u8>, u64)>,
     pub(crate) marks: Vec<(Vec<u8>, u64)>,
     pub(crate) removed: Vec<(Vec<u8>, bool)>,
-    pub(crate) superseded: Vec<(Vec<u8>, u16)>,
+    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
 }
 
 /// What the warm level says of itself.

@@ -178,7 +178,7 @@ impl<'a> Records<'a> {
         if entry.flags.is_fragment() {
             let key = entry.key.as_bytes();
             let removed = !self.decided.removed.is_empty() && self.decided.removed.contains_key(key);
-            let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
+            let superseded = || self.decided.superseded.get(key).is_some_and(|ended| ended.version >= entry.version);
             if removed || !self.decided.superseded.is_empty() && superseded() {
                 return Ok(Fate::Dead);
             }

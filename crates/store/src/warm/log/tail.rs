@@ -303,10 +303,17 @@ impl Log {
         let (mut transfer, end) = match state.under_way.take() {
             Some(begun) => begun,
             None => match self.begin(state) {
-                Ok(begun) => begun,
+                Ok(Some(begun)) => begun,
+                Ok(None) => {
+                    state.io = Some(io);
+                    // The file is full: a fold makes room.
+                    if self.changed.wait_until(state, deadline).timed_out() {
+                        return Err(self.late());
+                    }
+                    return Ok(());
+                }
                 Err(error) => {
                     state.io = Some(io);
-                    self.changed.notify_all();
                     return Err(error);
                 }
             },
@@ -333,8 +340,8 @@ impl Log {
         }
     }
 
-    /// Takes what waits, as one commit.
-    fn begin(&self, state: &mut State) -> Result<(Transfer, u64)> {
+    /// Takes what waits, as one commit; `None` where the file has no room for it.
+    fn begin(&self, state: &mut State) -> Result<Option<(Transfer, u64)>> {
         let Some((file, _)) = state.files[state.file] else {
             return Err(Error::internal(format!("{} has no file", self.name())));
         };
@@ -343,15 +350,14 @@ impl Log {
         let waiting = entries.range((*taken - *first) as usize..);
         let (count, blocks) = at.lay(self.layout(), waiting, &mut buffer);
         if blocks == 0 || count == 0 && state.end() > state.taken {
-            let (block, blocks) = (state.at.block, state.at.blocks);
-            state.poison(format!("{block} of {blocks} blocks are taken: a fold makes room"));
-            return Err(self.given_up(state));
+            state.spare = Some(buffer).filter(|buffer| buffer.len() == TAIL_BYTES);
+            return Ok(None);
         }
         let offset = block_offset(state.at.block);
         state.at.moves_on(blocks);
         state.taken += count;
         state.forget();
-        Ok((Transfer::new(file, offset, buffer, blocks as usize * BLOCK_BYTES, true), state.taken))
+        Ok(Some((Transfer::new(file, offset, buffer, blocks as usize * BLOCK_BYTES, true), state.taken)))
     }
 
     /// # Errors

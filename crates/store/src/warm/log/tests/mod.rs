@@ -178,9 +178,14 @@ fn a_full_log_takes_nothing_until_it_is_folded() {
         decide(&log, number).unwrap();
     }
     assert_eq!(log.fill(0), 1.0);
-    let refused = decide(&log, blocks).unwrap_err();
-    assert_eq!((refused.kind(), log.is_poisoned(0)), (Kind::Unavailable, true));
-    assert!(refused.message().contains("a fold makes room"), "{refused}");
+    let position = log.append_decision(&decision(blocks));
+    let late = log.wait(0, position, Instant::now() + Duration::from_millis(20)).unwrap_err();
+    assert_eq!((late.kind(), log.is_poisoned(0)), (Kind::Unavailable, false));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| log.wait(0, position, soon()));
+        fold(&log, blocks + 1).unwrap();
+        waits.join().unwrap().unwrap();
+    });
     for more in 1..6 {
         fold(&log, blocks + more).unwrap();
         assert!(log.fill(0) < 0.1);
