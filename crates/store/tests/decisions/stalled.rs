@@ -91,9 +91,8 @@ fn warm(plan: Plan) -> Life {
 fn a_put_to_a_new_run_waits_for_no_device() {
     let life = Plan::new().create();
     life.stall();
-    let outcome = life.unhindered("a put to a new run", |store| {
-        store.put(&key(7, 1, 0), &[1; 100], &PutOptions::default())
-    });
+    let outcome =
+        life.unhindered("a put to a new run", |store| store.put(&key(7, 1, 0), &[1; 100], &PutOptions::default()));
     assert_eq!(outcome.unwrap(), PutOutcome::Stored);
     life.answer_again();
     life.tick();
@@ -355,10 +354,12 @@ fn many_threads_go_on_beside_a_stalled_device() {
     std::thread::scope(|scope| {
         let waiting: Vec<_> = warm_events()
             .take(8)
-            .map(|event| scope.spawn({
-                let life = life.clone();
-                move || life.remove_event(&life.name(event))
-            }))
+            .map(|event| {
+                scope.spawn({
+                    let life = life.clone();
+                    move || life.remove_event(&life.name(event))
+                })
+            })
             .collect();
         life.until_somebody_waits();
         life.unhindered("four threads with events of the hot level", |store| {
