@@ -424,12 +424,8 @@ impl Life {
                 sum += *one;
                 sum
             });
-            writeln!(
-                told,
-                "run {} {:?}: offered {:?}, stored {:?}",
-                status.run, status.state, ledger.offered, ledger.stored
-            )
-            .unwrap();
+            // What was offered beside it (duplicates, what came late) is not journaled.
+            writeln!(told, "run {} {:?}: stored {:?}", status.run, status.state, ledger.stored).unwrap();
             writeln!(told, "  live {live:?}, rejected {:?}, released {:?}", ledger.rejected, ledger.released).unwrap();
             writeln!(
                 told,

@@ -296,7 +296,7 @@ fn look(
             // An event that the call was about is as before it or as after it.
             let faults = [before.fault(*event, &opened), after.fault(*event, &opened)];
             if let [Some(one), Some(other)] = faults {
-                panic!("{what}, hot level lost: event {event}: {one}; or {other}; promised {after:?}");
+                panic!("{what}, hot level lost: event {event}: {one}; or {other}; promised {before:?}; or {after:?}");
             }
         }
         opened.balanced();
@@ -346,8 +346,7 @@ fn lives(seed: u64, lives: u64) {
         for event in 1..driver.next_event.saturating_sub(30) {
             // Room for the lives to come.
             let name = driver.life.name(event);
-            let gone = driver.life.remove_event(&name).map(drop);
-            if gone.is_ok() {
+            if driver.life.remove_event(&name).is_ok_and(|there| there) {
                 driver.promise(event).gone = true;
             }
         }
