@@ -82,7 +82,9 @@ fn a_stall_that_is_met_again_and_again_uses_no_container_up() {
 }
 
 fn fill_some(life: &Life) -> u64 {
-    (0..20).for_each(|event| drop(life.store.put(&key(RUN, event, 0), &[7; 4000], &PutOptions::default()).unwrap()));
+    for event in 0..20 {
+        let _ = life.store.put(&key(RUN, event, 0), &[7; 4000], &PutOptions::default()).unwrap();
+    }
     life.tick();
     20
 }

@@ -227,7 +227,7 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
     let life = Plan::new().all_down().create();
     (0..EVENTS).for_each(|event| life.ready(event));
     let verdict = |life: &Life, event: u64| {
-        if event % 5 == 0 {
+        if event.is_multiple_of(5) {
             return;
         }
         let token = life.lease(event);
