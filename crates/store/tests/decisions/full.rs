@@ -8,7 +8,7 @@ const MANY: u64 = 1400;
 
 fn one_fragment_each(mut plan: Plan) -> Plan {
     plan.keyspace.run.completeness = Completeness::Count(1);
-    plan.device_bytes = 4 << 20;
+    (plan.device_bytes, plan.config.device_log_bytes) = (4 << 20, 64 << 10);
     plan.config.container_bytes = 256 << 10;
     plan.all_down()
 }

@@ -35,7 +35,7 @@ pub(crate) const PATIENT: Duration = Duration::from_secs(10);
 const ROUND: Duration = Duration::from_millis(300);
 
 const REGION_BYTES: u64 = 2 << 20;
-const DEVICE_BYTES: u64 = 1 << 20;
+const DEVICE_BYTES: u64 = 3 << 19;
 /// Files of a device that hold decisions, and those that hold data.
 pub(crate) const LOGS: &str = "decisions-";
 pub(crate) const CONTAINERS: &str = "container-";
@@ -66,7 +66,7 @@ impl Plan {
             max_hold: DAY,
             maintenance: false,
             container_bytes: 64 << 10,
-            device_log_bytes: 64 << 10,
+            device_log_bytes: 256 << 10,
             persist_delay: Duration::ZERO,
             flush_delay: Duration::ZERO,
             device_stall: PATIENT,
@@ -188,16 +188,28 @@ impl Life {
         Life::begin_on(&self.plan, medium.clone(), simulated, devices, open)
     }
 
+    /// The life on what a cut left of the hot level, if anything, and of devices.
+    pub(crate) fn opened_on(&self, hot: Option<Vec<u8>>, simulated: Vec<Arc<SimDevice>>) -> Result<Life> {
+        let keyspace = &self.plan.keyspace;
+        match hot {
+            Some(image) => {
+                let medium = SimMedium::from_image(image);
+                Life::begin(&self.plan, medium.clone(), simulated, |config| Store::open_on(medium, keyspace, config))
+            }
+            None => {
+                let medium = SimMedium::new(self.plan.region_bytes);
+                Life::begin(&self.plan, medium.clone(), simulated, |config| {
+                    Store::open_anew_on(medium, keyspace, Config { accept_loss: true, ..config })
+                })
+            }
+        }
+    }
+
     /// The life after a loss of power that took the hot level along: devices keep what was synced. Of four seeds in a
     /// row one keeps nothing else, one everything, the others a part.
     pub(crate) fn after_loss_of_hot(&self, seed: u64) -> Life {
         let simulated = self.simulated.iter().map(|device| device.power_off(seed)).collect();
-        let medium = SimMedium::new(self.plan.region_bytes);
-        Life::begin(&self.plan, medium.clone(), simulated, |config| {
-            let config = Config { accept_loss: true, ..config };
-            Store::open_anew_on(medium, &self.plan.keyspace, config)
-        })
-        .unwrap()
+        self.opened_on(None, simulated).unwrap()
     }
 
     /// Looks now, after a kill, after another one, and (`false`) where the hot level was lost.
@@ -382,6 +394,11 @@ impl Life {
         self.find(event).map(|found| found.state)
     }
 
+    /// Where the event stands, without a look at its bytes.
+    pub(crate) fn find_state(&self, event: u64) -> Option<LiveState> {
+        self.store.get_event(&self.name(event), &Sources::None).unwrap().map(|event| event.state)
+    }
+
     /// Version of one fragment.
     pub(crate) fn version(&self, event: u64, source: u64) -> Option<u16> {
         self.find(event)?.versions.get(&source).copied()
@@ -407,12 +424,8 @@ impl Life {
                 sum += *one;
                 sum
             });
-            writeln!(
-                told,
-                "run {} {:?}: offered {:?}, stored {:?}",
-                status.run, status.state, ledger.offered, ledger.stored
-            )
-            .unwrap();
+            // What was offered beside it (duplicates, what came late) is not journaled.
+            writeln!(told, "run {} {:?}: stored {:?}", status.run, status.state, ledger.stored).unwrap();
             writeln!(told, "  live {live:?}, rejected {:?}, released {:?}", ledger.rejected, ledger.released).unwrap();
             writeln!(
                 told,

@@ -1,10 +1,10 @@
 //! What is decided about an event while it is on its way down goes with it: its stage, its verdict, its failures.
 
-use crate::life::{CONTAINERS, DAY, Found, LEASE, Life, Plan, until};
+use crate::life::{CONTAINERS, Found, LEASE, Life, Plan, until};
 use forebay_store::core::{Level, LiveState};
 use forebay_store::sim::{Fault, Operation};
 use forebay_store::{GetAny, Sources};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EVENT: u64 = 1;
 
@@ -93,51 +93,57 @@ fn an_event_that_is_passed_and_fails_on_its_way_down_is_given_out_again_in_its_s
     });
 }
 
-/// The event has arrived with an image that knows nothing of what was decided on its way, and the next image is not
-/// written yet: the life after a kill at that moment.
-fn killed_before_the_next_image(life: &Life, something: impl FnOnce(&Life)) -> Life {
+/// The event arrives with an image that knows nothing of what was decided on its way, no other image is written, and the
+/// log of the hot level is folded.
+fn arrives_with_an_old_image(life: &Life, something: impl FnOnce(&Life)) {
     life.ready(EVENT);
     life.stall_writes(CONTAINERS);
     let device = &life.devices[0];
-    let mut next = None;
     life.meanwhile(
         |store| store.tick(),
         |life| {
             something(life);
-            // From the next write on nothing is answered.
-            device.inject(Some(Operation::Write), device.count(Operation::Write) + 1, Fault::Stalls(DAY));
+            // The image's commit is the next; whatever is to be made durable after it fails.
+            let begun = device.count(Operation::Sync) + 1;
+            (1..5000).for_each(|nth| device.inject(Some(Operation::Sync), begun + nth, Fault::Fails));
             device.stall_writes(CONTAINERS, Duration::ZERO);
-            until("the event does not arrive", || life.warm_stats().unwrap().demoted_events > 0);
-            next = Some(life.after_kill());
+            let began = Instant::now();
+            while life.warm_stats().unwrap().demoted_events == 0 && began.elapsed() < Duration::from_secs(2) {
+                std::thread::yield_now();
+            }
+            for event in 10_000..12_500 {
+                life.put(event, 0);
+                assert!(life.remove_event(&life.name(event)).unwrap());
+            }
         },
     );
-    next.unwrap()
 }
 
 #[test]
-fn an_event_that_was_passed_and_accepted_on_its_way_down_has_its_stage_before_its_next_image() {
+fn an_event_that_was_passed_and_accepted_on_its_way_down_has_its_stage_when_no_other_image_says_so() {
     let life = Plan::new().all_down().create();
-    let next = killed_before_the_next_image(&life, |life| {
+    arrives_with_an_old_image(&life, |life| {
         pass(life);
         let token = life.lease(EVENT);
         life.accept(EVENT, &token).unwrap();
     });
-    next.in_lives_with_hot(|life| is(life.find(EVENT), LiveState::Accepted, "final"));
+    life.in_lives_with_hot(|life| is(life.find(EVENT), LiveState::Accepted, "final"));
+    let next = life.after_kill();
     in_every_life_after_folds(&next, |life| is(life.find(EVENT), LiveState::Accepted, "final"));
 }
 
 #[test]
-fn an_event_that_was_passed_and_failed_on_its_way_down_has_its_stage_before_its_next_image() {
+fn an_event_that_was_passed_and_failed_on_its_way_down_has_its_stage_when_no_other_image_says_so() {
     let life = Plan::new().all_down().one_delivery().create();
-    let next = killed_before_the_next_image(&life, |life| {
+    arrives_with_an_old_image(&life, |life| {
         pass(life);
         let _ = life.lease(EVENT);
         life.advance(2 * LEASE);
         life.unhindered_round();
         until("the lease runs out", || life.state(EVENT) == Some(LiveState::Debug));
     });
-    next.in_lives_with_hot(|life| is(life.find(EVENT), LiveState::Debug, "final"));
-    let next = next.after_kill();
+    life.in_lives_with_hot(|life| is(life.find(EVENT), LiveState::Debug, "final"));
+    let next = life.after_kill().after_kill();
     assert!(next.replay(&next.name(EVENT)).unwrap());
     assert_eq!(given_in(&next), ["final"]);
     in_every_life_after_folds(&next, |life| assert_eq!(given_in(life), ["final"]));
@@ -221,7 +227,7 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
     let life = Plan::new().all_down().create();
     (0..EVENTS).for_each(|event| life.ready(event));
     let verdict = |life: &Life, event: u64| {
-        if event % 5 == 0 {
+        if event.is_multiple_of(5) {
             return;
         }
         let token = life.lease(event);
@@ -251,4 +257,26 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
             assert_eq!(found, expected.map(|(state, stage)| (state, stage.to_owned())), "event {event}");
         }
     });
+}
+
+/// Without any device in trouble: the stage is the device's as well, whatever stands there of the event.
+#[test]
+fn a_pass_of_an_event_of_which_something_is_on_a_device_holds_without_the_hot_level() {
+    for sources in 1..=2 {
+        let life = Plan::new().create();
+        (0..2).for_each(|source| if source < sources { life.persist(EVENT, source) } else { life.put(EVENT, source) });
+        pass(&life);
+        life.in_every_life(|life, _| assert_eq!(life.find(EVENT).unwrap().stage, "final"));
+        let token = life.lease(EVENT);
+        life.accept(EVENT, &token).unwrap();
+        life.in_every_life(|life, _| {
+            let found = life.find(EVENT).unwrap();
+            assert_eq!((found.state, &*found.stage), (LiveState::Accepted, "final"));
+        });
+        life.tick();
+        in_every_life_after_folds(&life, |life| {
+            let found = life.find(EVENT).unwrap();
+            assert_eq!((found.state, &*found.stage), (LiveState::Accepted, "final"));
+        });
+    }
 }

@@ -6,7 +6,7 @@ use crate::common::key;
 use crate::life::{CONTAINERS, LEASE, Life, Plan, WITHIN, try_put, until};
 use forebay_store::core::LiveState;
 use forebay_store::{Accept, PutOutcome, Sources};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EVENT: u64 = 1;
 
@@ -41,7 +41,13 @@ fn a_verdict_that_waits_behind_a_persisted_fragment_holds_once_it_is_answered() 
             |store| try_put(store, EVENT, 1, true),
             |_| {
                 let token = life.lease(EVENT);
-                rejecting = Some(scope.spawn(move || life.reject(EVENT, &token)));
+                let verdict = scope.spawn(move || life.reject(EVENT, &token));
+                // It is answered, or waits as well.
+                let began = Instant::now();
+                while !verdict.is_finished() && began.elapsed() < Duration::from_millis(100) {
+                    std::thread::yield_now();
+                }
+                rejecting = Some(verdict);
             },
         );
         assert_eq!(put.unwrap(), PutOutcome::Stored);

@@ -128,7 +128,7 @@ fn put_now_to_a_new_run_waits_for_no_device() {
 #[test]
 fn a_put_in_the_shard_of_a_warm_lease_that_runs_out_waits_for_no_device() {
     let life = warm(Plan::new().one_delivery());
-    warm_events().for_each(|event| drop(life.lease(event)));
+    warm_events().for_each(|event| _ = life.lease(event));
     life.advance(2 * LEASE);
     hinders_nobody(&life, "a round in which warm leases run out", |store| store.tick());
     life.tick();
@@ -145,7 +145,7 @@ fn time_goes_on_for_the_hot_level_beside_a_stalled_device() {
     let life = plan.all_down().create();
     warm_events().for_each(|event| life.ready(event));
     until("demotion does not end", || warm_events().all(|event| life.level(event, 0) == Level::Warm));
-    warm_events().for_each(|event| drop(life.lease(event)));
+    warm_events().for_each(|event| _ = life.lease(event));
     life.stall();
     (0..BLOCKS).for_each(|block| life.put(block * BLOCK + 5, 0));
     life.advance(2 * WITHIN);
