@@ -61,6 +61,15 @@ pub(crate) struct WarmRecord {
     pub(crate) bytes: Box<[u8]>,
 }
 
+/// What of an event is between the hot level and a device.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// How many carry some of it.
+    pub(crate) carriers: u32,
+    /// Devices that an image was given up on: it may be found there all the same.
+    pub(crate) doubted: Vec<u32>,
+}
+
 /// The highest version of a fragment that ended on the warm level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Superseded {
@@ -113,8 +122,8 @@ pub(crate) struct Shard {
     pub(crate) superseded: HashMap<Key, Superseded>,
     /// Where the last look for events to put down ended, by stage.
     looked_at: [Option<u32>; STAGES_MAX],
-    /// Events of which something is on its way to a device, with how many carry some of it.
-    pub(crate) on_the_way: HashMap<Primary, u32>,
+    /// Live events of which something is on its way to a device, or may have come there unnoticed.
+    pub(crate) on_the_way: HashMap<Primary, Way>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
     /// Removed slots of live events.
@@ -393,17 +402,21 @@ impl Shard {
 
     /// Something of the event is on its way to a device: decisions about it go to all of them until it arrives.
     pub(crate) fn sets_out(&mut self, event: u32) {
-        *self.on_the_way.entry(self.primary(event)).or_default() += 1;
+        let primary = self.primary(event);
+        self.on_the_way.entry(primary).or_default().carriers += 1;
     }
 
-    /// It stands there, or will not. The event may be gone since.
-    pub(crate) fn arrives(&mut self, primary: &[u8]) {
+    /// It stands there, or will not; on the `doubted` devices it may be found all the same: decisions about the event go
+    /// there for as long as it lives. It may be gone since.
+    pub(crate) fn arrives(&mut self, primary: &[u8], doubted: &[u32]) {
         let primary = Primary::from_packed(primary);
-        if let Some(carriers) = self.on_the_way.get_mut(&primary) {
-            *carriers -= 1;
-            if *carriers == 0 {
-                self.on_the_way.remove(&primary);
-            }
+        let Some(way) = self.on_the_way.get_mut(&primary) else { return };
+        way.carriers -= 1;
+        way.doubted.extend(doubted);
+        way.doubted.sort_unstable();
+        way.doubted.dedup();
+        if way.carriers == 0 && way.doubted.is_empty() {
+            self.on_the_way.remove(&primary);
         }
     }
 

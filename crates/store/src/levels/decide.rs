@@ -125,12 +125,17 @@ impl Engine {
         Ticket(Some(Box::new(awaited)))
     }
 
-    /// Devices on which anything of an event stands; all that are there, where some of it is on its way.
+    /// Devices on which anything of an event stands, or may; all that are there, where some of it is on its way.
     fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
-        if !shard.on_the_way.is_empty() && shard.on_the_way.contains_key(&shard.primary(event)) {
-            return level.present().collect();
-        }
         let mut devices = Vec::new();
+        if !shard.on_the_way.is_empty()
+            && let Some(way) = shard.on_the_way.get(&shard.primary(event))
+        {
+            if way.carriers > 0 {
+                return level.present().collect();
+            }
+            devices.extend(&way.doubted);
+        }
         if !shard.events[event].is(Flag::Warm) {
             return devices;
         }
@@ -187,6 +192,11 @@ impl Engine {
     pub(crate) fn settle_again(&self, name: &[u8]) -> Result<()> {
         let ticket = self.ticket_again(name);
         self.settle(ticket)
+    }
+
+    /// Whether a call of this name has no answer yet that devices vouch for.
+    pub(crate) fn is_unsettled(&self, name: &[u8]) -> bool {
+        self.level.as_ref().is_some_and(|level| level.unsettled.get(level, name).is_some())
     }
 
     /// What the first answer of a call waited for, to be waited for again.

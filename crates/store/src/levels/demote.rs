@@ -87,7 +87,7 @@ impl Engine {
                     "{}: stays where it is: {error}",
                     self.keyspace.schema.text(moving.primary.as_bytes())
                 ));
-                self.stay(moving, false);
+                self.stay(moving, false, &[]);
                 continue;
             }
             let (run, stream) = (moving.run, moving.stream);
@@ -110,7 +110,7 @@ impl Engine {
                     level.note(error.to_string());
                 }
                 level.refuse();
-                batch.into_iter().for_each(|moving| self.stay(moving, true));
+                batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
                 return;
             }
         };
@@ -161,9 +161,11 @@ impl Engine {
                         level.warm.ended(place, (end - begin) as u32);
                     }
                 }
+                // Some of it may have been written before.
+                let doubted: Vec<u32> = level.present().collect();
                 for moving in batch {
                     self.doubt_marks(&moving.primary);
-                    self.stay(moving, true);
+                    self.stay(moving, true, &doubted);
                 }
                 self.give_up_writer(level, demoter, at);
             }
@@ -295,6 +297,7 @@ impl Engine {
 
     /// What was written will not count: the event stays where it is.
     fn disown(&self, level: &Level, written: Written) {
+        let doubted: Vec<u32> = written.devices(level).collect();
         let Written { moving, places } = written;
         for (begin, end, placed) in places {
             if let Placed::At(place) = placed {
@@ -302,13 +305,14 @@ impl Engine {
             }
         }
         self.doubt_marks(&moving.primary);
-        self.stay(moving, true);
+        self.stay(moving, true, &doubted);
     }
 
     /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
-    fn stay(&self, moving: Moving, again: bool) {
+    /// On the `doubted` devices an image of it may be found all the same.
+    fn stay(&self, moving: Moving, again: bool, doubted: &[u32]) {
         let mut shard = self.cell_of(moving.primary.as_bytes()).lock();
-        shard.arrives(moving.primary.as_bytes());
+        shard.arrives(moving.primary.as_bytes(), doubted);
         if let Some(event) = shard.find(moving.primary.as_bytes()) {
             shard.events[event].clear(Flag::Moving);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
@@ -344,15 +348,10 @@ impl Engine {
         {
             drop(shard);
             // What its image does not say found no room in the log: it stays, and comes again.
-            for (begin, end, placed) in &places {
-                if let Placed::At(place) = placed {
-                    level.warm.ended(*place, (end - begin) as u32);
-                }
-            }
-            self.stay(moving, true);
+            self.disown(level, Written { moving, places });
             return;
         }
-        shard.arrives(moving.primary.as_bytes());
+        shard.arrives(moving.primary.as_bytes(), &[]);
         let (mut down, mut missed) = (0, false);
         for (begin, end, placed) in &places {
             let place = match placed {

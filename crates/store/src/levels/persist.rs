@@ -197,11 +197,23 @@ impl Engine {
         self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).unanswered();
     }
 
+    /// An image of these may be found although nobody counts it.
+    fn doubt(&self, fragments: &[Waiting], devices: &[u32]) {
+        for waiting in fragments {
+            let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            if let Some(event) = shard.find(primary.as_bytes()) {
+                shard.sets_out(event);
+                shard.arrives(primary.as_bytes(), devices);
+            }
+        }
+    }
+
     /// It is on its way no more.
     fn leave_queue(&self, waiting: &Waiting) {
         if !waiting.version {
             let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            self.cell_of(primary.as_bytes()).lock().arrives(primary.as_bytes());
+            self.cell_of(primary.as_bytes()).lock().arrives(primary.as_bytes(), &[]);
         }
         self.unpin(waiting.from);
         if self.is_closed() {
@@ -236,6 +248,8 @@ impl Engine {
                 }
                 Err(error) => {
                     level.note(error.to_string());
+                    // It may be found there all the same.
+                    self.doubt(of_run, &level.present().collect::<Vec<u32>>());
                     ended.extend(failures(of_run, &error.to_string()));
                 }
             }
@@ -252,9 +266,10 @@ impl Engine {
         place: ImagePlace,
     ) -> Vec<(u64, std::result::Result<Location, String>)> {
         let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
-        if let Err(error) = level.log.wait(level.warm.device_of(place.container), needs, deadline_after(level.patience))
-        {
+        let device = level.warm.device_of(place.container);
+        if let Err(error) = level.log.wait(device, needs, deadline_after(level.patience)) {
             level.note(error.to_string());
+            self.doubt(fragments, &[device]);
             level.warm.ended(place, fragments.len() as u32);
             return failures(fragments, error.message()).collect();
         }

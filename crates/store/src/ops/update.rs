@@ -12,7 +12,7 @@ use super::put::Claimed;
 use crate::Store;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, NIL, Shard, State};
-use crate::hot::{Class, Location};
+use crate::hot::{Class, Location, checksum};
 use crate::levels::{ON_HOT_ONLY, Ticket};
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
@@ -39,6 +39,9 @@ impl Store {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
         engine.relieve_log();
+        if let Some(version) = engine.repeat_update(key, value)? {
+            return Ok(version);
+        }
         let deadline = deadline_after(engine.config.put_deadline);
         let mut known = None;
         let (claimed, version, old_length, on_device) = loop {
@@ -104,6 +107,47 @@ impl Store {
 }
 
 impl Engine {
+    /// An update with the bytes that are in force already, of which it is not known whether a device has them: asked again
+    /// after an unknown outcome, it makes no other version. `None` where this is no such repeat.
+    fn repeat_update(&self, key: &Key, value: &[u8]) -> Result<Option<u16>> {
+        if self.level.is_none() {
+            return Ok(None);
+        }
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let (entry, kept_back) = {
+            let shard = self.cell_of(primary).lock();
+            let Some(event) = shard.find(primary) else { return Ok(None) };
+            let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+            if !word.is_present() || word.is_busy() || word.is_warm() {
+                return Ok(None);
+            }
+            let kept_back = shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
+            let Some(entry) = self.hot.read_entry(word.location()) else { return Ok(None) };
+            (entry, kept_back)
+        };
+        let same = entry.length as usize == value.len() && entry.payload_crc == checksum(value);
+        if !same || !kept_back && !self.is_unsettled(key.as_bytes()) {
+            return Ok(None);
+        }
+        if kept_back {
+            self.persist(key)?;
+        }
+        let ticket = {
+            let mut shard = self.cell_of(primary).lock();
+            let told = match (shard.find(primary), shard.superseded.get(key).copied()) {
+                (Some(event), Some(ended)) if kept_back && ended.on_hot_only => {
+                    shard.superseded_is_told(event, key);
+                    let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
+                    self.shadow(&shard, event, &Decision { detail: u32::from(ended.version), ..about })
+                }
+                _ => self.ticket_again(key.as_bytes()),
+            };
+            drop(shard);
+            told
+        };
+        self.settle(ticket).map(|()| Some(entry.version))
+    }
+
     pub(crate) fn no_event(&self, primary: &Primary) -> Error {
         Error::invalid(format!("{}: there is no such event", self.keyspace.schema.text(primary.as_bytes())))
     }
@@ -264,7 +308,7 @@ impl Engine {
             Ok((old, ticket))
         })();
         if copy.is_some() {
-            shard.arrives(primary);
+            shard.arrives(primary, &[]);
         }
         shard.settle(event);
         let (ended, length) = match &settled {
