@@ -7,7 +7,7 @@
 //!
 //! *Invariants*: every call ends by its deadline; a call that may have taken effect and cannot be repeated safely is
 //! answered `OutcomeUnknown`, never repeated. The answer to a repeat says that an earlier try has none
-//! (tests `unknown.rs`).
+//! (`tests/network/unknown.rs`).
 
 use crate::address::Address;
 use crate::buffer::Buffers;

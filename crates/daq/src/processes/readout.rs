@@ -2,7 +2,7 @@
 //!
 //! *Invariants*: each offer is counted by a producer of the run; a fragment for which there is no space, or whose server is
 //! away, is offered again until it is stored or the patience is over. Every fragment of a report is stored, late or unknown:
-//! never two of them (test `what_a_lost_answer_leaves_open_is_counted_as_unknown`).
+//! never two of them (`crates/client/tests/network/unknown.rs`, `a_readout_counts_what_is_unknown_and_agrees_with_the_ledger`).
 
 use crate::emulator;
 use crate::source::FrameSource;
