@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::pressure::check_marks;
 use crate::recover::There;
-use crate::region_file::{self, Holds, Life, random_id, write_superblock};
+use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use crate::sim::SimMedium;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
@@ -58,8 +58,8 @@ impl Store {
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
     ///
     /// # Errors
-    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be;
-    /// `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
+    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be, or where
+    /// `devices.toml` does not list the devices that the store was made with; `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
     /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
@@ -192,8 +192,9 @@ fn start_new(
     store: [u8; 16],
     dir: Option<&Path>,
 ) -> Result<Store> {
-    let mut superblock = region_file::first_life(store, text, geometry);
     let level = levels::create(dir, store, keyspace, &config)?;
+    let count = level.as_ref().map_or(0, |level| level.devices);
+    let mut superblock = region_file::first_life(&region, store, text, geometry, count);
     let devices = level.as_ref().map(|level| level.warm.present()).unwrap_or_default();
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
@@ -202,7 +203,7 @@ fn start_new(
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
     engine.fold_shadows();
-    write_superblock(&engine.hot.region, &mut superblock);
+    write_superblock_durably(&engine.hot.region, &mut superblock)?;
     *engine.superblock.lock() = superblock;
     Store::start(engine)
 }
@@ -210,18 +211,24 @@ fn start_new(
 fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
     check_marks(&config, false)?;
     let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
-    let Life { mut superblock, power_lost, was_clean } =
-        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    // A store that opens only when a disk is mounted stays as it was closed until then.
+    let level = levels::open(dir, Some(&life.superblock), keyspace, &config)?;
+    life.begin(&region)?;
+    let superblock = life.superblock.clone();
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
-    let level = levels::open(dir, Some(superblock.store), keyspace, &config)?;
-    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock, dir.map(Path::to_owned));
+    if level.is_none() && life.superblock.devices > 0 {
+        engine.losses.lock().push(levels::all_gone(life.superblock.devices));
+    }
     let mut there = level.map(|(level, there, _)| {
         engine.adopt_level(Some(level));
-        There { figures_kept: was_clean, ..there }
+        There { figures_kept: life.was_clean, ..there }
     });
-    let replaced = recover::recover(&engine, power_lost, there.as_mut())?;
-    write_superblock(&engine.hot.region, &mut superblock);
-    *engine.superblock.lock() = superblock;
+    let recovered = recover::recover(&engine, life.power_lost, there.as_mut());
+    let replaced = recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
+    life.settle(&engine.hot.region)?;
+    *engine.superblock.lock() = life.superblock;
     recover::finish(&engine, replaced)?;
     Store::start(engine)
 }
@@ -252,7 +259,7 @@ fn start_on_warm(
     (level, there, store): (Level, There, [u8; 16]),
     dir: Option<&Path>,
 ) -> Result<Store> {
-    let mut superblock = region_file::first_life(store, text, geometry);
+    let mut superblock = region_file::first_life(&region, store, text, geometry, level.devices);
     // No token of a life before may be in force again.
     superblock.boot = recover::boot_after(&there).saturating_add(1);
     let hot = Hot::new(region, geometry, store, config.write_heads);
@@ -262,7 +269,7 @@ fn start_on_warm(
     engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;
     recover::finish(&engine, replaced)?;
-    write_superblock(&engine.hot.region, &mut superblock);
+    write_superblock_durably(&engine.hot.region, &mut superblock)?;
     *engine.superblock.lock() = superblock;
     Store::start(engine)
 }

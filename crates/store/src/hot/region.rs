@@ -169,13 +169,14 @@ impl Region {
     /// A region over a simulated medium.
     pub(crate) fn simulated(medium: Arc<SimMedium>) -> Region {
         let (base, length) = medium.memory();
+        let persistent = medium.is_persistent();
         Region {
             base,
             length,
             flush: Flush::Simulated(medium),
             file: Mutex::new(None),
             mapped: false,
-            persistent: true,
+            persistent,
             faulted: AtomicUsize::new(length),
         }
     }
@@ -217,12 +218,30 @@ impl Region {
 
     /// Hands all dirty pages to the device, where the medium is a file on one.
     pub(crate) fn sync(&self) -> Result<()> {
-        if !self.mapped {
+        self.sync_start(self.length)
+    }
+
+    /// Hands the dirty pages of the first bytes to the device and waits for it, where the medium is a file on one.
+    pub(crate) fn sync_start(&self, length: usize) -> Result<()> {
+        if let Flush::Simulated(medium) = &self.flush {
+            // Persistent memory has nothing to sync: its flushed lines are durable.
+            if !self.persistent {
+                medium.sync(length);
+            }
             return Ok(());
         }
-        // SAFETY: the whole range is mapped by this region.
-        unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.length, rustix::mm::MsyncFlags::SYNC) }
+        let from = self.at(0, length);
+        // SAFETY: `at` has checked that the range is mapped by this region, which begins at a page.
+        unsafe { rustix::mm::msync(from.cast(), length, rustix::mm::MsyncFlags::SYNC) }
             .map_err(|error| Error::corrupt("the medium refused to take its pages").with_source(error))
+    }
+
+    /// The boot id of the machine that has the medium; zeros where the system has none.
+    pub(crate) fn machine_boot(&self) -> [u8; 36] {
+        match &self.flush {
+            Flush::Simulated(medium) => medium.machine_boot().unwrap_or_else(machine_boot),
+            Flush::Nothing | Flush::Lines => machine_boot(),
+        }
     }
 
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
@@ -319,6 +338,17 @@ impl Drop for Region {
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         }
     }
+}
+
+/// The machine's boot id; zeros where the system has none.
+fn machine_boot() -> [u8; 36] {
+    let mut id = [0; 36];
+    if let Ok(text) = std::fs::read("/proc/sys/kernel/random/boot_id")
+        && let Some(text) = text.get(..36)
+    {
+        id.copy_from_slice(text);
+    }
+    id
 }
 
 fn lock(file: &File, path: &Path) -> Result<()> {

@@ -30,7 +30,7 @@ pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;
 
-pub(crate) use open::{absent_devices, create, devices_of, has_devices, open, unmake};
+pub(crate) use open::{absent_devices, all_gone, create, devices_of, has_devices, open, unmake};
 pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::config::Config;

@@ -44,6 +44,11 @@ impl Ring {
         &self.engine().keyspace
     }
 
+    /// Identity of the ring, given at its creation: no other has it.
+    pub fn id(&self) -> [u8; 16] {
+        self.engine().hot.store
+    }
+
     /// Boot generation of this opening.
     pub fn boot(&self) -> u32 {
         self.engine().boot

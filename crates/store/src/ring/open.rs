@@ -13,7 +13,7 @@ use super::handle::{Ring, new_holder};
 use super::limits::{CHUNK_BYTES_DEFAULT_MAX, CHUNK_BYTES_MIN, CHUNKS_PER_SOURCE_DEFAULT, CHUNKS_PER_SOURCE_MIN};
 use super::{maintain, recover};
 use crate::hot::{Hot, Region};
-use crate::region_file::{self, Holds, Life, random_id, write_superblock};
+use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use crate::sim::SimMedium;
 use forebay_core::limits::{PAYLOAD_ALIGN, RING_KEY_TAIL_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{EntryLayout, Error, Geometry, Result, RingKeyspace};
@@ -209,27 +209,29 @@ fn start_new(
     config: RingConfig,
     store: [u8; 16],
 ) -> Result<Ring> {
-    let superblock = region_file::first_life(store, text, geometry);
+    let superblock = region_file::first_life(&region, store, text, geometry, 0);
     let hot = Hot::new(region, geometry, store, 1);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
     // The account begins with nothing; then the superblock makes it a ring.
     engine.write_note(&mut engine.space.lock(), false);
-    write_superblock(&engine.hot.region, &mut engine.superblock.lock());
+    write_superblock_durably(&engine.hot.region, &mut engine.superblock.lock())?;
     Ring::start(engine)
 }
 
 fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingConfig) -> Result<Ring> {
     let source_bytes = keyspace.source.bytes();
     let widths = (source_bytes + RING_KEY_TAIL_BYTES, source_bytes);
-    let Life { superblock, was_clean, power_lost } =
-        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
-    check_capacity(keyspace, &superblock.geometry)?;
-    let hot = Hot::new(region, superblock.geometry, superblock.store, 1);
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock);
-    recover::recover(&engine, power_lost, was_clean)?;
+    let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    check_capacity(keyspace, &life.superblock.geometry)?;
+    life.begin(&region)?;
+    let hot = Hot::new(region, life.superblock.geometry, life.superblock.store, 1);
+    let engine = Engine::new(hot, keyspace.clone(), config, life.superblock.clone());
+    let recovered = recover::recover(&engine, life.power_lost, life.was_clean);
+    recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
     // The account as it was found, then the new life.
     engine.write_note(&mut engine.space.lock(), false);
-    write_superblock(&engine.hot.region, &mut engine.superblock.lock());
+    life.settle(&engine.hot.region)?;
+    *engine.superblock.lock() = life.superblock;
     Ring::start(engine)
 }
