@@ -173,7 +173,7 @@ impl Engine {
         if !short() || again.is_some_and(|again| Instant::now() < again) {
             return;
         }
-        if let Some(_only_one) = self.snapshotting.try_lock() {
+        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the logs go on as they are: nothing is lost.
             let _ = self.fold_log();
             // Folding holds all decisions up: a device that does not take it is asked again only after a while.

@@ -40,7 +40,7 @@ use forebay_core::{Error, Keyspace, Primary, Result, Token};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// The warm level of one store.
@@ -53,6 +53,10 @@ pub(crate) struct Level {
     pub(crate) persist_delay: Duration,
     /// How long to wait for a device before it is given up.
     pub(crate) patience: Duration,
+    /// How long it may stall.
+    stall: Duration,
+    /// Until when a store that closes waits for its devices.
+    closing_by: OnceLock<Instant>,
     /// Payload bytes of one image, and what a fragment's entry adds to it.
     pub(crate) image_bytes_max: u64,
     pub(crate) entry_bytes_max: u64,
@@ -101,6 +105,8 @@ impl Level {
             flushing: Flushing::default(),
             persist_delay: config.persist_delay,
             patience: config.device_stall * PATIENCE_STALLS,
+            stall: config.device_stall,
+            closing_by: OnceLock::new(),
             demoter: Mutex::default(),
             turn: AtomicU32::new(0),
             relieving: AtomicBool::new(false),
@@ -115,6 +121,17 @@ impl Level {
             fold_again: Mutex::default(),
             compact_again: Mutex::default(),
         }
+    }
+
+    /// The store closes: one patience for all that is under way, and one stall for each step after that.
+    pub(crate) fn begin_closing(&self) {
+        let _ = self.closing_by.set(deadline_after(self.patience));
+    }
+
+    /// Until when to wait for a device from now on.
+    pub(crate) fn deadline(&self) -> Instant {
+        let (usual, least) = (deadline_after(self.patience), deadline_after(self.stall));
+        self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
     }
 
     /// Whether the device's log begins with an earlier snapshot than the hot one.
@@ -225,9 +242,10 @@ impl Engine {
         let Some(level) = &self.level else { return };
         let mut demoter = level.demoter.lock();
         self.settle_durable(level, &mut demoter, 0);
+        debug_assert!(!demoter.is_pending(), "pins would never be let go");
         *demoter = Demoter::default();
         level.persisting.close();
-        if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
+        if let Err(error) = level.warm.close_filling(Duration::ZERO, level.deadline()) {
             level.note(error.to_string());
         }
     }
@@ -236,7 +254,7 @@ impl Engine {
     pub(crate) fn flush_device_logs(&self) {
         let Some(level) = &self.level else { return };
         for device in 0..level.devices {
-            if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
+            if let Err(error) = level.log.flush(device, level.deadline()) {
                 level.note(error.to_string());
             }
         }
@@ -262,7 +280,7 @@ impl Engine {
     /// The devices' logs end here: what stands in them is whole.
     pub(crate) fn close_device_logs(&self) {
         if let Some(level) = &self.level
-            && let Err(error) = level.log.close(deadline_after(level.patience))
+            && let Err(error) = level.log.close(level.deadline())
         {
             level.note(error.to_string());
         }

@@ -11,7 +11,7 @@
 
 use super::Level;
 use super::plan::KIND;
-use crate::engine::{Engine, deadline_after};
+use crate::engine::Engine;
 use crate::hot::Location;
 use crate::warm::{EntryPlan, ImagePlan, Placed, Target, Writer};
 use forebay_core::{Entry, Error, ExtentKind, ImageMarks, Key, Result, Stream};
@@ -74,7 +74,7 @@ impl Engine {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
         let Some((from, entry)) = self.to_persist(key)? else { return Ok(()) };
         let queue = &level.persisting;
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         let mut group = queue.group.lock();
         while group.waiting.len() >= GROUP_MAX {
             if queue.changed.wait_until(&mut group, deadline).timed_out() {
@@ -118,6 +118,9 @@ impl Engine {
     fn to_persist(&self, key: &Key) -> Result<Option<(Location, Entry)>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let shard = self.cell_of(primary).lock();
+        if shard.closed {
+            return Err(not_persisted("the store is closed"));
+        }
         let Some(event) = shard.find(primary) else { return Ok(None) };
         let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
         if !word.is_present() || word.is_warm() || word.is_persisted() {
@@ -187,7 +190,7 @@ impl Engine {
         let durable = writer.append(&plans, ExtentKind::Persisted).and_then(|all| {
             placed = all;
             let ticket = writer.commit()?;
-            writer.wait(ticket, deadline_after(level.patience))
+            writer.wait(ticket, level.deadline())
         });
         if durable.is_ok() {
             return Ok(placed);

@@ -169,7 +169,6 @@ impl Engine {
         let place = &claimed.place;
         self.hot.write_entry(place, &self.fragment_entry(claimed, crc, version), StateWord::FRESH);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.cell_of(primary);
         let mut shard = cell.lock();
@@ -237,16 +236,18 @@ impl Engine {
             Ok(old)
         })();
         shard.settle(event);
-        drop(shard);
-        let (ended, length) = match &settled {
-            Ok(old) => (*old, old_length),
-            Err(_) => (place.location, claimed.length),
-        };
-        self.end_record(ended, length);
-        self.hot.region.fence();
-        if self.is_closed() {
-            self.unlock_if_idle();
+        // Letting go of the new version is the last that this call does to the region.
+        match settled {
+            Ok(old) => {
+                self.end_record(old, old_length);
+                self.hot.region.fence();
+                self.hot.written(place.location.segment);
+                Ok(version)
+            }
+            Err(error) => {
+                self.hot.abandon(place.location, claimed.length);
+                Err(error)
+            }
         }
-        settled.map(|_| version)
     }
 }
