@@ -52,7 +52,6 @@ fn close_while_a_device_stalls_is_bounded_and_a_second_close_waits_for_it() {
             .map(|_| {
                 scope.spawn(|| {
                     let answer = store.close();
-                    eprintln!("closed after {:?}: {answer:?} {}", begun.elapsed(), store.kept());
                     // Whichever of them returns: the first has finished, and the lock is free.
                     if ended.fetch_add(1, Ordering::SeqCst) == 0 {
                         device.stall(Duration::ZERO);
@@ -63,7 +62,7 @@ fn close_while_a_device_stalls_is_bounded_and_a_second_close_waits_for_it() {
             })
             .collect();
         let answers: Vec<_> = closing.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert!(begun.elapsed() < LIMIT + Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
         assert!(persists.join().unwrap().is_err(), "the device did not take it");
     });
