@@ -227,11 +227,7 @@ impl Engine {
     fn settle_writer(&self, level: &Level, demoter: &mut Demoter, at: usize, wait: bool) {
         let open = &mut demoter.open[at];
         let Some(last) = open.pending.back().map(|pending| pending.0) else { return };
-        let durable = if wait {
-            open.writer.wait(last, level.deadline()).map(|()| last)
-        } else {
-            open.writer.poll()
-        };
+        let durable = if wait { open.writer.wait(last, level.deadline()).map(|()| last) } else { open.writer.poll() };
         let (durable, failed) = match durable {
             Ok(durable) => (durable, None),
             Err(error) => (open.writer.durable(), Some(error)),

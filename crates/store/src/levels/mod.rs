@@ -225,7 +225,7 @@ impl Engine {
         }
         let mut any = self.demote(&mut demoter, finish);
         let mut rounds = 0;
-        while finish && any && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
+        while finish && any && !self.is_closed() && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
             (any, rounds) = (true, rounds + 1);
         }
         let compacted = self.compact(level, &mut demoter);

@@ -196,3 +196,34 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
     }
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::sim::SimMedium;
+    use crate::{Ring, RingConfig, RingPut, RingSources};
+    use forebay_core::{Kind, RingKeyspace};
+    use std::time::Duration;
+
+    /// A window that found the ring open, and is held up before it takes its guards, takes none.
+    #[test]
+    fn a_window_asks_under_the_lock_whether_its_ring_is_closed() {
+        let keyspace =
+            RingKeyspace { history: Duration::from_millis(1), ..RingKeyspace::wibeth("closing", 1).unwrap() };
+        let config = RingConfig { hot_bytes: 64 << 20, maintenance: false, ..RingConfig::default() };
+        let ring = Ring::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        let source = keyspace.source(&[1]).unwrap();
+        let put = ring.put(&source, 1 << 40, 2048, &[7; 7200], &RingPut::default());
+        assert_eq!(put.unwrap(), crate::RingOutcome::Stored);
+        let cell = ring.engine().table.find(&source).unwrap();
+        let mut locked = cell.source.lock();
+        std::thread::scope(|scope| {
+            let reads =
+                scope.spawn(|| ring.window(1 << 40, (1 << 40) + 10, &RingSources::Only(vec![source]), Duration::ZERO));
+            std::thread::sleep(Duration::from_millis(50));
+            (locked.closed, locked.shut) = (true, true);
+            drop(locked);
+            assert_eq!(reads.join().unwrap().unwrap_err().kind(), Kind::Closed);
+        });
+        assert!(ring.kept().is_empty());
+    }
+}

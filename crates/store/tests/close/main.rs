@@ -13,8 +13,8 @@ mod reopen;
 mod ring;
 mod stall;
 
-use forebay_store::core::{Kind, Result};
 use forebay_store::PutOutcome;
+use forebay_store::core::{Kind, Result};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

@@ -44,6 +44,7 @@ fn forks_in_other_threads_do_not_keep_the_lock() {
                 }
             });
         }
+        let _stops = Stops(&over);
         let begun = Instant::now();
         for round in 0..100 {
             if begun.elapsed() > Duration::from_secs(8) {
@@ -51,12 +52,24 @@ fn forks_in_other_threads_do_not_keep_the_lock() {
             }
             // Each way in which a region is let go: a look at it, an opening that fails, and a close.
             check(&dir.store(), false).unwrap();
-            refused(Store::open(&dir.store(), Config { demote_low: 2.0, hot_low: 3.0, ..other.clone() }), Kind::Invalid);
-            let store = Store::open(&dir.store(), other.clone()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            refused(
+                Store::open(&dir.store(), Config { demote_low: 2.0, hot_low: 3.0, ..other.clone() }),
+                Kind::Invalid,
+            );
+            let store =
+                Store::open(&dir.store(), other.clone()).unwrap_or_else(|error| panic!("round {round}: {error}"));
             store.close().unwrap();
         }
-        over.store(true, Ordering::Relaxed);
     });
+}
+
+/// The other threads end also where this one panics.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

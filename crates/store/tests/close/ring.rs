@@ -67,6 +67,7 @@ fn is_of(window: &Window, life: u8) {
 /// Fault 7, the shortest way: the close wakes who waits for a window, and that one has what is there, under a guard.
 #[test]
 fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
+    let mut kept_some = false;
     for _ in 0..10 {
         let dir = TempDir::new();
         let ring = Ring::create(dir.path(), &keyspace(), config()).unwrap();
@@ -85,7 +86,15 @@ fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
             }
             waits.join().unwrap()
         });
-        let window = window.expect("who waits for a window gets what is there");
+        let window = match window {
+            Ok(window) => window,
+            // On a busy machine the reader may have come only after the close.
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Closed, "{error}");
+                continue;
+            }
+        };
+        kept_some = true;
         assert_eq!(window.sources[0].fragments().len(), 20);
         is_of(&window, 1);
         let kept = ring.kept();
@@ -95,6 +104,7 @@ fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
         assert!(ring.kept().is_empty());
         overwrite(dir.path(), 2);
     }
+    assert!(kept_some, "who waits for a window gets what is there");
 }
 
 /// Fault 7: no window that is handed out, before, during or after the close, shows memory that others can have.
