@@ -38,8 +38,7 @@ pub(crate) const IN_FLIGHT_MAX: u32 = 30_000;
 /// Most entries of one segment.
 pub(crate) const ENTRIES_MAX: u32 = (1 << 24) - 1;
 
-/// What is left of a segment's needs after one of them was let go.
-#[must_use = "the last one to let go frees the segment, and of a region that closes its lock"]
+/// What is left of a segment's needs after one of them was let go. `Hot::left` draws the consequences.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left(u64);
 
@@ -247,7 +246,7 @@ mod models {
         let segment = Segment::new();
         segment.set_state(OPEN);
         segment.begin();
-        let _ = segment.written();
+        segment.written();
         segment.set_state(CLOSED);
         (Arc::new(segment), Arc::new(Mutex::new(true)))
     }
@@ -291,7 +290,7 @@ mod models {
                 let segment = segment.clone();
                 thread::spawn(move || {
                     assert_ne!(segment.state(), FREE, "freed under a writer");
-                    let _ = segment.written();
+                    segment.written();
                     segment.ended(1) && segment.try_free()
                 })
             };
