@@ -12,7 +12,7 @@
 use crate::config::Config;
 use crate::effects::Effects;
 use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shard, ShardGuard, Until, shard_of};
-use crate::hot::{Hot, Log};
+use crate::hot::{Hot, Kept, KeptBy, Log};
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked, RankedRw};
@@ -74,6 +74,8 @@ pub(crate) struct Holder {
     pub(crate) name: String,
     pub(crate) guards: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Reservations out.
+    pub(crate) reservations: AtomicU64,
 }
 
 /// One store.
@@ -301,6 +303,20 @@ impl Engine {
             .collect();
         stats.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         stats
+    }
+
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// counts as a call, never as nobody.
+    pub(crate) fn kept(&self) -> Kept {
+        let users = self.hot.users();
+        let holders = self.holders.lock();
+        let of = |holder: Arc<Holder>| KeptBy {
+            holder: holder.name.clone(),
+            guards: holder.guards.load(Ordering::Acquire),
+            reservations: holder.reservations.load(Ordering::Acquire),
+        };
+        let all = holders.iter().filter_map(Weak::upgrade).map(of);
+        Kept::new(users, all.filter(|holder| holder.guards + holder.reservations > 0).collect())
     }
 
     pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {

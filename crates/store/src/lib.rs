@@ -45,6 +45,7 @@ pub use forebay_core::{
     SourceStatus, Sources, Stats, WarmStats, Why,
 };
 pub use fragment::{Event, Fragment, Sample};
+pub use hot::{Kept, KeptBy};
 pub use levels::Drain;
 pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};

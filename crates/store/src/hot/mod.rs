@@ -6,6 +6,7 @@
 //!
 //! *Not here*: which event a record belongs to (`home`), how it is found (`index`).
 
+mod closing;
 mod copy;
 mod heads;
 mod log;
@@ -13,6 +14,8 @@ mod region;
 mod segment;
 mod space;
 
+pub(crate) use closing::{CALLS_WAIT, Closing, outlasted, wait_for_none};
+pub use closing::{Kept, KeptBy};
 pub(crate) use copy::{checksum, copy_checksum_append, will_copy, will_look};
 pub(crate) use log::{Boundary, Log};
 pub(crate) use region::Region;

@@ -7,7 +7,8 @@
 //! *On failure*: without space of its class a caller gets `None` and waits on [`Hot::wait_for_space`].
 
 use super::heads::Heads;
-use super::{CLOSED, FREE, LOG, OPEN, Region, Segment};
+use super::segment::Left;
+use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
 use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{
@@ -112,6 +113,7 @@ pub(crate) struct Hot {
     pub(crate) slots: SlotLayout,
     pub(crate) store: [u8; 16],
     pub(crate) segments: Vec<Segment>,
+    pub(crate) closing: Closing,
     pub(super) heads: Heads,
     free: Mutex<VecDeque<u32>>,
     free_count: AtomicU32,
@@ -141,6 +143,7 @@ impl Hot {
             slots: SlotLayout::for_key_bytes(geometry.key_bytes as usize),
             store,
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
+            closing: Closing::new(),
             heads: Heads::new(heads),
             free: Mutex::new(VecDeque::new()),
             free_count: AtomicU32::new(0),
@@ -414,8 +417,58 @@ impl Hot {
     /// Unpins a segment and frees it if that was the last need.
     #[inline]
     pub(crate) fn unpin(&self, segment: u32) {
-        if self.segment(segment).unpin() {
+        self.left(segment, self.segment(segment).unpin());
+    }
+
+    /// A record is written, durable and booked. The caller accesses the region no more on its behalf; where the record
+    /// can be found, this is said under the lock of its cell.
+    #[inline]
+    pub(crate) fn written(&self, segment: u32) {
+        self.left(segment, self.segment(segment).written());
+    }
+
+    /// A record that was not shown ends: its word says so, durably. The same holds for the caller.
+    pub(crate) fn abandon(&self, location: Location, length: u32) {
+        self.mark(location, StateWord::ENDED);
+        self.abandon_void(location.segment, length);
+    }
+
+    /// The same for a place whose entry says already that it holds nothing.
+    pub(crate) fn abandon_void(&self, segment: u32, length: u32) {
+        self.region.fence();
+        let bytes = self.record_bytes(length);
+        self.left(segment, self.segment(segment).abandoned(bytes));
+    }
+
+    /// What follows from letting go.
+    #[inline]
+    pub(crate) fn left(&self, segment: u32, left: Left) {
+        if left.nobody() {
             self.free_if_idle(segment);
         }
+        // Last: from here on the region may be another process's.
+        if left.was_last_user() {
+            self.let_go();
+        }
+    }
+
+    /// The region closes: from now on nobody begins to use it, and the last user lets it go. Protocol: every cell is
+    /// closed, and maintenance rests.
+    pub(crate) fn shut(&self) {
+        self.closing.shut(&self.segments);
+    }
+
+    /// A segment's last user, or who closes, needs the region no more.
+    #[cold]
+    pub(crate) fn let_go(&self) {
+        if self.closing.let_go() {
+            self.region.unlock();
+        }
+    }
+
+    /// Guards on segments, and records in flight.
+    pub(crate) fn users(&self) -> (u64, u64) {
+        let both = |segment: &Segment| (u64::from(segment.pins()), u64::from(segment.in_flight()));
+        self.segments.iter().map(both).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }

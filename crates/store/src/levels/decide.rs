@@ -13,7 +13,7 @@
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
 
 use super::Level;
-use crate::engine::{Engine, deadline_after};
+use crate::engine::Engine;
 use crate::home::{Flag, Shard};
 use forebay_core::{Blob, Decision, Error, Result, Token};
 use parking_lot::Mutex;
@@ -166,7 +166,7 @@ impl Engine {
 
     fn await_devices(&self, level: &Level, awaited: &Awaited) -> Result<()> {
         self.locks.assert_free();
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         for &device in &awaited.devices {
             if !self.config.maintenance {
                 self.make_room(level, device);

@@ -12,7 +12,7 @@
 
 use super::Level;
 use super::plan::{KIND, Moving};
-use crate::engine::{Engine, deadline_after};
+use crate::engine::Engine;
 use crate::home::{Flag, Shard, State, Word};
 use crate::hot::Location;
 use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
@@ -57,6 +57,11 @@ pub(crate) struct Demoter {
 }
 
 impl Demoter {
+    /// Whether anything written is not carried out yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.open.iter().any(|open| !open.pending.is_empty())
+    }
+
     /// Payload bytes that are not durable yet.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
@@ -219,7 +224,8 @@ impl Engine {
         let mut at = 0;
         while at < demoter.open.len() {
             let before = demoter.open.len();
-            let wait = demoter.in_flight > most;
+            // Where nothing may be under way that includes what has no bytes: events of empty fragments.
+            let wait = demoter.in_flight > most || most == 0;
             self.settle_writer(level, demoter, at, wait);
             if demoter.open.len() == before {
                 at += 1;
@@ -230,11 +236,7 @@ impl Engine {
     fn settle_writer(&self, level: &Level, demoter: &mut Demoter, at: usize, wait: bool) {
         let open = &mut demoter.open[at];
         let Some(last) = open.pending.back().map(|pending| pending.0) else { return };
-        let durable = if wait {
-            open.writer.wait(last, deadline_after(level.patience)).map(|()| last)
-        } else {
-            open.writer.poll()
-        };
+        let durable = if wait { open.writer.wait(last, level.deadline()).map(|()| last) } else { open.writer.poll() };
         let (durable, failed) = match durable {
             Ok(durable) => (durable, None),
             Err(error) => (open.writer.durable(), Some(error)),
@@ -255,7 +257,7 @@ impl Engine {
     fn give_up_writer(&self, level: &Level, demoter: &mut Demoter, at: usize) {
         let mut open = demoter.open.remove(at);
         // What became durable all the same is carried out, the rest is written again elsewhere.
-        let durable = open.writer.settle(deadline_after(level.patience));
+        let durable = open.writer.settle(level.deadline());
         while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
             let Some((_, bytes, written)) = open.pending.pop_front() else { break };
             demoter.in_flight -= bytes;
@@ -276,7 +278,7 @@ impl Engine {
                 *needed = written.moving.needs.max(*needed);
             }
         }
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         let ignorant: Vec<u32> = needs
             .into_iter()
             .filter_map(|(device, needed)| {
@@ -322,9 +324,6 @@ impl Engine {
         }
         drop(shard);
         moving.parts.iter().for_each(|part| self.unpin(part.from));
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
     }
 
     /// An image that nobody was told of may be found all the same: what the log says of marks is later.
@@ -410,9 +409,6 @@ impl Engine {
         }
         self.hot.region.fence();
         moving.parts.iter().for_each(|part| self.unpin(part.from));
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
     }
 
     /// Whether the version that was read from `from` is what a slot says, wherever it was evacuated to meanwhile.

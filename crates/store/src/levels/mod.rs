@@ -41,7 +41,7 @@ use forebay_core::Keyspace;
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// The warm level of one store.
@@ -54,6 +54,10 @@ pub(crate) struct Level {
     pub(crate) persist_delay: Duration,
     /// How long to wait for a device before it is given up.
     pub(crate) patience: Duration,
+    /// How long it may stall.
+    stall: Duration,
+    /// Until when a store that closes waits for its devices.
+    closing_by: OnceLock<Instant>,
     /// Payload bytes of one image, and what a fragment's entry adds to it.
     pub(crate) image_bytes_max: u64,
     pub(crate) entry_bytes_max: u64,
@@ -102,6 +106,8 @@ impl Level {
             flushing: Flushing::default(),
             persist_delay: config.persist_delay,
             patience: config.device_stall * PATIENCE_STALLS,
+            stall: config.device_stall,
+            closing_by: OnceLock::new(),
             demoter: Mutex::default(),
             turn: AtomicU32::new(0),
             relieving: AtomicBool::new(false),
@@ -121,6 +127,17 @@ impl Level {
     /// Numbers of the devices that are there.
     pub(crate) fn present(&self) -> impl Iterator<Item = u32> + '_ {
         self.warm.present_numbers()
+    }
+
+    /// The store closes: one patience for all that is under way, and one stall for each step after that.
+    pub(crate) fn begin_closing(&self) {
+        let _ = self.closing_by.set(deadline_after(self.patience));
+    }
+
+    /// Until when to wait for a device from now on.
+    pub(crate) fn deadline(&self) -> Instant {
+        let (usual, least) = (deadline_after(self.patience), deadline_after(self.stall));
+        self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
     }
 
     /// No container is free.
@@ -202,7 +219,7 @@ impl Engine {
         }
         let mut any = self.demote(&mut demoter, finish);
         let mut rounds = 0;
-        while finish && any && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
+        while finish && any && !self.is_closed() && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
             (any, rounds) = (true, rounds + 1);
         }
         let compacted = self.compact(level, &mut demoter);
@@ -218,9 +235,10 @@ impl Engine {
         let Some(level) = &self.level else { return };
         let mut demoter = level.demoter.lock();
         self.settle_durable(level, &mut demoter, 0);
+        debug_assert!(!demoter.is_pending(), "pins would never be let go");
         *demoter = Demoter::default();
         level.persisting.close();
-        if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
+        if let Err(error) = level.warm.close_filling(Duration::ZERO, level.deadline()) {
             level.note(error.to_string());
         }
     }

@@ -12,7 +12,7 @@
 
 use super::Level;
 use super::plan::KIND;
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
 use crate::ops::Claimed;
@@ -114,7 +114,7 @@ impl Engine {
     fn persist_with_others(&self, level: &Level, waiting: Waiting) -> std::result::Result<Option<Location>, String> {
         self.locks.assert_free();
         let queue = &level.persisting;
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         let mut group = queue.group.lock();
         while group.waiting.len() >= GROUP_MAX {
             if queue.changed.wait_until(&mut group, deadline).timed_out() {
@@ -159,7 +159,7 @@ impl Engine {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
-            return Err(closed());
+            return Err(not_persisted("the store is closed"));
         }
         let Some(event) = shard.find(primary) else { return Ok(None) };
         let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
@@ -216,9 +216,6 @@ impl Engine {
             self.cell_of(primary.as_bytes()).lock().arrives(primary.as_bytes(), &[]);
         }
         self.unpin(waiting.from);
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
     }
 
     /// Writes a group; answers new versions with their places, and those that failed, with why.
@@ -267,7 +264,7 @@ impl Engine {
     ) -> Vec<(u64, std::result::Result<Location, String>)> {
         let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
         let device = level.warm.device_of(place.container);
-        if let Err(error) = level.log.wait(device, needs, deadline_after(level.patience)) {
+        if let Err(error) = level.log.wait(device, needs, level.deadline()) {
             level.note(error.to_string());
             self.doubt(fragments, &[device]);
             level.warm.ended(place, fragments.len() as u32);
@@ -297,7 +294,7 @@ impl Engine {
         let durable = writer.append(&plans, ExtentKind::Persisted).and_then(|all| {
             placed = all;
             let ticket = writer.commit()?;
-            writer.wait(ticket, deadline_after(level.patience))
+            writer.wait(ticket, level.deadline())
         });
         if durable.is_ok() {
             return Ok(placed);

@@ -101,6 +101,9 @@ impl Engine {
     pub(crate) fn plan_event(&self, shard: &mut Shard, event: u32, which: Which<'_>) -> Option<Moving> {
         let leaf = &shard.events[event];
         let State::Live(state) = leaf.state else { return None };
+        if shard.closed {
+            return None;
+        }
         let whole = matches!(which, Which::Whole);
         if leaf.is(Flag::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
             return None;

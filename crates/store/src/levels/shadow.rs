@@ -70,7 +70,7 @@ impl Engine {
     fn fold_shadow(&self, level: &Level, device: u32) -> Result<()> {
         // The hot log goes on where it is: a reader of a shadow alone asks for no place in it.
         let capture = || self.capture(self.log.boundary(&self.hot));
-        level.log.replace(device, self.boot, capture, deadline_after(level.patience))
+        level.log.replace(device, self.boot, capture, level.deadline())
     }
 
     /// Brings every shadow up to what is decided: at the beginning of a life.
@@ -86,7 +86,7 @@ impl Engine {
     /// The shadows end here: what stands in them is whole.
     pub(crate) fn close_device_logs(&self) {
         let Some(level) = &self.level else { return };
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         // A keeper in the middle of a fold ends by the same patience.
         let _kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.try_lock_until(deadline)).collect();
         if let Err(error) = level.log.close(deadline) {

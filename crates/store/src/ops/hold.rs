@@ -30,6 +30,7 @@ impl Store {
     /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
+        let effects = engine.effects.begin();
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
         let filter = Filter::parse(&engine.keyspace.attributes, &conditions)?;
@@ -43,7 +44,7 @@ impl Store {
             engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
         engine.holds_set.store(holds.len() as u32, Ordering::Release);
-        drop(holds);
+        drop((holds, effects));
         let settled = engine.settle(ticket);
         settled
             .map(|()| id)
@@ -56,9 +57,10 @@ impl Store {
     /// `Full` without space to journal it, `Closed`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
         let engine = self.engine();
-        engine.check_open()?;
         let name = name_of_hold(id, false);
         let ended = {
+            let _effects = engine.effects.begin();
+            engine.check_open()?;
             let mut holds = engine.holds.write();
             match holds.iter().position(|hold| hold.id == id) {
                 Some(at) => {

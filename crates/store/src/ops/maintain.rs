@@ -243,7 +243,7 @@ impl Engine {
         let cell = self.cell_of(primary.as_bytes());
         {
             let shard = cell.lock();
-            if self.is_current(&shard, from, entry).is_none() {
+            if shard.closed || self.is_current(&shard, from, entry).is_none() {
                 return true;
             }
             // Under the lock the record is live: the pin keeps its bytes while they are copied.
@@ -264,11 +264,9 @@ impl Engine {
         let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
         self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let mut shard = cell.lock();
-        let current = self.is_current(&shard, from, entry);
-        let ended = match current {
-            None => place.location,
+        match self.is_current(&shard, from, entry) {
+            None => self.hot.abandon(place.location, entry.length),
             Some(current) => {
                 match current {
                     Current::Kept(at) => shard.kept[at].location = place.location,
@@ -284,16 +282,13 @@ impl Engine {
                         }
                     }
                 }
-                from
+                self.hot.end_record(from, entry.length);
+                self.hot.region.fence();
+                self.hot.written(place.location.segment);
             }
-        };
-        drop(shard);
-        self.hot.end_record(ended, entry.length);
-        self.hot.region.fence();
-        self.hot.unpin(from.segment);
-        if self.is_closed() {
-            self.unlock_if_idle();
         }
+        drop(shard);
+        self.hot.unpin(from.segment);
         true
     }
 }

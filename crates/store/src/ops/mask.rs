@@ -121,6 +121,7 @@ impl Engine {
     }
 
     fn change_masks(&self, change: &MaskChange) -> Result<Ticket> {
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, change.run)?;

@@ -4,6 +4,8 @@ mod account;
 mod ahead;
 mod announce;
 mod attributes;
+#[cfg(test)]
+mod beside_close;
 mod conflict;
 mod debug;
 mod get;

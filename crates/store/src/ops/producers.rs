@@ -71,6 +71,7 @@ impl Store {
             return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
         let engine = self.engine();
+        let _effects = engine.effects.begin();
         engine.check_open()?;
         let mut runs = engine.runs.lock();
         let known = engine.not_closed(&mut runs, run)?;
@@ -160,6 +161,7 @@ impl Drop for Producer {
 
 impl Engine {
     fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
+        let effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         // A closed run has given its producers to its summary.
@@ -170,7 +172,7 @@ impl Engine {
         let bytes = encode_producer(producer.run, &status);
         let ticket = self.journal_blob(Blob::Producer, &bytes, producer.name.as_bytes())?;
         known.producers[at].status = status;
-        drop(runs);
+        drop((runs, effects));
         self.settle(ticket)
     }
 }

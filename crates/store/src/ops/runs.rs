@@ -146,6 +146,7 @@ impl Engine {
         let summary = self.summary(known, ledger)?;
         self.write_summary(&summary)?;
         let effects = self.effects.begin();
+        self.check_open()?;
         let mut runs = self.runs.lock();
         let place = self.not_closed(&mut runs, run)?;
         // What is told about a run beside its account is in its summary from now on.
@@ -232,6 +233,7 @@ impl Engine {
         let mut config = config.clone();
         config.classes.sort_by(|one, other| one.0.cmp(&other.0));
         let config = &config;
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         if let Some(known) = runs.iter().find(|known| known.run == run) {
@@ -259,12 +261,13 @@ impl Engine {
 
     /// Pauses, resumes or stops.
     fn change_run(&self, run: u64, to: RunState) -> Result<()> {
+        let effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, run)?;
         if known.state == to {
             let ticket = self.journaled(known);
-            drop(runs);
+            drop((runs, effects));
             return self.settle(ticket);
         }
         if !known.state.takes_events() {
@@ -280,7 +283,7 @@ impl Engine {
                 shard.runs[index as usize].enter(to, now);
             }
         }
-        drop(runs);
+        drop((runs, effects));
         self.settle(ticket)
     }
 

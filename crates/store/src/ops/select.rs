@@ -496,7 +496,6 @@ impl<'a> Round<'a> {
     fn end_closed(self) -> Result<Vec<Grant>> {
         let pinned = self.grants.iter().flat_map(|grant| &grant.locations);
         pinned.for_each(|&location| self.engine.unpin(location));
-        self.engine.unlock_if_idle();
         Err(closed())
     }
 

@@ -218,7 +218,8 @@ impl Engine {
         if used <= folded + 1 || used <= generous && !short {
             return;
         }
-        if let Some(_only_one) = self.snapshotting.try_lock() {
+        // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
+        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
             let _ = self.fold_log();
         }

@@ -259,6 +259,8 @@ impl Engine {
             // The same verdict, given meanwhile, brought the name: this one is its repetition.
             return known().ok_or(refused);
         }
+        // The caller may have one already.
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut streams = self.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {

@@ -311,22 +311,22 @@ impl Engine {
             shard.arrives(primary, &[]);
         }
         shard.settle(event);
-        let (ended, length) = match &settled {
-            Ok((old, _)) => (*old, old_length),
-            Err(_) => (place.location, claimed.length),
-        };
-        self.end_record(ended, length);
-        self.hot.region.fence();
-        // Last, and under the lock: until here closing waits for it.
-        self.hot.segment(place.location.segment).written();
-        drop(shard);
-        self.hot.free_if_idle(place.location.segment);
-        if let (Err(_), Some(Ok(copy)), Some(level)) = (&settled, copy, &self.level) {
-            level.warm.ended(crate::levels::place_of(*copy), 1);
+        // Letting go of the new version is the last that this call does to the region.
+        match settled {
+            Ok((old, ticket)) => {
+                self.end_record(old, old_length);
+                self.hot.region.fence();
+                self.hot.written(place.location.segment);
+                Ok(ticket)
+            }
+            Err(error) => {
+                self.hot.abandon(place.location, claimed.length);
+                drop(shard);
+                if let (Some(Ok(copy)), Some(level)) = (copy, &self.level) {
+                    level.warm.ended(crate::levels::place_of(*copy), 1);
+                }
+                Err(error)
+            }
         }
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
-        settled.map(|(_, ticket)| ticket)
     }
 }

@@ -214,8 +214,7 @@ impl Engine {
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
         if !matches!(decided, Ok(Some(_))) {
             // A repeat has its results from the first time; others are not in force.
-            written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
-            self.hot.region.fence();
+            self.abandon_results(&written);
         }
         self.finish(&ended);
         decided
@@ -311,15 +310,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes results to the medium, not in force yet.
+    /// Writes results to the medium, not in force yet: in flight until the verdict is recorded, or not.
     fn write_results(&self, primary: &Primary, token: &Token, results: &[ResultFragment<'_>]) -> Result<Vec<Written>> {
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
         for (source, bytes) in results {
             let length = bytes.len() as u32;
             let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
                 // Durably ended before the answer: the same token may yet decide with others.
-                written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
-                self.hot.region.fence();
+                self.abandon_results(&written);
                 return Err(Error::full(format!(
                     "no space for a result of {length} bytes, fill {:.0} %: nothing is decided",
                     self.hot.fill() * 100.0
@@ -347,8 +345,11 @@ impl Engine {
             flags: EntryFlags::RESULT,
         };
         self.hot.write_entry(place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
+    }
+
+    /// Results that no verdict brought into force.
+    fn abandon_results(&self, written: &[Written]) {
+        written.iter().for_each(|result| self.hot.abandon(result.location, result.length));
     }
 
     /// The verdict is recorded: its results are fragments of the event from now on.
@@ -366,6 +367,7 @@ impl Engine {
         }
         if !written.is_empty() {
             self.hot.region.fence();
+            written.iter().for_each(|result| self.hot.written(result.location.segment));
         }
     }
 
