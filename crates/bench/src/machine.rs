@@ -45,7 +45,7 @@ impl Machine {
             stream_instructions: super::copy_limit::stream_instructions(),
             beside,
             commit: commit + if changed { " with changes" } else { "" },
-            command: format!("cargo xtask {}", arguments.join(" ")),
+            command: format!("cargo xtask bench {}", arguments.join(" ")),
             load_before: std::fs::read_to_string("/proc/loadavg")?.trim().to_owned(),
         })
     }
