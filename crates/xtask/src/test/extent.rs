@@ -34,9 +34,21 @@ impl Extent {
     /// Variables that random tests read; what is not set has the number that is written in the test.
     pub(crate) fn variables(self) -> Vec<(&'static str, String)> {
         let set: &[(&str, u64)] = match self {
-            Extent::Quick => &[],
+            Extent::Quick => &[
+                ("FOREBAY_CRASH_ROUNDS", 6),
+                ("FOREBAY_MODEL_OPERATIONS", 1500),
+                ("FOREBAY_NETWORK_SECONDS", 1),
+                ("FOREBAY_POWER_STEPS", 150),
+            ],
+            // What makes it long enough is written in the tests.
             Extent::Usual => &[],
-            Extent::Long => &[],
+            Extent::Long => &[
+                ("FOREBAY_MODEL_OPERATIONS", 100_000),
+                ("FOREBAY_NETWORK_SECONDS", 120),
+                // More than there are: every one.
+                ("FOREBAY_POWER_STEPS", 10_000_000),
+                ("FOREBAY_SESSION_ROUNDS", 500),
+            ],
         };
         // Set by the person who calls: that counts.
         let free = set.iter().filter(|(name, _)| std::env::var_os(name).is_none());

@@ -2,7 +2,7 @@
 
 use super::binaries::{self, cargo_tests};
 use super::built::{self, Built, Kind};
-use super::extent::Extent::{Quick, Usual};
+use super::extent::Extent::{Long, Quick, Usual};
 use super::schedule::Takes::{All, CheckedBuilds, Nothing};
 use super::screen::Log;
 use super::{Context, Outcome, Step, smoke, tidy};
@@ -53,6 +53,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "deny", what: "licences, bans and sources of dependencies", from: Usual, run: deny, ..FREE },
     Step { name: "levels", what: "the semantics again, with everything on the warm level", run: levels, ..BUILT },
+    Step { name: "crash", what: "20 seeds of 100 kills, each one long history", from: Long, run: crash, ..BUILT },
     Step { name: "examples", what: "every example, to its end", run: examples, ..BUILT },
     Step { name: "demo", what: "the demo for two seconds", run: smoke::demo, ..BUILT },
     Step {
@@ -161,6 +162,19 @@ fn levels(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let mut programs = test_programs(context)?;
     programs.retain(|built| built.package == "forebay-store" && built.target == "semantics");
     binaries::run(&programs, &[("FOREBAY_TEST_LEVELS", "1".to_owned())], log)
+}
+
+/// The suite has one seed with 30 kills.
+fn crash(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut programs = test_programs(context)?;
+    programs.retain(|built| built.package == "forebay-store" && built.target == "crash");
+    let mut outcome = Outcome::default();
+    for seed in 1..=20 {
+        log.status(&format!("seed {seed}"));
+        let set = [("FOREBAY_CRASH_ROUNDS", "100".to_owned()), ("FOREBAY_CRASH_SEED", seed.to_string())];
+        outcome.add(binaries::run(&programs, &set, log)?);
+    }
+    Ok(outcome)
 }
 
 fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
