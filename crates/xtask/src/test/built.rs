@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// As fast as a release, with assertions: see Cargo.toml.
+/// Fast enough, with assertions: see Cargo.toml.
 pub(crate) const PROFILE: &str = "checked";
 
 /// What a program is for.
