@@ -87,12 +87,12 @@ fn a_slow_reader_is_not_read_and_then_ended() {
         ErrorKind::Other
     });
     let from = Instant::now();
-    while !writer.is_finished() && from.elapsed() < Duration::from_secs(15) {
+    while !writer.is_finished() && from.elapsed() < Duration::from_secs(40) {
         assert_eq!(good.ask("PING"), "PONG");
         std::thread::sleep(Duration::from_millis(20));
     }
     let ended = writer.join().unwrap();
     assert!(matches!(ended, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{ended:?}");
-    assert!(from.elapsed() < Duration::from_secs(12));
+    assert!(from.elapsed() < Duration::from_secs(35));
     assert!(resident().saturating_sub(before) < 64 << 20);
 }

@@ -1,6 +1,7 @@
 //! The crash test with more rounds than the suite has.
 
-use crate::{Result, child};
+use crate::Result;
+use crate::child::{self, Terminal};
 
 /// How often a child is killed.
 #[derive(clap::Args)]
@@ -15,7 +16,7 @@ pub(crate) struct Options {
 
 /// Runs the test; `true` where every promise held.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let mut command = child::cargo(&["test", "-p", "forebay-store", "--release", "--test", "crash"]);
+    let mut command = child::cargo(&["test", "-p", "forebay-store", "--profile", "checked", "--test", "crash"]);
     command.env("FOREBAY_CRASH_ROUNDS", options.rounds.to_string()).env("FOREBAY_CRASH_SEED", options.seed.to_string());
-    Ok(child::stream(&mut command)?.success)
+    Ok(child::stream(&mut command, &Terminal)?.success)
 }

@@ -1,10 +1,10 @@
 //! What the checks need beyond Rust: installed where it is missing, at fixed versions where cargo installs it.
 
-use crate::{Result, child};
+use crate::Result;
+use crate::child::{self, Listener, Terminal};
 use std::process::Command;
 
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
-const FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 /// Program and the Debian package that brings it.
 const REDIS: (&str, &str) = ("redis-server", "redis-server");
 const REDIS_TOOLS: (&str, &str) = ("redis-cli", "redis-tools");
@@ -21,31 +21,34 @@ const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
 /// What checks the unit of a service.
 const SYSTEMD: (&str, &str) = ("systemd-analyze", "systemd");
 
-/// Installs everything that `cargo xtask test` needs.
-pub(crate) fn all() -> Result<()> {
-    debian(&[REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, SYSTEMD, PYTHON, PIP])?;
-    python_packages()?;
-    cargo_tool(DENY)?;
-    cargo_tool(FUZZ)
+/// Installs what tests and benchmarks start: Debian packages and Python's.
+pub fn programs(listener: &dyn Listener) -> Result<()> {
+    let wanted = [REDIS, REDIS_TOOLS, FIO, OPENSSL, COMPILER, TERMINAL, PROMETHEUS, SYSTEMD, PYTHON, PIP];
+    debian(&wanted, listener)?;
+    python_packages(listener)
 }
 
-/// Installs what fuzzing needs.
-pub(crate) fn fuzzing() -> Result<()> {
-    debian(&[COMPILER])?;
-    cargo_tool(FUZZ)
+/// Installs what checks the dependencies.
+pub fn deny(listener: &dyn Listener) -> Result<()> {
+    cargo_tool(DENY, listener)
+}
+
+/// Installs what fuzzing needs: libFuzzer is C++.
+pub fn fuzzing(listener: &dyn Listener) -> Result<()> {
+    debian(&[COMPILER], listener)
 }
 
 /// Installs what the benchmark of the embedded store needs.
-pub(crate) fn redis() -> Result<()> {
-    debian(&[REDIS])
+pub fn redis() -> Result<()> {
+    debian(&[REDIS], &Terminal)
 }
 
 /// Installs what the benchmark of the warm level needs.
-pub(crate) fn fio() -> Result<()> {
-    debian(&[FIO])
+pub fn fio() -> Result<()> {
+    debian(&[FIO], &Terminal)
 }
 
-fn debian(wanted: &[(&str, &str)]) -> Result<()> {
+fn debian(wanted: &[(&str, &str)], listener: &dyn Listener) -> Result<()> {
     let missing: Vec<&str> =
         wanted.iter().filter(|(program, _)| !child::on_path(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
@@ -58,7 +61,7 @@ fn debian(wanted: &[(&str, &str)]) -> Result<()> {
     let apt = |arguments: &[&str]| -> Result<()> {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
-        match child::stream(&mut command)?.success {
+        match child::stream(&mut command, listener)?.success {
             true => Ok(()),
             false => Err(format!("apt-get could not install {packages}: run as root, or install by hand").into()),
         }
@@ -68,7 +71,7 @@ fn debian(wanted: &[(&str, &str)]) -> Result<()> {
 }
 
 /// Into `python` of the directory where builds go, at the versions that are written down here.
-fn python_packages() -> Result<()> {
+fn python_packages(listener: &dyn Listener) -> Result<()> {
     let dir = child::target_dir().join("python");
     let wanted = PYTHON_PACKAGES.join("\n");
     let noted = dir.join("packages.txt");
@@ -77,22 +80,22 @@ fn python_packages() -> Result<()> {
     }
     let mut command = Command::new("python3");
     command.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&dir).args(PYTHON_PACKAGES);
-    match child::stream(&mut command)?.success {
+    match child::stream(&mut command, listener)?.success {
         true => Ok(std::fs::write(noted, wanted)?),
         false => Err(format!("pip could not install {}", PYTHON_PACKAGES.join(" ")).into()),
     }
 }
 
-fn cargo_tool((name, version): (&str, &str)) -> Result<()> {
+fn cargo_tool((name, version): (&str, &str), listener: &dyn Listener) -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
     if child::on_path(name) || home.is_some_and(|home| home.join("bin").join(name).is_file()) {
         return Ok(());
     }
-    // Without the flags of whoever calls: a tool is built like anywhere else.
-    let mut command = child::cargo(&["install", name, "--locked", "--version", version]);
-    command.env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
-    match child::stream(&mut command)?.success {
+    // Without optimisation: it runs for a second, and is compiled in a third of the time. Flags of another build stay out.
+    let mut command = child::cargo(&["install", name, "--locked", "--debug", "--version", version]);
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR").env("CARGO_PROFILE_DEV_DEBUG", "0");
+    match child::stream(&mut command, listener)?.success {
         true => Ok(()),
         false => Err(format!("cargo could not install {name} {version}").into()),
     }

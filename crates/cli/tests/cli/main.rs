@@ -407,7 +407,8 @@ fn stats_say_who_holds_the_trigger() {
     assert!(row("  cause").starts_with("hot fill ") && row("  cause").ends_with(" % open"), "{stats}");
     assert_eq!(row("  owner"), "readout");
     assert!(row("  ends when").starts_with("events complete or run out of time"), "{stats}");
-    assert!(row("dead time").starts_with("0.000 s since opening"), "{stats}");
+    // How much is a matter of how long the opening takes.
+    assert!(row("dead time").contains(" s since opening"), "{stats}");
     let json = &temp.json(&["stats", "STORE"], 0)[0];
     assert_eq!((&json["inhibit"]["scope"], &json["inhibit"]["owner"]), (&"hot level".into(), &"readout".into()));
     assert!(json["inhibit"]["ends"].is_string() && json["inhibit"]["cause"].is_string());

@@ -16,7 +16,8 @@ fn is_in_time(address: &str) {
     let from = Instant::now();
     let error = Client::connect(address, hurried()).unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
-    assert!(from.elapsed() < Duration::from_secs(3), "{:?}", from.elapsed());
+    // Without deadlines it would be minutes.
+    assert!(from.elapsed() < Duration::from_secs(20), "{:?}", from.elapsed());
 }
 
 #[test]

@@ -203,7 +203,8 @@ fn a_window_that_is_waited_for_comes_when_it_is_there() {
         let from = Instant::now();
         put(120);
         assert!(waiting.into_iter().all(|one| one.join().unwrap().is_complete()));
-        assert!(from.elapsed() < Duration::from_secs(2), "{:?}", from.elapsed());
+        // They wait for 30 s where nobody wakes them.
+        assert!(from.elapsed() < Duration::from_secs(20), "{:?}", from.elapsed());
     });
 }
 

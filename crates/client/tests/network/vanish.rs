@@ -82,7 +82,8 @@ fn a_client_is_killed_while_it_holds_leases() {
     process.kill();
     let from = Instant::now();
     until("leases are back", || store.stats().leases == 0);
-    assert!(from.elapsed() < 4 * LEASE + Duration::from_secs(1), "{:?}", from.elapsed());
+    // Were they extended by anybody, they would never be back.
+    assert!(from.elapsed() < 4 * LEASE + Duration::from_secs(15), "{:?}", from.elapsed());
     let mut left = 20;
     while left > 0 {
         for lease in client(&dir.address()).get_any(&GetAny { n: 20, wait: LEASE, ..GetAny::default() }).unwrap() {

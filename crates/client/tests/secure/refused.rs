@@ -167,7 +167,8 @@ fn a_handshake_that_drips_ends_by_the_deadline_of_the_connection() {
     };
     let from = Instant::now();
     let [blocking, asynchronous] = scene.errors(&address, &hurried);
-    assert!(from.elapsed() < Duration::from_secs(6), "{:?}", from.elapsed());
+    // A byte now and then would go on for ever.
+    assert!(from.elapsed() < Duration::from_secs(30), "{:?}", from.elapsed());
     for error in [blocking, asynchronous] {
         assert!(error.kind() == Kind::Unavailable && error.message().contains(&address), "{error}");
     }

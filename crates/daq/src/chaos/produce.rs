@@ -9,10 +9,12 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Part of the first puts that are to be persisted.
 const PERSISTED: f64 = 0.02;
+/// Time after which a run that is being closed is a fault.
+const CLOSING_MAX: Duration = Duration::from_secs(30);
 
 struct Offers<'s> {
     scene: &'s Scene,
@@ -105,7 +107,7 @@ impl Offers<'_> {
                 self.books.count("events announced");
             }
             Ok(PutOutcome::Late | PutOutcome::LateUnknown) => self.books.count("announcements too late"),
-            Err(error) if matches!(error.kind(), Kind::Full | Kind::Closed) => {
+            Err(error) if matches!(error.kind(), Kind::Full | Kind::Closed | Kind::Unavailable) => {
                 self.books.count("announcements refused")
             }
             Err(error) => self.books.problem(format!("announcement of {event:?}: {error}")),
@@ -118,6 +120,13 @@ impl Offers<'_> {
         let offered = Tally::fragment(bytes.len() as u64);
         self.offered(event.0, bytes.len() as u64);
         let mut answer = self.store.put(&key, bytes, options);
+        // A run that is being closed takes longer than a put waits: nothing was booked, and the next answer is final.
+        let patience = Instant::now() + CLOSING_MAX;
+        let closing =
+            |answer: &Result<PutOutcome>| answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
+        while !options.persisted && closing(&answer) && Instant::now() < patience {
+            answer = self.store.put(&key, bytes, options);
+        }
         if options.persisted {
             self.books.count("puts to be persisted");
             // Of a first put: it stands on the hot level, and no device had room for it.

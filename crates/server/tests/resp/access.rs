@@ -108,7 +108,7 @@ fn who_does_not_say_who_it_is_goes() {
     assert_eq!(known.ask(&format!("AUTH {READER}")), "OK");
     let from = Instant::now();
     assert_eq!(silent.rest(), "");
-    assert!(from.elapsed() < Duration::from_secs(5));
+    assert!(from.elapsed() < Duration::from_secs(30));
     assert_eq!(known.ask("GET 1/1/1"), "nil");
 }
 
@@ -117,13 +117,13 @@ fn a_stop_ends_idle_clients_and_answers_the_others() {
     let mut bed = Bed::new();
     let (mut idle, mut busy, mut waits) = (bed.tcp(), bed.unix(), bed.tcp());
     assert_eq!(idle.ask("PING"), "PONG");
-    waits.send(&request(&["FB.GETANY", "WAIT", "30000"]));
+    waits.send(&request(&["FB.GETANY", "WAIT", "60000"]));
     // Half of a command has come when the server is told to stop.
     let bytes = request(&["SET", "1/1/1", &"x".repeat(200_000)]);
     busy.send(&bytes[..100_000]);
     std::thread::sleep(Duration::from_millis(100));
     let server = bed.server.take().unwrap();
-    let stopped = std::thread::spawn(move || (server.stop(Duration::from_secs(10)), Instant::now()));
+    let stopped = std::thread::spawn(move || (server.stop(Duration::from_secs(60)), Instant::now()));
     let from = Instant::now();
     assert_eq!(idle.rest(), "");
     assert_eq!(waits.rest(), "*0\r\n");
@@ -131,7 +131,7 @@ fn a_stop_ends_idle_clients_and_answers_the_others() {
     assert_eq!(busy.rest(), "+OK\r\n");
     let (cut, at) = stopped.join().unwrap();
     assert_eq!(cut, 0);
-    assert!(at - from < Duration::from_secs(5));
+    assert!(at - from < Duration::from_secs(40));
     assert_eq!(bed.store.ledger(1).unwrap().stored.fragments, 1);
 }
 

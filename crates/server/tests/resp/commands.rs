@@ -3,7 +3,7 @@
 use crate::bed::{Bed, Wire, config, request};
 use forebay_core::{Bounds, Keyspace};
 use forebay_server::Limits;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn fragments_by_key() {
@@ -243,7 +243,7 @@ fn a_full_store_says_so_and_takes_more_once_there_is_room() {
     let config = forebay_store::Config {
         hot_bytes: 6 << 20,
         segment_bytes: Some(256 << 10),
-        put_deadline: Duration::from_millis(300),
+        put_deadline: Duration::from_secs(3),
         ..config()
     };
     let bed = Bed::with(&[Keyspace::events("data", 1)], config, Limits::default());
@@ -258,11 +258,9 @@ fn a_full_store_says_so_and_takes_more_once_there_is_room() {
             event += 1;
         };
         assert!(refused.starts_with("-FULL no space"), "{refused}");
-        // While one waits for room, others are served.
+        // While one waits for room, others are served: did they wait as well, it would find none.
         wire.send(&request(&["SET", &format!("1/{event}/0"), &value]));
-        let from = Instant::now();
         assert_eq!(other.ask("PING"), "PONG");
-        assert!(from.elapsed() < Duration::from_millis(250));
         assert!(bed.store.remove_range(&Bounds::all(bed.store.schema())).unwrap() > 0);
         assert_eq!(wire.answer(), "OK");
     }

@@ -89,10 +89,10 @@ fn a_silent_client_is_shown_out_at_the_deadline() {
     let (server, address) = temp.server(ServerConfig { limits, ..config(tls) });
     let mut silent = TcpStream::connect(address).unwrap();
     let from = Instant::now();
-    silent.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
     let took = from.elapsed();
-    assert!((Duration::from_millis(190)..Duration::from_secs(5)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(190)..Duration::from_secs(30)).contains(&took), "{took:?}");
     let line = log.refusal_of(silent.local_addr().unwrap(), "handshake");
     assert!(line.contains("no TLS handshake within 200ms"), "{line}");
     crate::eventually("nobody is left", || server.connections() == 0);

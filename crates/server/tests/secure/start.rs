@@ -38,7 +38,7 @@ fn a_stop_closes_listeners_first_and_cuts_what_does_not_end() {
     let from = Instant::now();
     // Who has not shaken hands has nothing under way: nobody waits for it.
     assert_eq!(server.stop(Duration::from_secs(30)), 0);
-    assert!(from.elapsed() < Duration::from_secs(10), "{:?}", from.elapsed());
+    assert!(from.elapsed() < Duration::from_secs(25), "{:?}", from.elapsed());
     assert!(TcpStream::connect(address).is_err());
 }
 
@@ -135,5 +135,5 @@ fn a_store_that_its_last_process_still_lets_go_of_is_waited_for() {
     assert!(held.is_ok());
     let from = Instant::now();
     assert_eq!(keyspace(&temp, "").open().err().unwrap().kind(), Kind::Unavailable);
-    assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&from.elapsed()));
+    assert!((Duration::from_millis(900)..Duration::from_secs(30)).contains(&from.elapsed()));
 }

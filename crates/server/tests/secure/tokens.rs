@@ -90,6 +90,6 @@ fn a_client_at_rest_does_not_hold_up_a_stop() {
     assert_eq!(client.put(&key, b"hello", &PutOptions::default()).unwrap(), PutOutcome::Stored);
     let from = Instant::now();
     assert_eq!(server.stop(Duration::from_secs(30)), 0);
-    assert!(from.elapsed() < Duration::from_secs(10), "{:?}", from.elapsed());
+    assert!(from.elapsed() < Duration::from_secs(25), "{:?}", from.elapsed());
     assert!(client.put(&key, b"hello", &PutOptions::default()).is_err());
 }

@@ -30,7 +30,7 @@ fn what_is_under_way_is_answered_and_clients_are_told() {
     until("the range is under way", || scene.guards() > 0);
     let server = scene.server.take().unwrap();
     let from = Instant::now();
-    let stopping = std::thread::spawn(move || server.stop(Duration::from_secs(15)));
+    let stopping = std::thread::spawn(move || server.stop(Duration::from_secs(60)));
     assert_eq!(idle.frame().head.kind, FrameKind::Goodbye);
     assert!(idle.try_frame().is_none());
     assert_eq!(putting.frame().head.kind, FrameKind::Goodbye);
@@ -48,7 +48,7 @@ fn what_is_under_way_is_answered_and_clients_are_told() {
     }
     assert!(is_told && bytes > 1 << 20, "{bytes} bytes of the range");
     assert_eq!(stopping.join().unwrap(), 0, "none had to be cut");
-    assert!(from.elapsed() < Duration::from_secs(10));
+    assert!(from.elapsed() < Duration::from_secs(40));
     assert_eq!(scene.guards(), 0);
 }
 
@@ -64,6 +64,6 @@ fn who_does_not_read_is_cut_in_the_end() {
     until("guards are out", || scene.guards() > 0);
     let from = Instant::now();
     assert_eq!(scene.server.take().unwrap().stop(Duration::from_millis(300)), 1);
-    assert!(from.elapsed() < Duration::from_secs(5));
+    assert!(from.elapsed() < Duration::from_secs(20));
     assert_eq!(scene.guards(), 0);
 }

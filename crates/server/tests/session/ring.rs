@@ -79,7 +79,7 @@ fn a_window_that_is_not_taken_lets_go_of_the_ring() {
     let mut other = scene.client(1 << 20);
     other.ping();
     until("the slow one is cut", || scene.guards() == 0);
-    assert!(from.elapsed() < Duration::from_secs(5), "{:?}", from.elapsed());
+    assert!(from.elapsed() < Duration::from_secs(20), "{:?}", from.elapsed());
     other.ping();
 }
 
@@ -102,7 +102,7 @@ fn slow_readers_do_not_stop_data_taking() {
         scene.put(at * 100_000);
         most = most.max(scene.guards());
     }
-    assert!(from.elapsed() < Duration::from_secs(20));
+    assert!(from.elapsed() < Duration::from_secs(60));
     let stats = scene.ring.stats();
     assert_eq!((stats.refused.no_space, stats.refused.too_late), (0, 0), "{most} guards stood in the way");
     // One slice of each connection, of about four chunks, and of those before what is on its way.

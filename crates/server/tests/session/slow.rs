@@ -36,7 +36,7 @@ fn who_reads_nothing_holds_little_and_is_cut() {
         assert!(held <= u64::from(SMALL) + 20_000 + (256 << 10) + 20_000, "{held} bytes are held");
     }
     until("the slow one is cut", || scene.guards() == 0);
-    assert!(from.elapsed() < Duration::from_secs(5));
+    assert!(from.elapsed() < Duration::from_secs(20));
     other.ping();
     drop(slow);
 }
@@ -52,7 +52,7 @@ fn who_reads_a_little_now_and_then_is_cut_as_well() {
     let from = Instant::now();
     let mut byte = [0; 64];
     while scene.guards() > 0 || from.elapsed() < Duration::from_millis(100) {
-        assert!(from.elapsed() < Duration::from_secs(10), "a byte now and then keeps guards out");
+        assert!(from.elapsed() < Duration::from_secs(30), "a byte now and then keeps guards out");
         let _ = std::io::Read::read(&mut slow.socket, &mut byte);
         slow.credit(1);
         std::thread::sleep(Duration::from_millis(20));
@@ -129,7 +129,7 @@ fn frames_that_begin_and_do_not_end() {
     for mut raw in all {
         assert!(raw.try_frame().is_none(), "it is cut");
     }
-    assert!(from.elapsed() < Duration::from_secs(5));
+    assert!(from.elapsed() < Duration::from_secs(20));
     quiet.ping();
 }
 

@@ -253,7 +253,7 @@ fn a_slow_device_misses_frames_after_one_deadline() {
     *rig.scripts[0].append.lock() = Duration::from_millis(40);
     let start = std::time::Instant::now();
     let produced = push_all(&rig, 1, 5000);
-    assert!(start.elapsed() < Duration::from_secs(2), "a push that is missed waits once");
+    assert!(start.elapsed() < Duration::from_secs(15), "a push that is missed waits once");
     let manifest = rig.finish(&produced);
     assert!(manifest.totals.missed > 0 && manifest.totals.recorded > 0, "{:?}", manifest.totals);
     assert!(manifest.links[0].missed_by.contains_key(&GapReason::DeviceSlow));
@@ -266,7 +266,7 @@ fn a_device_that_stands_still_is_given_up_at_the_deadline() {
         config.stall = Duration::from_millis(20);
         config.finish_deadline = Duration::from_millis(100);
     });
-    *rig.scripts[0].append.lock() = Duration::from_secs(3);
+    *rig.scripts[0].append.lock() = Duration::from_secs(30);
     let mut link = rig.recording.link(plan(1)).unwrap();
     let mut missed = Vec::new();
     for at in 0..500 {
@@ -282,7 +282,7 @@ fn a_device_that_stands_still_is_given_up_at_the_deadline() {
     drop(link);
     let start = std::time::Instant::now();
     let manifest = rig.recording.finish().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!((manifest.totals.produced, manifest.totals.recorded), (500, 0));
 }
 

@@ -160,7 +160,7 @@ fn a_device_that_stalls_is_reported_and_given_up_in_time() {
     writer.wait(ticket, soon()).unwrap();
     assert!(!warm.devices()[0].stalled);
     // A long one ends the writer, though nobody gave a deadline.
-    faulty.stall(Duration::from_secs(3));
+    faulty.stall(Duration::from_secs(60));
     let begun = Instant::now();
     let error = loop {
         if let Err(error) = append(&mut writer, &[Event::new(2, &[20_000])]) {
@@ -169,7 +169,7 @@ fn a_device_that_stalls_is_reported_and_given_up_in_time() {
     };
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.message().contains("does not answer"), "{error}");
-    assert!((Duration::from_millis(250)..Duration::from_secs(2)).contains(&begun.elapsed()));
+    assert!((Duration::from_millis(250)..Duration::from_secs(30)).contains(&begun.elapsed()));
     faulty.stall(Duration::ZERO);
     drop(writer);
     assert_eq!(read(&warm, place, 0).unwrap(), Event::new(0, &[5000, 9000]));

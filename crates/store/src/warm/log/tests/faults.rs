@@ -209,13 +209,14 @@ fn a_stalled_device_ends_waits_at_their_deadline_and_goes_on_later() {
     for operation in [Operation::Write, Operation::Sync] {
         let bed = Bed::new();
         let log = create(&bed);
-        bed.fault(operation, 0, Fault::Stalls(Duration::from_millis(300)));
+        let stall = Duration::from_millis(1500);
+        bed.fault(operation, 0, Fault::Stalls(stall));
         let position = log.append_decision(&decision(0));
         let begun = Instant::now();
         let late = log.wait(0, position, begun + Duration::from_millis(30)).unwrap_err();
         assert_eq!(late.kind(), Kind::Unavailable);
         assert!(late.message().contains("may still become durable"), "{late}");
-        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert!(begun.elapsed() >= Duration::from_millis(30) && begun.elapsed() < stall);
         assert!(!log.is_poisoned(0));
         log.wait(0, log.append_decision(&decision(1)), soon()).unwrap();
         log.wait(0, position, soon()).unwrap();

@@ -29,10 +29,10 @@ pub(crate) use options::Options;
 pub(super) use series::SERIES;
 
 use super::machine::{Machine, medium};
-use super::part;
 use super::report::Report;
 use super::results::{Results, Unit};
 use super::source::Buffer;
+use crate::embedded::part;
 use crate::{Result, child, tools};
 use fio::Fio;
 use options::Plan;

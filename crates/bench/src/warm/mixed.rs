@@ -10,7 +10,7 @@ use super::loops::LoopDevice;
 use super::options::Plan;
 use super::reading::SHAPE;
 use crate::Result;
-use crate::bench::engine::Scratch;
+use crate::engine::Scratch;
 use forebay_store::measure::EventPlace;
 use std::path::PathBuf;
 use std::sync::Mutex;

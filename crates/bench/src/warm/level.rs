@@ -2,8 +2,8 @@
 
 use super::options::Plan;
 use crate::Result;
-use crate::bench::engine::{Scratch, try_side_by_side};
-use crate::bench::source::{Buffer, Warmth};
+use crate::engine::{Scratch, try_side_by_side};
+use crate::source::{Buffer, Warmth};
 use forebay_core::Kind;
 use forebay_store::measure::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, checksum};
 use std::path::PathBuf;
@@ -179,7 +179,7 @@ impl Level {
 /// In an order that looks random and is the same each time.
 pub(super) fn shuffled(mut places: Vec<EventPlace>) -> Vec<EventPlace> {
     for at in (1..places.len()).rev() {
-        places.swap(at, crate::bench::source::mix(at as u64) as usize % (at + 1));
+        places.swap(at, crate::source::mix(at as u64) as usize % (at + 1));
     }
     places
 }

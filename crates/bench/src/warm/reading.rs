@@ -4,7 +4,7 @@ use super::Measurement;
 use super::fio::{Job, Pattern, preallocated};
 use super::level::{Level, Payloads, Shape, shuffled};
 use crate::Result;
-use crate::bench::engine::Scratch;
+use crate::engine::Scratch;
 
 /// Events of 1 MiB.
 pub(super) const SHAPE: Shape = Shape { fragments: 16, bytes: 64 << 10 };

@@ -4,7 +4,7 @@ use super::Measurement;
 use super::fio::{Fio, Job, Pattern, preallocated};
 use super::level::{Level, Payloads, Shape};
 use crate::Result;
-use crate::bench::engine::Scratch;
+use crate::engine::Scratch;
 
 /// Threads that read whole events, and operations that fio has in flight.
 const READERS: usize = 4;

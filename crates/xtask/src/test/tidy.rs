@@ -1,11 +1,14 @@
 //! The tidy check: rules about source files that no compiler checks.
 //!
-//! Files of at most 800 lines; a module head on each; nothing unfinished or skipped; a SAFETY line at each `unsafe`.
+//! Files of at most 800 lines; a module head on each; nothing unfinished or skipped; a SAFETY line at each `unsafe`; no test
+//! that fails where the machine is busy; kept inputs for each fuzz target.
 
 use crate::Result;
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 800;
+/// A bound on time that a test asserts: shorter ones do not hold beside other work. Or one names what is not waited for.
+const BOUND_SECONDS_MIN: u64 = 10;
 /// Lines above an `unsafe` that may separate it from its SAFETY line, beyond the comment that the line begins.
 const SAFETY_WITHIN: usize = 3;
 /// What finished work does not contain. In pieces, so that this file passes its own check.
@@ -28,10 +31,22 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         breaches
             .extend(check_text(&std::fs::read_to_string(file)?).into_iter().map(|breach| format!("{name}:{breach}")));
     }
+    breaches.extend(files.iter().filter(|file| lacks_inputs(root, file)).map(|file| {
+        let name = file.strip_prefix(root).unwrap_or(file).display();
+        format!("{name}: no kept inputs: `cargo xtask fuzz --keep` makes them")
+    }));
     if files.is_empty() {
         breaches.push("no Rust file found: run from the workspace".to_owned());
     }
     Ok(breaches)
+}
+
+/// Whether this is a fuzz target for which nothing is kept. What targets share is in the same folder, and is none.
+fn lacks_inputs(root: &Path, file: &Path) -> bool {
+    let is_target = file.starts_with(root.join("fuzz").join("fuzz_targets"))
+        && std::fs::read_to_string(file).is_ok_and(|text| text.contains("fuzz_target!("));
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    is_target && !root.join("fuzz").join("kept").join(format!("{name}.inputs")).exists()
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -65,11 +80,23 @@ fn check_text(text: &str) -> Vec<String> {
                 breaches.push(format!("{}: `{word}`", at + 1));
             }
         }
+        if needs_a_quiet_machine(line) {
+            breaches.push(format!("{}: a bound of less than {BOUND_SECONDS_MIN} s needs a quiet machine", at + 1));
+        }
         if is_unsafe(line) && !has_safety(&lines[..=at]) {
             breaches.push(format!("{}: `unsafe` without a SAFETY line", at + 1));
         }
     }
     breaches
+}
+
+/// Whether it asserts that something took less than a few seconds.
+fn needs_a_quiet_machine(line: &str) -> bool {
+    let Some((before, bound)) = line.split_once("elapsed() < Duration::from_") else { return false };
+    let Some((unit, number)) = bound.split_once('(') else { return false };
+    let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+    let is_short = unit != "secs" || number.parse().is_ok_and(|seconds: u64| seconds < BOUND_SECONDS_MIN);
+    before.contains("assert") && is_short
 }
 
 /// Whether the line's code (not its comment or strings) has the keyword.
@@ -102,6 +129,16 @@ mod tests {
         for word in super::UNFINISHED {
             assert_eq!(check_text(&format!("//! Head.\n{word}\n")).len(), 1, "{word}");
         }
+    }
+
+    #[test]
+    fn bounds_on_time_are_generous_or_relations() {
+        let breach = |bound: &str| check_text(&format!("//! Head.\n  assert!(from.elapsed{bound});\n")).len();
+        assert_eq!(breach("() < Duration::from_millis(500)"), 1);
+        assert_eq!(breach("() < Duration::from_secs(9), \"slow\""), 1);
+        assert_eq!(breach("() < Duration::from_secs(10)"), 0);
+        assert_eq!(breach("() < wait"), 0);
+        assert_eq!(breach("() >= Duration::from_millis(30)"), 0);
     }
 
     #[test]

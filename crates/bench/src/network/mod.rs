@@ -28,10 +28,10 @@ pub(crate) use peer::{PeerOptions, serve};
 pub(super) use series::SERIES;
 
 use super::machine::Machine;
-use super::part;
 use super::redis::Server;
 use super::report::Report;
 use super::results::{Results, Unit};
+use crate::embedded::part;
 use crate::{Result, child, tools};
 use options::Plan;
 use peer::Peer;

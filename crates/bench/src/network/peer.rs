@@ -7,7 +7,7 @@
 
 use super::wire::Bare;
 use crate::Result;
-use crate::bench::engine::Scratch;
+use crate::engine::Scratch;
 use clap::Args;
 use forebay_core::{Completeness, Keyspace};
 use forebay_server::{Endpoint, Protocol, Server, ServerConfig, TlsFiles};
@@ -96,7 +96,7 @@ impl Peer {
     pub(super) fn start(what: &str, dir: &Path, hot_bytes: u64) -> Result<Peer> {
         let scratch = Scratch::new(dir)?;
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["bench", "network-peer", "--what", what, "--hot-bytes", &hot_bytes.to_string(), "--dir"])
+            .args(["network-peer", "--what", what, "--hot-bytes", &hot_bytes.to_string(), "--dir"])
             .arg(scratch.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,7 +6,7 @@ use super::fio::{Job, Pattern, preallocated};
 use super::level::{Level, Payloads, Shape};
 use super::writing;
 use crate::Result;
-use crate::bench::engine::Scratch;
+use crate::engine::Scratch;
 
 /// Direct I/O wants blocks that are multiples of this on any device; smaller ones fio is not asked for.
 const DIRECT_BYTES: usize = 4096;

@@ -1,9 +1,9 @@
 //! Names under which reports show what was measured of the warm level.
 
-use crate::bench::results::{Series, series};
+use crate::results::{Series, series};
 
 /// Every series of the warm level, in the order of the report.
-pub(in crate::bench) const SERIES: &[Series] = series! {
+pub(crate) const SERIES: &[Series] = series! {
     "write.1" BytesPerSecond "events of 16 fragments written, 1 thread, payload";
     "write.2" BytesPerSecond "events of 16 fragments written, 2 threads, payload";
     "amplification" Share "bytes to the device by bytes of payload, events of 16 fragments, 1 thread";

@@ -9,7 +9,7 @@ use super::Measurement;
 use super::fio::{Fio, Job, Pattern, preallocated};
 use super::level::{Level, Payloads, Shape};
 use crate::Result;
-use crate::bench::engine::{Scratch, cpu_time};
+use crate::engine::{Scratch, cpu_time};
 use forebay_store::measure::copy_bare;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 
 use super::options::Plan;
 use crate::Result;
-use crate::bench::engine::{Scratch, config};
-use crate::bench::results::Results;
+use crate::engine::{Scratch, config};
+use crate::results::Results;
 use forebay_core::{Completeness, Keyspace, Level, RunConfig};
 use forebay_store::{Config, GetAny, PutOptions, Sources, Store, WarmDevice};
 use std::time::{Duration, Instant};

@@ -23,6 +23,9 @@ pub(super) struct Machine {
     pub(super) load_before: String,
 }
 
+/// A build with assertions tries the benchmark; its figures mean nothing.
+const BUILD: &str = if cfg!(debug_assertions) { ", built with assertions: the figures mean nothing" } else { "" };
+
 impl Machine {
     /// Looks around.
     pub(super) fn look(beside: BTreeMap<&'static str, String>) -> Result<Machine> {
@@ -44,8 +47,8 @@ impl Machine {
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             stream_instructions: super::copy_limit::stream_instructions(),
             beside,
-            commit: commit + if changed { " with changes" } else { "" },
-            command: format!("cargo xtask {}", arguments.join(" ")),
+            commit: commit + if changed { " with changes" } else { "" } + BUILD,
+            command: format!("cargo xtask bench {}", arguments.join(" ")),
             load_before: std::fs::read_to_string("/proc/loadavg")?.trim().to_owned(),
         })
     }

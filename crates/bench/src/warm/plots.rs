@@ -1,9 +1,9 @@
 //! The plots of the warm level: threads × fragment size, and operation size with one thread.
 
 use super::options::Plan;
-use crate::bench::chart::{self, Line, Panel, Upward};
-use crate::bench::report::{Plot, size};
-use crate::bench::results::Results;
+use crate::chart::{self, Line, Panel, Upward};
+use crate::report::{Plot, size};
+use crate::results::Results;
 
 /// Series, name, colour, dashes.
 type Drawn = (&'static str, &'static str, &'static str, &'static str);

@@ -49,7 +49,7 @@ pub(super) struct Series {
 /// A list of series, in the order of the report: id, unit, title.
 macro_rules! series {
     ($($id:literal $unit:ident $title:literal;)*) => {
-        &[$($crate::bench::results::Series { id: $id, title: $title, unit: $crate::bench::results::Unit::$unit }),*]
+        &[$($crate::results::Series { id: $id, title: $title, unit: $crate::results::Unit::$unit }),*]
     };
 }
 pub(super) use series;
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn series_have_different_names() {
-        for series in [EMBEDDED, crate::bench::warm::SERIES] {
+        for series in [EMBEDDED, crate::warm::SERIES] {
             let mut ids: Vec<_> = series.iter().map(|series| series.id).collect();
             ids.sort_unstable();
             ids.dedup();

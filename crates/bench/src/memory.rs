@@ -69,7 +69,7 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
         for (random, word) in [(false, "dense"), (true, "random")] {
             let mut command = Command::new(std::env::current_exe()?);
             let fragments = plan.probe_fragments / if case == Case::Decided { 4 } else { 1 };
-            command.args(["bench", "memory-probe", "--case", case.name(), "--fragments", &fragments.to_string()]);
+            command.args(["memory-probe", "--case", case.name(), "--fragments", &fragments.to_string()]);
             command.arg("--dir").arg(&plan.dir).args(random.then_some("--random"));
             let found: Found = serde_json::from_str(&child::output(&mut command)?)?;
             results.record(&format!("memory.{}.{word}", case.name()), BYTES, found.counted);

@@ -10,38 +10,13 @@
 //! *Invariants*: nothing is judged against a figure of another run or machine, but for the goals themselves; a store
 //! that ran full is never timed; a part that fails is named in the report and its goals are not met.
 
-mod chart;
-mod concurrent;
-mod copy_limit;
-mod engine;
-mod goals;
-mod grants;
-mod held;
-mod machine;
-mod memory;
-pub(crate) mod network;
-mod options;
-mod plot;
-mod puts;
-mod recovery;
-mod redis;
-mod refill;
-mod report;
-mod results;
-mod ring;
-mod samplers;
-mod selection;
-mod source;
-mod stages;
-pub(crate) mod warm;
-
-pub(crate) use memory::{ProbeOptions, probe};
-pub(crate) use options::Options;
-
-use crate::{Result, child, tools};
-use options::Plan;
-use results::{Results, Unit};
-use source::Buffer;
+use crate::options::{Options, Plan};
+use crate::results::{Results, Unit};
+use crate::source::Buffer;
+use crate::{
+    Result, child, concurrent, copy_limit, goals, grants, held, machine, memory, plot, puts, recovery, redis, refill,
+    report, ring, samplers, selection, stages, tools,
+};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -121,7 +96,7 @@ fn repeated(plan: &Plan, results: &mut Results, failures: &mut Vec<String>) -> R
     Ok(())
 }
 
-fn part(name: &str, failures: &mut Vec<String>, measure: impl FnOnce() -> Result<()>) {
+pub(crate) fn part(name: &str, failures: &mut Vec<String>, measure: impl FnOnce() -> Result<()>) {
     if let Err(error) = measure() {
         eprintln!("{name}: {error}");
         let failure = format!("{name}: {error}");

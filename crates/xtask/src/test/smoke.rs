@@ -1,21 +1,22 @@
 //! The real programs in small: the benchmark and the demo, judged by what they produce and never by their speed.
 
-use crate::test::Outcome;
+use super::built::program;
+use super::screen::Log;
+use super::{Context, Outcome};
 use crate::{Result, child};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Command;
 
 const FRAMES: &str = "../shared/data/protodune-wib1-frames.bin";
 
 /// Runs a benchmark in small and looks at its files; where they are, and what is wrong with them.
-fn bench_in_small(which: &str, files: &[&str]) -> Result<(PathBuf, Vec<String>)> {
+fn bench_in_small(which: &str, files: &[&str], context: &Context, log: &Log<'_>) -> Result<(PathBuf, Vec<String>)> {
     let out = child::target_dir().join(format!("bench-{which}-smoke"));
     let _ = std::fs::remove_dir_all(&out);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", which, "--smoke", "--out"]).arg(&out);
+    let mut command = program(context, "forebay-bench")?;
+    command.args([which, "--smoke", "--out"]).arg(&out);
     let mut wrong = Vec::new();
-    if !child::stream(&mut command)?.success {
+    if !child::stream(&mut command, log)?.success {
         wrong.push("the benchmark failed".to_owned());
     }
     for name in files {
@@ -27,8 +28,8 @@ fn bench_in_small(which: &str, files: &[&str]) -> Result<(PathBuf, Vec<String>)>
 }
 
 /// The benchmark of the embedded store.
-pub(crate) fn bench() -> Result<Outcome> {
-    let (out, mut wrong) = bench_in_small("embedded", &["embedded.md", "embedded.svg", "embedded.json"])?;
+pub(crate) fn bench(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let (out, mut wrong) = bench_in_small("embedded", &["embedded.md", "embedded.svg", "embedded.json"], context, log)?;
     if wrong.is_empty() {
         wrong = relations(&serde_json::from_slice(&std::fs::read(out.join("embedded.json"))?)?);
     }
@@ -36,14 +37,14 @@ pub(crate) fn bench() -> Result<Outcome> {
 }
 
 /// That of the warm level.
-pub(crate) fn bench_warm() -> Result<Outcome> {
+pub(crate) fn bench_warm(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let files = ["warm.md", "warm.json", "warm-threads.svg", "warm-operations.svg"];
-    Ok(Outcome::one(bench_in_small("warm", &files)?.1))
+    Ok(Outcome::one(bench_in_small("warm", &files, context, log)?.1))
 }
 
 /// That of the network.
-pub(crate) fn bench_network() -> Result<Outcome> {
-    Ok(Outcome::one(bench_in_small("network", &["network.md", "network.json"])?.1))
+pub(crate) fn bench_network(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    Ok(Outcome::one(bench_in_small("network", &["network.md", "network.json"], context, log)?.1))
 }
 
 /// Relations that hold however slow the machine is.
@@ -83,14 +84,14 @@ fn relations(report: &Value) -> Vec<String> {
 }
 
 /// Runs the demo through the real binary.
-pub(crate) fn demo() -> Result<Outcome> {
-    run_demo(&[])
+pub(crate) fn demo(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    run_demo(context, log, &[])
 }
 
 /// Runs a server, readouts and filters as processes, two of which are killed: everybody must agree with the ledger.
-pub(crate) fn demo_processes() -> Result<Outcome> {
+pub(crate) fn demo_processes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let killed = ["--processes", "--kill-filter", "--kill-server", "--seconds", "3", "--json"];
-    let ended = child::stream(&mut child::cargo(&[&["run", "--release", "--", "demo"][..], &killed].concat()))?;
+    let ended = child::stream(program(context, "forebay")?.arg("demo").args(killed), log)?;
     let mut wrong = Vec::new();
     if !ended.success {
         wrong.push("the demo failed".to_owned());
@@ -106,29 +107,29 @@ pub(crate) fn demo_processes() -> Result<Outcome> {
 }
 
 /// Runs DUNE's MiniDAQ through the real binary, on two links.
-pub(crate) fn demo_dune() -> Result<Outcome> {
-    run_demo(&["--profile", "dune", "--links", "2"])
+pub(crate) fn demo_dune(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    run_demo(context, log, &["--profile", "dune", "--links", "2"])
 }
 
 /// Runs the demo on recorded detector frames, where they are.
-pub(crate) fn demo_input() -> Result<Outcome> {
+pub(crate) fn demo_input(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     match child::root().join(FRAMES).exists() {
-        true => run_demo(&["--input", FRAMES]),
+        true => run_demo(context, log, &["--input", FRAMES]),
         false => Ok(Outcome::not_run("file missing (recorded frames beside the checkout)")),
     }
 }
 
 /// Runs the chaos for some seconds: its report must say that every term adds up.
-pub(crate) fn chaos() -> Result<Outcome> {
-    says_so(&["run", "--release", "--", "demo", "--chaos", "5", "--json"])
+pub(crate) fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    says_so(context, log, &["demo", "--chaos", "5", "--json"])
 }
 
-fn run_demo(more: &[&str]) -> Result<Outcome> {
-    says_so(&[&["run", "--release", "--", "demo", "--seconds", "2", "--json"], more].concat())
+fn run_demo(context: &Context, log: &Log<'_>, more: &[&str]) -> Result<Outcome> {
+    says_so(context, log, &[&["demo", "--seconds", "2", "--json"], more].concat())
 }
 
-fn says_so(arguments: &[&str]) -> Result<Outcome> {
-    let ended = child::stream(&mut child::cargo(arguments))?;
+fn says_so(context: &Context, log: &Log<'_>, arguments: &[&str]) -> Result<Outcome> {
+    let ended = child::stream(program(context, "forebay")?.args(arguments), log)?;
     let mut wrong = Vec::new();
     if !ended.success {
         wrong.push("the demo failed".to_owned());

@@ -1,6 +1,6 @@
 //! What the benchmark of the network measures.
 
-use crate::bench::results::{Series, series};
+use crate::results::{Series, series};
 
 /// Every series, by transport.
 pub(crate) const SERIES: &[Series] = series! {

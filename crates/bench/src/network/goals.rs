@@ -1,7 +1,7 @@
 //! The goals of the network and what this run says to each.
 
-use crate::bench::goals::{Goal, Judge};
-use crate::bench::results::{Results, Unit};
+use crate::goals::{Goal, Judge};
+use crate::results::{Results, Unit};
 
 const TEN_KIB: usize = 10 << 10;
 const SMALL: usize = 64;

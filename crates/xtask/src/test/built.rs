@@ -1,0 +1,111 @@
+//! The one build of the workspace: libraries, programs, examples and tests in the profile `checked`, by one call of cargo.
+//!
+//! *Invariants*: every step that runs a program of the project takes it from here, so that nothing is compiled twice.
+
+use super::Context;
+use super::screen::Log;
+use crate::{Result, child};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Fast enough, with assertions: see Cargo.toml.
+pub(crate) const PROFILE: &str = "checked";
+
+/// What a program is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Tests, of a library, a program or a file in `tests`.
+    Test,
+    /// An example.
+    Example,
+    /// A program that people start.
+    Program,
+}
+
+/// A program that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Built {
+    pub(crate) kind: Kind,
+    /// Its package, such as `forebay-store`.
+    pub(crate) package: String,
+    /// Its target, such as `crash`.
+    pub(crate) target: String,
+    /// Where the package lies: tests run there.
+    pub(crate) dir: PathBuf,
+    pub(crate) program: PathBuf,
+}
+
+impl Built {
+    /// How people name it.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.package, self.target)
+    }
+
+    /// A command that starts it as cargo would.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir).env("CARGO_PKG_NAME", &self.package);
+        command
+    }
+}
+
+/// Builds everything.
+pub(crate) fn everything(log: &Log<'_>) -> Result<Vec<Built>> {
+    let arguments = ["build", "--workspace", "--all-targets", "--profile", PROFILE];
+    let ended = child::stream_errors(child::cargo(&arguments).arg("--message-format=json-render-diagnostics"), log)?;
+    match ended.success {
+        true => Ok(ended.stdout.lines().filter_map(read).collect()),
+        false => Err("the workspace does not build".into()),
+    }
+}
+
+/// What one of cargo's messages says was built, where it is a program.
+fn read(message: &str) -> Option<Built> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let dir = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    // `path+file:///…/crates/store#forebay-store@0.1.0`, or `…/xtask#0.1.0` where folder and package have one name.
+    let id = message["package_id"].as_str()?.rsplit_once('#')?.1;
+    let package = match id.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => dir.file_name()?.to_string_lossy().into_owned(),
+    };
+    let kind = match (message["profile"]["test"].as_bool()?, message["target"]["kind"][0].as_str()?) {
+        (true, _) => Kind::Test,
+        (false, "example") => Kind::Example,
+        (false, _) => Kind::Program,
+    };
+    Some(Built { kind, package, target: message["target"]["name"].as_str()?.to_owned(), dir, program })
+}
+
+/// The program of this name that the step `build` has made.
+pub(crate) fn program(context: &Context, target: &str) -> Result<Command> {
+    let found = context.built()?.iter().find(|built| built.kind == Kind::Program && built.target == target);
+    let mut command = found.ok_or_else(|| format!("no program `{target}` was built"))?.command();
+    command.current_dir(child::root());
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn messages_name_programs() {
+        let message = |id: &str, kind: &str, test: bool| {
+            json!({
+                "reason": "compiler-artifact", "package_id": id, "manifest_path": "/w/crates/store/Cargo.toml",
+                "target": {"kind": [kind], "name": "crash"}, "profile": {"test": test}, "executable": "/w/t/crash-1",
+            })
+            .to_string()
+        };
+        let built = read(&message("path+file:///w/crates/store#forebay-store@0.1.0", "test", true)).unwrap();
+        assert_eq!((built.kind, built.name().as_str()), (Kind::Test, "forebay-store crash"));
+        assert_eq!(built.dir, Path::new("/w/crates/store"));
+        assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "bin", false)).unwrap().package, "store");
+        assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "example", false)).unwrap().kind, Kind::Example);
+        assert_eq!(read(r#"{"reason": "build-finished", "success": true}"#), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! How much is checked: between two changes, before a change is taken, or as a proof that takes hours.
+//!
+//! The same tests make the same promises in each; what differs is how many random histories, cuts and seeds they try.
+
+/// How much is checked; each contains the ones before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Extent {
+    /// `--quick`.
+    Quick,
+    /// Without an option: what CI runs.
+    Usual,
+    /// `--long`.
+    Long,
+}
+
+impl Extent {
+    /// Which commands have a step that begins here.
+    pub(crate) fn within(self) -> &'static str {
+        match self {
+            Extent::Quick => "--quick, usual, --long",
+            Extent::Usual => "usual, --long",
+            Extent::Long => "--long",
+        }
+    }
+
+    /// Seconds for each fuzz target.
+    pub(crate) fn fuzz_seconds(self) -> u64 {
+        match self {
+            Extent::Quick | Extent::Usual => 4,
+            Extent::Long => 600,
+        }
+    }
+
+    /// Variables that random tests read; what is not set has the number that is written in the test.
+    pub(crate) fn variables(self) -> Vec<(&'static str, String)> {
+        let set: &[(&str, u64)] = match self {
+            Extent::Quick => &[
+                ("FOREBAY_CRASH_ROUNDS", 6),
+                ("FOREBAY_MODEL_OPERATIONS", 1500),
+                ("FOREBAY_NETWORK_SECONDS", 1),
+                ("FOREBAY_POWER_STEPS", 150),
+            ],
+            // What makes it long enough is written in the tests.
+            Extent::Usual => &[],
+            Extent::Long => &[
+                ("FOREBAY_MODEL_OPERATIONS", 100_000),
+                ("FOREBAY_NETWORK_SECONDS", 120),
+                // More than there are: every one.
+                ("FOREBAY_POWER_STEPS", 10_000_000),
+                ("FOREBAY_SESSION_ROUNDS", 500),
+            ],
+        };
+        // Set by the person who calls: that counts.
+        let free = set.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        free.map(|&(name, value)| (name, value.to_string())).collect()
+    }
+}

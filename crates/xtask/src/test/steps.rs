@@ -1,0 +1,221 @@
+//! The steps: what each runs, and what it needs.
+
+use super::binaries::{self, cargo_tests};
+use super::built::{self, Built, Kind};
+use super::extent::Extent::{Long, Quick, Usual};
+use super::schedule::Takes::{All, CheckedBuilds, Nothing};
+use super::screen::Log;
+use super::{Context, Outcome, Step, smoke, tidy};
+use crate::child;
+use crate::{Result, fuzz, tools};
+use std::process::Command;
+
+/// A step that needs nothing and shares everything.
+const FREE: Step = Step { name: "", what: "", from: Quick, takes: Nothing, needs: &[], after: &[], run: prepare };
+/// A step that runs programs of the one build.
+const BUILT: Step = Step { needs: &["build"], after: &["prepare"], ..FREE };
+
+/// In the order in which they begin where nothing keeps them from it: what others wait for and what takes long comes first.
+pub(crate) const STEPS: &[Step] = &[
+    Step {
+        name: "build",
+        what: "libraries, programs, examples and tests, once, with assertions",
+        takes: CheckedBuilds,
+        run: build,
+        ..FREE
+    },
+    Step { name: "prepare", what: "install the programs that tests start", run: prepare, ..FREE },
+    Step {
+        name: "tidy",
+        what: "file sizes, module heads, SAFETY lines, nothing unfinished",
+        run: |_, _| tidy::check(&child::root()).map(Outcome::one),
+        ..FREE
+    },
+    Step { name: "fmt", what: "formatting", run: formatting, ..FREE },
+    Step { name: "tests", what: "all tests of the workspace, beside each other", run: tests, ..BUILT },
+    Step {
+        name: "fuzz",
+        what: "every decoder: the kept inputs, and some seconds more",
+        from: Usual,
+        run: fuzzing,
+        ..FREE
+    },
+    Step { name: "loom", what: "models of publication, pin and recycle", from: Usual, run: loom, ..FREE },
+    Step { name: "tsan", what: "concurrent tests under ThreadSanitizer", from: Usual, run: tsan, ..FREE },
+    Step { name: "clippy", what: "lints, warnings denied", takes: CheckedBuilds, run: clippy, ..FREE },
+    Step {
+        name: "docs",
+        what: "documentation builds without warnings, and its examples run",
+        from: Usual,
+        takes: CheckedBuilds,
+        run: docs,
+        ..FREE
+    },
+    Step { name: "deny", what: "licences, bans and sources of dependencies", from: Usual, run: deny, ..FREE },
+    Step { name: "levels", what: "the semantics again, with everything on the warm level", run: levels, ..BUILT },
+    Step { name: "crash", what: "20 seeds of 100 kills, each one long history", from: Long, run: crash, ..BUILT },
+    Step { name: "examples", what: "every example, to its end", run: examples, ..BUILT },
+    Step { name: "demo", what: "the demo for two seconds", run: smoke::demo, ..BUILT },
+    Step {
+        name: "demo-processes",
+        what: "server, readouts and filters as processes, two of them killed",
+        run: smoke::demo_processes,
+        ..BUILT
+    },
+    Step {
+        name: "demo-dune",
+        what: "DUNE's MiniDAQ for two seconds on two links",
+        from: Usual,
+        run: smoke::demo_dune,
+        ..BUILT
+    },
+    Step { name: "demo-input", what: "the demo on recorded frames", from: Usual, run: smoke::demo_input, ..BUILT },
+    Step {
+        name: "chaos",
+        what: "everything at once for five seconds, every term explained",
+        from: Usual,
+        run: smoke::chaos,
+        ..BUILT
+    },
+    Step {
+        name: "bench",
+        what: "the benchmark in small: files and relations, no timing",
+        from: Usual,
+        takes: All,
+        run: smoke::bench,
+        ..BUILT
+    },
+    Step {
+        name: "bench-warm",
+        what: "the warm level's benchmark in small, beside fio",
+        from: Usual,
+        takes: All,
+        run: smoke::bench_warm,
+        ..BUILT
+    },
+    Step {
+        name: "bench-network",
+        what: "the network's benchmark in small, beside Redis",
+        from: Usual,
+        takes: All,
+        run: smoke::bench_network,
+        ..BUILT
+    },
+];
+
+fn prepare(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    tools::programs(log).map(|()| Outcome::one(vec![]))
+}
+
+fn build(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let built = built::everything(log)?;
+    log.block(&format!("{} programs", built.len()));
+    match context.built.set(built) {
+        Ok(()) => Ok(Outcome::one(vec![])),
+        Err(_) => Err("built twice".into()),
+    }
+}
+
+/// A command that is one check.
+fn plain(command: &mut Command, log: &Log<'_>) -> Result<Outcome> {
+    let success = child::stream(command, log)?.success;
+    Ok(Outcome::one(if success { vec![] } else { vec!["the command failed; its output is above".to_owned()] }))
+}
+
+/// The fuzz crate is a workspace of its own.
+fn formatting(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut outcome = plain(&mut child::cargo(&["fmt", "--all", "--check"]), log)?;
+    let targets = plain(&mut child::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]), log)?;
+    outcome.notes.extend(targets.notes);
+    Ok(Outcome::one(outcome.notes))
+}
+
+fn clippy(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--profile", built::PROFILE, "--", "-D", "warnings"];
+    plain(&mut child::cargo(&arguments), log)
+}
+
+fn docs(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--profile", built::PROFILE];
+    let mut outcome = plain(child::cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"), log)?;
+    outcome.add(cargo_tests(&mut child::cargo(&["test", "--workspace", "--doc", "--profile", built::PROFILE]), log)?);
+    Ok(outcome)
+}
+
+fn deny(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    tools::deny(log)?;
+    let mut outcome = plain(&mut child::cargo(&["deny", "check", "licenses", "bans", "sources"]), log)?;
+    outcome.notes.push("left out: advisories (their database comes from outside)".to_owned());
+    Ok(outcome)
+}
+
+fn test_programs(context: &Context) -> Result<Vec<&Built>> {
+    Ok(context.built()?.iter().filter(|built| built.kind == Kind::Test).collect())
+}
+
+fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    binaries::run(&test_programs(context)?, &context.extent.variables(), log)
+}
+
+/// What a call means does not depend on the level: every test of it runs with all data demoted before each call.
+fn levels(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut programs = test_programs(context)?;
+    programs.retain(|built| built.package == "forebay-store" && built.target == "semantics");
+    binaries::run(&programs, &[("FOREBAY_TEST_LEVELS", "1".to_owned())], log)
+}
+
+/// The suite has one seed with 30 kills.
+fn crash(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut programs = test_programs(context)?;
+    programs.retain(|built| built.package == "forebay-store" && built.target == "crash");
+    let mut outcome = Outcome::default();
+    for seed in 1..=20 {
+        log.status(&format!("seed {seed}"));
+        let set = [("FOREBAY_CRASH_ROUNDS", "100".to_owned()), ("FOREBAY_CRASH_SEED", seed.to_string())];
+        outcome.add(binaries::run(&programs, &set, log)?);
+    }
+    Ok(outcome)
+}
+
+fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut examples: Vec<&Built> = context.built()?.iter().filter(|built| built.kind == Kind::Example).collect();
+    examples.sort_by(|a, b| a.target.cmp(&b.target));
+    for example in examples {
+        let success = child::stream(&mut example.command(), log)?.success;
+        outcome.add(Outcome::one(if success { vec![] } else { vec![format!("example {} failed", example.target)] }));
+    }
+    Ok(outcome)
+}
+
+fn loom(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let dir = child::target_dir().join("loom").display().to_string();
+    let arguments = ["test", "-p", "forebay-store", "--lib", "--release", "--target-dir", &dir, "loom_"];
+    cargo_tests(child::cargo(&arguments).env("RUSTFLAGS", "--cfg loom"), log)
+}
+
+fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let dir = child::target_dir().join("tsan").display().to_string();
+    let host = child::host()?;
+    let arguments = ["test", "-p", "forebay-store", "--test", "concurrent", "--target", &host, "--target-dir", &dir];
+    // Through libc, so that ThreadSanitizer sees mappings come and go: an address that is mapped again is new memory.
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg=rustix_use_libc";
+    // The standard library is not instrumented: its own fences are invisible, and are left out by name.
+    let known = format!("suppressions={}", child::root().join("crates/xtask/tsan-suppressions.txt").display());
+    let mut command = child::cargo(&arguments);
+    cargo_tests(command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("TSAN_OPTIONS", known), log)
+}
+
+fn fuzzing(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let targets = fuzz::build(log)?;
+    let corpora = child::target_dir().join("checks").join("fuzz");
+    let _ = std::fs::remove_dir_all(&corpora);
+    let mut outcome = Outcome::default();
+    for (target, wrong) in fuzz::each(&targets, context.fuzz_seconds, &corpora, log)? {
+        outcome.add(Outcome::one(wrong.into_iter().map(|wrong| format!("fuzz target {target}: {wrong}")).collect()));
+    }
+    match outcome.passed + outcome.failed {
+        0 => Err("no fuzz target".into()),
+        _ => Ok(outcome),
+    }
+}
