@@ -167,7 +167,7 @@ impl Engine {
         let owner = Owner::new();
         let cell = |number| {
             let stages = keyspace.stages.len();
-            let cell = Cell::new((owner, number), form, decided_form, stages, strict, order_attribute.is_some());
+            let cell = Cell::new((owner, number), hot.events.clone(), form, decided_form, stages, strict, order_attribute.is_some());
             cell.lock().endings_bytes = endings;
             cell
         };
@@ -177,7 +177,7 @@ impl Engine {
             class_attribute: class_position(&keyspace),
             order_attribute,
             ledger_attribute: keyspace.ledger_by.as_ref().and_then(|name| keyspace.attributes.index(name)),
-            outputs: RankedRw::new(owner, locks::NAMES, Outputs::default()),
+            outputs: RankedRw::new(owner, locks::OUTPUTS, Outputs::default()),
             holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
             absent: OnceLock::new(),
             holds_set: AtomicU32::new(0),
@@ -249,7 +249,7 @@ impl Engine {
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
     pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         let before = shard.removed_slots;
-        let reserved = !shard.events[event].is(Flag::Warm);
+        let reserved = !shard.events[event].is(Flag::AllWarm);
         shard.end(event, kind, group, ended);
         self.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
         self.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The order of the store's locks, asserted where debug assertions are on.
 //!
 //! ```text
-//! runs 1 ─▶ watched 2 ─▶ cells 3 (ascending) ─▶ holds, streams, outputs 4 ─▶ recent verdicts 5 ─▶ logs, space
+//! runs 1 ─▶ watched 2 ─▶ cells 3 (ascending) ─▶ holds, streams 4 ─▶ outputs 5 ─▶ recent verdicts 6 ─▶ logs, space
 //! ```
 //!
 //! *Invariants*: a thread takes a lock only where it holds none of the same or a higher rank (cells: none of a higher
@@ -19,7 +19,8 @@ pub(crate) const WATCHED: u32 = 2 << 16;
 /// The cell's number is added.
 pub(crate) const CELL: u32 = 3 << 16;
 pub(crate) const NAMES: u32 = 4 << 16;
-pub(crate) const RECENT: u32 = 5 << 16;
+pub(crate) const OUTPUTS: u32 = 5 << 16;
+pub(crate) const RECENT: u32 = 6 << 16;
 
 /// Whose locks they are: locks of several stores have no order among each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,8 +64,9 @@ pub(crate) struct WarmRecord {
 /// What of an event is between the hot level and a device.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// How many carry some of it.
+    /// How many carry some of it, and how many of these for a put that is to be persisted.
     pub(crate) carriers: u32,
+    pub(crate) persisting: u32,
     /// Devices that an image was given up on: it may be found there all the same.
     pub(crate) doubted: Vec<u32>,
 }
@@ -124,6 +125,8 @@ pub(crate) struct Shard {
     looked_at: [Option<u32>; STAGES_MAX],
     /// Live events of which something is on its way to a device, or may have come there unnoticed.
     pub(crate) on_the_way: HashMap<Primary, Way>,
+    /// Events of which something stands on the hot level, over all shards (`Hot::events`).
+    pub(crate) hot_events: Arc<AtomicU64>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
     /// Removed slots of live events.
@@ -182,6 +185,7 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 impl Cell {
     pub(crate) fn new(
         (owner, number): (Owner, u32),
+        hot_events: Arc<AtomicU64>,
         form: Form,
         decided_form: DecidedForm,
         stages: usize,
@@ -213,6 +217,7 @@ impl Cell {
             superseded: HashMap::new(),
             looked_at: [None; STAGES_MAX],
             on_the_way: HashMap::new(),
+            hot_events,
             to_demote: VecDeque::new(),
             endings_bytes: 0,
             keeps_decided: false,
@@ -358,6 +363,9 @@ impl Shard {
         if relist {
             self.unlist_ready(event);
         }
+        if self.events[event].is(Flag::AllWarm) {
+            self.hot_events.fetch_add(1, Ordering::Relaxed);
+        }
         self.events[event].clear(Flag::AllWarm);
         if relist {
             self.list_ready(event);
@@ -404,6 +412,25 @@ impl Shard {
     pub(crate) fn sets_out(&mut self, event: u32) {
         let primary = self.primary(event);
         self.on_the_way.entry(primary).or_default().carriers += 1;
+    }
+
+    /// The same for a put that is to be persisted; ended by [`Shard::is_persisted`], then by [`Shard::arrives`].
+    pub(crate) fn sets_out_persisting(&mut self, event: u32) {
+        self.sets_out(event);
+        let primary = self.primary(event);
+        self.on_the_way.entry(primary).or_default().persisting += 1;
+    }
+
+    /// Nobody will be answered any more that this fragment of the event is persisted. The event may be gone since.
+    pub(crate) fn is_persisted(&mut self, primary: &[u8]) {
+        if let Some(way) = self.on_the_way.get_mut(&Primary::from_packed(primary)) {
+            way.persisting -= 1;
+        }
+    }
+
+    /// Whether a put of a fragment of the event may be answered as persisted at any moment.
+    pub(crate) fn is_being_persisted(&self, event: u32) -> bool {
+        !self.on_the_way.is_empty() && self.on_the_way.get(&self.primary(event)).is_some_and(|way| way.persisting > 0)
     }
 
     /// It stands there, or will not; on the `doubted` devices it may be found all the same: decisions about the event go

@@ -124,7 +124,7 @@ impl Log {
     ) -> Result<()> {
         if tail.segments.is_empty() || tail.slots >= hot.slots_per_segment() {
             let segment = hot
-                .take(class, SegmentKind::Log)
+                .take_at(class, SegmentKind::Log, tail.position)
                 .ok_or_else(|| Error::full("no segment left for the decision log beyond what live events reserve"))?;
             tail.segments.push_back(segment);
             tail.slots = 0;

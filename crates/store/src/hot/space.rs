@@ -16,6 +16,7 @@ use forebay_core::{
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -118,8 +119,8 @@ pub(crate) struct Hot {
     free: Mutex<VecDeque<u32>>,
     free_count: AtomicU32,
     next_order: AtomicU64,
-    /// Live events: each keeps room for its decision.
-    pub(crate) events: AtomicU64,
+    /// Live events of which something stands here: each keeps room for its decision.
+    pub(crate) events: Arc<AtomicU64>,
     /// Removed keys of live events: each stands in every snapshot.
     pub(crate) removed: AtomicU64,
     /// Bytes of outputs with chosen sources: they stand in every snapshot.
@@ -148,7 +149,7 @@ impl Hot {
             free: Mutex::new(VecDeque::new()),
             free_count: AtomicU32::new(0),
             next_order: AtomicU64::new(1),
-            events: AtomicU64::new(0),
+            events: Arc::default(),
             removed: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             stages: 1,
@@ -221,6 +222,11 @@ impl Hot {
 
     /// Takes a free segment and makes its new generation durable; `None` at the class's reserve.
     pub(crate) fn take(&self, class: Class, kind: SegmentKind) -> Option<u32> {
+        self.take_at(class, kind, 0)
+    }
+
+    /// The same for a segment of the decision log, whose header says how many slots came before its first one.
+    pub(crate) fn take_at(&self, class: Class, kind: SegmentKind, position: u64) -> Option<u32> {
         let reserve = self.reserve(class);
         let number = {
             let mut free = self.free.lock();
@@ -235,7 +241,7 @@ impl Hot {
         segment.generation.fetch_add(1, Ordering::Relaxed);
         segment.order.store(self.next_order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         segment.entries.store(0, Ordering::Relaxed);
-        segment.payload_end.store(0, Ordering::Relaxed);
+        segment.payload_end.store(position, Ordering::Relaxed);
         segment.dead_bytes.store(0, Ordering::Relaxed);
         self.write_header(number, kind, SegmentState::Open);
         segment.set_state(if kind == SegmentKind::Data { OPEN } else { LOG });

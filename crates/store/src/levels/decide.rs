@@ -14,7 +14,7 @@
 
 use super::Level;
 use crate::engine::Engine;
-use crate::home::{Flag, Shard};
+use crate::home::{Flag, Shard, Verdict};
 use forebay_core::{Blob, Decision, Error, Result, Token};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -118,7 +118,7 @@ impl Engine {
             return Ticket::default();
         }
         let position = level.log.append_decision(decision);
-        let by_token = decision.token != Token::NONE;
+        let by_token = Verdict::of(decision.kind).is_some() && decision.token != Token::NONE;
         let name = if by_token { name_of_token(&decision.token) } else { decision.key.clone() };
         let awaited = Awaited { position, devices, name };
         level.unsettled.note(level, &awaited);
@@ -151,6 +151,10 @@ impl Engine {
                     devices.push(device);
                 }
             }
+        }
+        if devices.is_empty() {
+            // What a device had of it was removed: the shadows know the event by that.
+            devices.extend(level.present());
         }
         devices
     }

@@ -471,6 +471,9 @@ impl Engine {
             if waits {
                 shard.unlist_ready(event);
             }
+            if !shard.events[event].is(Flag::AllWarm) {
+                self.hot.events.fetch_sub(1, Ordering::Relaxed);
+            }
             shard.events[event].set(Flag::AllWarm);
             if waits {
                 shard.list_ready(event);
@@ -494,13 +497,9 @@ impl Engine {
         }
     }
 
-    /// Some of the event stands on a device from now on: decisions about it are copied there, and of the hot level's room
-    /// for decisions it has no share of its own any more.
+    /// Some of the event stands on a device from now on: decisions about it are copied there.
     pub(crate) fn becomes_warm(&self, shard: &mut Shard, event: u32) {
-        if !shard.events[event].is(Flag::Warm) {
-            shard.events[event].set(Flag::Warm);
-            self.hot.events.fetch_sub(1, Ordering::Relaxed);
-        }
+        shard.events[event].set(Flag::Warm);
     }
 }
 

@@ -169,7 +169,7 @@ impl Engine {
         let from = word.location();
         let entry = self.entry_of(from)?;
         self.pin(from);
-        shard.sets_out(event);
+        shard.sets_out_persisting(event);
         self.shadow_standing(&shard, event);
         let marks = self.persisted_marks(&shard, event);
         let needs = shard.runs[shard.events[event].run as usize].shadowed;
@@ -213,7 +213,9 @@ impl Engine {
     fn leave_queue(&self, waiting: &Waiting) {
         if !waiting.version {
             let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            self.cell_of(primary.as_bytes()).lock().arrives(primary.as_bytes(), &[]);
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            shard.is_persisted(primary.as_bytes());
+            shard.arrives(primary.as_bytes(), &[]);
         }
         self.unpin(waiting.from);
     }
@@ -321,9 +323,7 @@ impl Engine {
             flags: entry.flags,
         });
         let primary = &event[0].entry.key.as_bytes()[..schema.primary_bytes()];
-        // The last to come knows most.
-        let marks = event.iter().max_by_key(|waiting| waiting.number).map(|last| last.marks).unwrap_or_default();
-        ImagePlan { primary, marks, entries: entries.collect(), record: None }
+        ImagePlan { primary, marks: marks_of(event), entries: entries.collect(), record: None }
     }
 
     /// The copies are durable: they end with their event.
@@ -346,6 +346,10 @@ impl Engine {
             if kept > 0 {
                 shard.copies.entry(event).or_default().push((at, kept));
                 self.becomes_warm(&mut shard, event);
+                // What was marked since its image was planned stands beside a record of the hot level alone.
+                if self.persisted_marks(&shard, event) != marks_of(fragments) || shard.events[event].is(Flag::MarksLogged) {
+                    self.log_marks(&mut shard, event);
+                }
             }
         }
         drop(shard);
@@ -354,6 +358,11 @@ impl Engine {
             level.warm.ended(super::demote::place_of(at), unused);
         }
     }
+}
+
+/// What the image of these says of their event: the last to come knows most.
+fn marks_of(fragments: &[Waiting]) -> ImageMarks {
+    fragments.iter().max_by_key(|waiting| waiting.number).map(|last| last.marks).unwrap_or_default()
 }
 
 fn failures<'a>(

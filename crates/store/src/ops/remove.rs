@@ -71,7 +71,7 @@ impl Engine {
         allowed: impl Fn(LiveState) -> bool,
     ) -> Result<Option<Tally>> {
         self.relieve_log();
-        let (tally, ticket) = {
+        let ended = {
             let _effects = self.effects.begin();
             let shard = self.cell_of(primary.as_bytes()).lock();
             if shard.closed {
@@ -83,15 +83,18 @@ impl Engine {
                 let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
                 counted && matches!(leaf.state, State::Live(state) if allowed(state))
             });
-            let Some(event) = there else {
-                drop(shard);
-                self.settle_again(primary.as_bytes())?;
-                return Ok(None);
-            };
-            let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
-            self.end_locked(shard, event, kind)?
+            match there {
+                Some(event) => {
+                    let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
+                    Some(self.end_locked(shard, event, kind)?)
+                }
+                None => None,
+            }
         };
-        self.settle(ticket).map(|()| Some(tally))
+        match ended {
+            Some((tally, ticket)) => self.settle(ticket).map(|()| Some(tally)),
+            None => self.settle_again(primary.as_bytes()).map(|()| None),
+        }
     }
 
     /// Ends a live event whose lock is held, within an effects guard.
@@ -124,7 +127,11 @@ impl Engine {
         self.relieve_log();
         match self.remove_key_now(key)? {
             Some(ticket) => self.settle(ticket).map(|()| true),
-            None => self.settle_again(key.as_bytes()).map(|()| false),
+            None => {
+                // Its event may have gone with it.
+                self.settle_again(self.keyspace.schema.primary_of(key).as_bytes())?;
+                self.settle_again(key.as_bytes()).map(|()| false)
+            }
         }
     }
 

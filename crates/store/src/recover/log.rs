@@ -20,8 +20,9 @@ use forebay_core::{
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The valid slots of a log segment.
-fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
+/// The valid slots of a log segment; of a snapshot's those before the first that does not verify: it may have been given
+/// up, or cut off, and is only used whole.
+fn read_slots(engine: &Engine, number: u32, kind: SegmentKind) -> Result<Vec<Slot>> {
     let hot = &engine.hot;
     let (seed, size) = (hot.seed(number), hot.slots.slot_bytes());
     let read = |slot: u32| {
@@ -31,7 +32,9 @@ fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
     let count = hot.slots_per_segment();
     let slots: Vec<Slot> = (0..count).map_while(read).collect();
     let end = slots.len() as u32;
-    if let Some(later) = (end..count).find(|&slot| read(slot).is_some()) {
+    if kind == SegmentKind::Log
+        && let Some(later) = (end..count).find(|&slot| read(slot).is_some())
+    {
         return Err(Error::corrupt(format!(
             "segment {number}: decision slot {end} does not verify although slot {later} after it does"
         )));
@@ -54,7 +57,7 @@ fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<W
     of_snapshots.sort_unstable_by_key(|header| header.order);
     let (mut found, mut building) = (None, None);
     for header in of_snapshots {
-        let slots = read_slots(engine, header.segment)?;
+        let slots = read_slots(engine, header.segment, SegmentKind::Snapshot)?;
         for (at, slot) in slots.into_iter().enumerate() {
             let Slot::Blob(chunk) = slot else {
                 return Err(Error::corrupt(format!("segment {}: a decision in a snapshot", header.segment)));
@@ -87,8 +90,20 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(goes_on).collect();
     log.sort_unstable_by_key(|header| header.order);
     let mut chain: Vec<(u32, Vec<Slot>)> = Vec::new();
+    let mut log_first = None;
     for header in log {
-        chain.push((header.segment, read_slots(engine, header.segment)?));
+        // A segment in between that is gone would be a hole.
+        let before: usize = chain.iter().map(|(_, slots): &(u32, Vec<Slot>)| slots.len()).sum();
+        let first = log_first.get_or_insert(header.payload_end);
+        if header.payload_end != *first + before as u64 {
+            return Err(Error::corrupt(format!(
+                "segment {}: the decision log goes on at slot {}, but its segments before end at {}",
+                header.segment,
+                header.payload_end,
+                *first + before as u64
+            )));
+        }
+        chain.push((header.segment, read_slots(engine, header.segment, SegmentKind::Log)?));
     }
     // A segment that was taken and not written to is no part of the log.
     while chain.len() > 1 && chain.last().is_some_and(|last| last.1.is_empty()) {

@@ -364,8 +364,9 @@ impl<'a> Records<'a> {
                     if let Some(word) = shard.attribute_word(event) {
                         engine.hot.end_record(word.location(), engine.hot.length_of(word.location()));
                     }
+                    let reserved = !shard.events[event].is(Flag::AllWarm);
                     shard.withdraw(event);
-                    engine.hot.events.fetch_sub(1, Ordering::Relaxed);
+                    engine.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
                 } else if leaf.present > 0 {
                     let primary = shard.primary(event);
                     let passed = self.decided.passed.get(primary.as_bytes());

@@ -58,7 +58,9 @@ fn a_store_that_fills_up_behind_a_stalled_device_inhibits_until_it_answers() {
     // Verdicts on the hot level go on beside it.
     for event in (first..full).rev().take(8) {
         if let Some(token) = life.lease_of(event) {
-            life.reject(event, &token).unwrap();
+            // One that was on its way down when the device stalled is decided as well, and said to be unknown there.
+            let rejected = life.reject(event, &token);
+            assert!(rejected.is_ok() || rejected.is_err_and(|error| error.kind() == Kind::OutcomeUnknown));
         }
     }
     life.answer_again();
