@@ -177,6 +177,8 @@ impl Engine {
         let cause = match met? {
             Met::Nothing => match place {
                 Some(place) => return Ok(Got::Place(source, place)),
+                // The close comes to this source in a moment: it is no lack of space.
+                None if self.is_closed() => return Err(closed()),
                 None => GapCause::NoSpace,
             },
             Met::Standing(standing) => {
