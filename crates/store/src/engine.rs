@@ -167,7 +167,15 @@ impl Engine {
         let owner = Owner::new();
         let cell = |number| {
             let stages = keyspace.stages.len();
-            let cell = Cell::new((owner, number), hot.events.clone(), form, decided_form, stages, strict, order_attribute.is_some());
+            let cell = Cell::new(
+                (owner, number),
+                hot.events.clone(),
+                form,
+                decided_form,
+                stages,
+                strict,
+                order_attribute.is_some(),
+            );
             cell.lock().endings_bytes = endings;
             cell
         };

@@ -351,7 +351,7 @@ impl Engine {
             return;
         }
         shard.arrives(moving.primary.as_bytes(), &[]);
-        let (mut down, mut missed) = (0, false);
+        let (mut down, mut missed) = (0, Vec::new());
         for (begin, end, placed) in &places {
             let place = match placed {
                 Placed::At(place) => *place,
@@ -387,7 +387,7 @@ impl Engine {
                 }
             }
             if lost > 0 {
-                missed = true;
+                missed.push(level.warm.device_of(place.container));
                 level.warm.ended(place, lost);
             }
         }
@@ -395,7 +395,12 @@ impl Engine {
             self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
             let settled = shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
-            if missed && decided && !settled {
+            if !missed.is_empty() {
+                // What changed on its way is on the device all the same, for a life without the hot level to find.
+                shard.sets_out(event);
+                shard.arrives(moving.primary.as_bytes(), &missed);
+            }
+            if !missed.is_empty() && decided && !settled {
                 // Something of it changed on its way: it goes once more.
                 self.queue_demotion(&mut shard, event);
             }
@@ -428,8 +433,7 @@ impl Engine {
         let leaf = &shard.events[event];
         let whole = moving.parts.len() == shard.fragments(event, |_| true).count() && leaf.pending == 0;
         let said = whole && now == moving.marks && !leaf.is(Flag::MarksLogged);
-        // Nothing changes any more about an accepted one.
-        said || now.state == ImageState::Accepted || self.log_marks(shard, event)
+        said || self.log_marks(shard, event)
     }
 
     /// What follows from the move for the event: its flags, its list, its marks, its copies.
@@ -492,7 +496,7 @@ impl Engine {
             // Decided on its way: it goes on to where such events go.
             self.queue_demotion(shard, event);
         }
-        if !all && now.state != ImageState::Accepted && !shard.events[event].is(Flag::MarksLogged) {
+        if !all && !shard.events[event].is(Flag::MarksLogged) {
             self.log_marks(shard, event);
         }
     }

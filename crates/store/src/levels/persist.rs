@@ -201,11 +201,7 @@ impl Engine {
     fn doubt(&self, fragments: &[Waiting], devices: &[u32]) {
         for waiting in fragments {
             let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            let mut shard = self.cell_of(primary.as_bytes()).lock();
-            if let Some(event) = shard.find(primary.as_bytes()) {
-                shard.sets_out(event);
-                shard.arrives(primary.as_bytes(), devices);
-            }
+            doubt(&mut self.cell_of(primary.as_bytes()).lock(), primary.as_bytes(), devices);
         }
     }
 
@@ -272,7 +268,7 @@ impl Engine {
             level.warm.ended(place, fragments.len() as u32);
             return failures(fragments, error.message()).collect();
         }
-        self.note_copy(fragments, super::demote::at(place, 0));
+        self.note_copy(fragments, device, super::demote::at(place, 0));
         let versions = (0..).zip(fragments).filter(|(_, waiting)| waiting.version);
         versions.map(|(index, waiting)| (waiting.number, Ok(super::demote::at(place, index)))).collect()
     }
@@ -327,7 +323,7 @@ impl Engine {
     }
 
     /// The copies are durable: they end with their event.
-    fn note_copy(&self, fragments: &[Waiting], at: Location) {
+    fn note_copy(&self, fragments: &[Waiting], device: u32, at: Location) {
         let schema = &self.keyspace.schema;
         let primary = schema.primary_of(&fragments[0].entry.key);
         let mut shard = self.cell_of(primary.as_bytes()).lock();
@@ -347,16 +343,30 @@ impl Engine {
                 shard.copies.entry(event).or_default().push((at, kept));
                 self.becomes_warm(&mut shard, event);
                 // What was marked since its image was planned stands beside a record of the hot level alone.
-                if self.persisted_marks(&shard, event) != marks_of(fragments) || shard.events[event].is(Flag::MarksLogged) {
+                if self.persisted_marks(&shard, event) != marks_of(fragments)
+                    || shard.events[event].is(Flag::MarksLogged)
+                {
                     self.log_marks(&mut shard, event);
                 }
             }
         }
-        drop(shard);
         let unused = fragments.iter().filter(|waiting| !waiting.version).count() as u32 - kept;
+        if unused > 0 {
+            // It is on the device all the same, for a life without the hot level to find.
+            doubt(&mut shard, primary.as_bytes(), &[device]);
+        }
+        drop(shard);
         if let (Some(level), true) = (&self.level, unused > 0) {
             level.warm.ended(super::demote::place_of(at), unused);
         }
+    }
+}
+
+/// An image of an event that counts for nothing may be found on these devices.
+fn doubt(shard: &mut Shard, primary: &[u8], devices: &[u32]) {
+    if let Some(event) = shard.find(primary) {
+        shard.sets_out(event);
+        shard.arrives(primary, devices);
     }
 }
 

@@ -285,11 +285,10 @@ impl Engine {
                     match state {
                         LiveState::Accepted => {
                             used.extend(ops::output_number(leaf.lease));
-                            if settled {
-                                // Its images say so.
-                                continue;
+                            // Of a settled one the images say so.
+                            if !settled {
+                                accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
                             }
-                            accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
                         }
                         LiveState::Debug => {
                             let reason = shard.reasons.get(&event).copied().unwrap_or_default();
@@ -297,7 +296,7 @@ impl Engine {
                         }
                         _ => {}
                     }
-                    if marked {
+                    if marked && !(settled && state == LiveState::Accepted) {
                         let word = leaf.marks();
                         let mark = mark_of(word.stage, mark_detail(&word));
                         marks.add(form, shard.primary(event).as_bytes(), mark);

@@ -107,14 +107,14 @@ impl Store {
 }
 
 impl Engine {
-    /// An update of what a device has, with the bytes that are in force already: asked again after an unknown outcome, also in
-    /// another life, it makes no other version. `None` where this is no such repeat.
+    /// An update with the bytes that are in force already, of which it is not known whether a device has them: asked again
+    /// after an unknown outcome, it makes no other version. `None` where this is no such repeat.
     fn repeat_update(&self, key: &Key, value: &[u8]) -> Result<Option<u16>> {
         if self.level.is_none() {
             return Ok(None);
         }
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let (entry, warm, kept_back) = {
+        let (entry, kept_back) = {
             let shard = self.cell_of(primary).lock();
             let Some(event) = shard.find(primary) else { return Ok(None) };
             let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
@@ -123,14 +123,18 @@ impl Engine {
             }
             let kept_back = shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
             let Some(entry) = self.hot.read_entry(word.location()) else { return Ok(None) };
-            (entry, shard.events[event].is(Flag::Warm), kept_back)
+            (entry, kept_back)
         };
         let same = entry.length as usize == value.len() && entry.payload_crc == checksum(value);
-        if !same || entry.version == 0 || !warm && !kept_back && !self.is_unsettled(key.as_bytes()) {
+        if !same || !kept_back && !self.is_unsettled(key.as_bytes()) {
             return Ok(None);
         }
         if kept_back && let Err(error) = self.persist(key) {
-            let why = format!("version {} is in force, and stands on the hot level alone: {}", entry.version, error.message());
+            let why = format!(
+                "version {} is in force, and stands on the hot level alone: {}",
+                entry.version,
+                error.message()
+            );
             return Err(Error::unknown(why).with_source(error));
         }
         let ticket = {

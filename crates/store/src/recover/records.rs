@@ -374,6 +374,10 @@ impl<'a> Records<'a> {
                     if let Some(&stage) = passed.filter(|&&stage| stage > leaf.stage) {
                         (leaf.stage, leaf.deliveries) = (stage, 0);
                         leaf.set(Flag::ReadyMarked);
+                        if leaf.is(Flag::Warm) {
+                            // Its images say less, and the record that says it is folded soon.
+                            leaf.set(Flag::MarksLogged);
+                        }
                     }
                     let marked = leaf.is(Flag::ReadyMarked) || stopped;
                     shard.consider_recovered(event);

@@ -97,9 +97,9 @@ fn an_event_that_is_passed_while_a_fragment_is_persisted_is_in_its_stage() {
         life.pass(EVENT, &token).unwrap();
     });
     assert_eq!(put.unwrap(), PutOutcome::Stored);
-    life.in_every_life(|life, _| {
+    life.in_every_life(|life, standing| {
         let found = life.find(EVENT).expect("the persisted fragment");
-        assert_eq!((&*found.stage, found.versions.get(&1)), ("final", Some(&0)));
+        assert_eq!((&*found.stage, found.versions.get(&1)), ("final", Some(&0)), "{standing:?}");
     });
 }
 
