@@ -8,7 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     let Some(mut sealed) = bytes.get(..Superblock::BYTES).map(<[u8]>::to_vec) else { return };
     sealed[..8].copy_from_slice(b"FOREBAY\x01");
-    sealed[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    sealed[8..12].copy_from_slice(&Superblock::FORMAT.to_le_bytes());
     let crc = crc32c(&sealed[..124]);
     sealed[124..].copy_from_slice(&crc.to_le_bytes());
     check(&sealed);

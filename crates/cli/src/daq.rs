@@ -172,7 +172,7 @@ impl Readout {
         })?;
         out.json(&report)?;
         out.line(format!(
-            "{}: {} events, {} fragments, {} in {:.1} s ({:.0} MB/s); calls {} us p50, {} us p99; {} offers found no space, {} came late",
+            "{}: {} events, {} fragments, {} in {:.1} s ({:.0} MB/s); calls {} us p50, {} us p99; {} offers found no space, {} came late, {} unknown",
             report.name,
             report.events,
             report.fragments,
@@ -182,7 +182,8 @@ impl Readout {
             report.call_us_p50,
             report.call_us_p99,
             report.full,
-            report.late
+            report.late,
+            report.unknown
         ))?;
         Ok(if stop.load(Ordering::Relaxed) { Answer::Interrupted } else { Answer::Yes })
     }

@@ -71,7 +71,7 @@ impl Event {
         let attributes = Attributes::parse(&store.keyspace().attributes, &self.attribute)?;
         if let Some(sources) = &self.announce {
             let answer = self.announce(store, &primary, sources, &attributes)?;
-            if answer == PutOutcome::Late {
+            if answer.is_late() {
                 out.note(format!("forebay: event {} is leased or decided already", self.event));
                 out.json(&json!({ "event": self.event, "found": false }))?;
                 return Ok(Answer::No);

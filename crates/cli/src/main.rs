@@ -73,7 +73,8 @@ Exit codes:
   3    Conflict: decide                    8    Corrupt: use another copy, report
   4    Full: slow down                     9    Closed: reopen
   5    Unavailable: retry later            10   Internal: report a bug
-  6    Fenced: refresh the lease           130  ended by Ctrl-C";
+  6    Fenced: refresh the lease           11   serve: what was served before is gone: bring it back, or decide
+                                           130  ended by Ctrl-C";
 
 /// Event-keyed store for particle-physics data acquisition.
 #[derive(Parser)]
@@ -175,7 +176,7 @@ fn main() -> ExitCode {
 
 fn failed(error: &Error, json: bool) -> ExitCode {
     output::report(error, json);
-    ExitCode::from(error.kind().exit_code())
+    ExitCode::from(output::exit_code(error))
 }
 
 /// Help and version are answers; anything else that the parser says is `Invalid`, whose exit code is the parser's too.

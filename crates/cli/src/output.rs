@@ -104,6 +104,15 @@ impl Output {
     }
 }
 
+/// Exit code of a start that is refused because what was served before is gone.
+const GONE: u8 = 11;
+
+/// Exit code of a command that ends with this error.
+pub(crate) fn exit_code(error: &Error) -> u8 {
+    let is_gone = std::error::Error::source(error).is_some_and(|source| source.is::<forebay_server::Gone>());
+    if is_gone { GONE } else { error.kind().exit_code() }
+}
+
 /// Writes an error to stderr: a line with the kind, or an object with what a program needs.
 pub(crate) fn report(error: &Error, json: bool) {
     if json {
@@ -112,7 +121,7 @@ pub(crate) fn report(error: &Error, json: bool) {
             "message": error.message(),
             "cause": std::error::Error::source(error).map(ToString::to_string),
             "next_move": error.kind().next_move(),
-            "exit_code": error.kind().exit_code(),
+            "exit_code": exit_code(error),
         }});
         note(value);
     } else {

@@ -99,7 +99,7 @@ impl Put {
             level: self.level,
         };
         let outcome = store.put(&key, &value, &options)?;
-        let goes_down = self.level == Some(Level::Warm) && outcome != PutOutcome::Late;
+        let goes_down = self.level == Some(Level::Warm) && !outcome.is_late();
         let arrived = goes_down && wait_for_warm(store, &key)?;
         let (name, remark) = match outcome {
             PutOutcome::Stored if self.persisted => ("stored", " (on the warm level, persisted)"),
@@ -107,13 +107,15 @@ impl Put {
             PutOutcome::Stored if goes_down => ("stored", " (on the hot level: no device has taken it yet)"),
             PutOutcome::Stored => ("stored", ""),
             PutOutcome::Duplicate => ("duplicate", " (the same bytes were there already)"),
-            PutOutcome::Late => ("late", " (its event is leased, decided or removed: not stored)"),
+            PutOutcome::Late | PutOutcome::LateUnknown => {
+                ("late", " (its event is leased, decided or removed: not stored)")
+            }
         };
         out.line(format!("{name} {text}: {}{remark}", units::bytes(value.len() as u64)))?;
         out.json(
             &serde_json::json!({ "key": text, "outcome": name, "bytes": value.len(), "persisted": self.persisted }),
         )?;
-        Ok(Answer::found(outcome != PutOutcome::Late))
+        Ok(Answer::found(!outcome.is_late()))
     }
 
     /// The value, never reading much more than a fragment can have.

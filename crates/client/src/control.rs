@@ -21,12 +21,12 @@ pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
 }
 
 impl Pool {
-    /// Makes a control; answers what the server did, and how often it was asked.
-    pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, u32)> {
+    /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
+    pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call(repeat, NO_WAIT, |connection, attempt| {
+        self.call(repeat, NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
-            Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, attempt))
+            Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })
     }
 }
@@ -82,11 +82,11 @@ impl Client {
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let control = Control::RunClose { run };
         let meta = encode(&control)?;
-        self.pool().call(Repeat::Safe, NO_WAIT, |connection, attempt| {
+        self.pool().call(Repeat::Safe, NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
                 Ok(answer) => Ok(answer.said),
-                Err(crate::connection::Failure::Refused(error)) if attempt > 0 && error.kind() == Kind::Closed => {
+                Err(crate::connection::Failure::Refused(error)) if is_repeat && error.kind() == Kind::Closed => {
                     Err(crate::connection::Failure::Refused(unknown(&error)))
                 }
                 Err(failure) => Err(failure),
@@ -156,9 +156,9 @@ impl Client {
     /// # Errors
     /// As `Store::release_hold`, and `OutcomeUnknown`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
-        let (done, attempt) = self.pool().control(Repeat::Safe, &Control::ReleaseHold { id })?;
+        let (done, is_repeat) = self.pool().control(Repeat::Safe, &Control::ReleaseHold { id })?;
         // After a lost answer the hold is gone, which is what was asked for.
-        Ok(done || attempt > 0)
+        Ok(done || is_repeat)
     }
 
     /// All holds.

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::pool::{Repeat, unknown};
-use crate::put::{NO_WAIT, Outcome};
+use crate::put::{NO_WAIT, Outcome, of_try};
 use forebay_core::{
     Attributes, Bounds, Error, FrameKind, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, WireOpen,
     WireReader, WireRemove, WireUpdate, WireWriter, crc32c,
@@ -64,7 +64,7 @@ impl Client {
     /// Announces an event.
     ///
     /// # Errors
-    /// As `Store::open_event`, and `OutcomeUnknown`.
+    /// As `Store::open_event`, and `OutcomeUnknown`; repeats as of [`Client::put`].
     pub fn open_event(&self, primary: &Primary, how: &OpenEvent<'_>) -> Result<PutOutcome> {
         let sources = how.sources.map(<[Vec<u8>]>::to_vec);
         let event = WireOpen { primary: *primary, sources, attributes: how.attributes.cloned() };
@@ -79,10 +79,8 @@ impl Client {
         let meta = WireOpen::encode_all(events, self.keyspace())?;
         let read =
             |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| PutOutcome::of_byte(read.u8()?)));
-        let (outcomes, attempt) = self.pool().ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
-        // After a repeat a duplicate may be what the first try announced.
-        let ours = |outcome| if attempt > 0 && outcome == PutOutcome::Duplicate { PutOutcome::Stored } else { outcome };
-        Ok(outcomes.into_iter().map(|outcome| outcome.map(ours)).collect())
+        let (outcomes, is_repeat) = self.pool().ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
+        Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect())
     }
 
     /// An event waits for no more fragments; `false` where there is no such event.
@@ -113,9 +111,10 @@ impl Client {
         let mut out = WireWriter::new();
         out.shorts(std::iter::once(primary.as_bytes()))?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| Ok(read.u8()? == 1)));
-        let (mut done, attempt) = self.pool().ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
-        let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))??;
-        if !done && attempt > 0 {
+        let (mut done, is_repeat) = self.pool().ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
+        let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?;
+        let done = if is_repeat { done.map_err(Error::of_repeat) } else { done }?;
+        if !done && is_repeat {
             // It is done, or never was: this call may have done it before its answer was lost.
             return Err(unknown(&Error::new(Kind::Unavailable, "an answer was lost, and now there is nothing to do")));
         }

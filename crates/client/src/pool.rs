@@ -6,7 +6,8 @@
 //! ```
 //!
 //! *Invariants*: every call ends by its deadline; a call that may have taken effect and cannot be repeated safely is
-//! answered `OutcomeUnknown`, never repeated.
+//! answered `OutcomeUnknown`, never repeated. The answer to a repeat says that an earlier try has none
+//! (`tests/network/unknown.rs`).
 
 use crate::address::Address;
 use crate::buffer::Buffers;
@@ -99,21 +100,22 @@ impl Pool {
         Instant::now() + self.options.deadline.saturating_add(wait).min(far)
     }
 
-    /// Makes a call, again and again until its deadline where that is safe. `make` gets the number of the try.
+    /// Makes a call, again and again until its deadline where that is safe. `make` hears whether it is a repeat: whether an
+    /// earlier try was sent, so that it may have taken effect, and has no answer.
     pub(crate) fn call<T>(
         &self,
         repeat: Repeat,
         wait: Duration,
-        mut make: impl FnMut(&mut Connection, u32) -> std::result::Result<T, Failure>,
+        mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
         let end = self.deadline(wait);
         let mut pauses = Pauses::new(&self.options);
-        let mut sent = false;
-        for attempt in 0.. {
+        let mut is_repeat = false;
+        loop {
             let failure = match self.checkout(end, repeat == Repeat::Never) {
                 Ok(mut connection) => {
                     connection.begin(end);
-                    let answer = make(&mut connection, attempt);
+                    let answer = make(&mut connection, is_repeat);
                     self.give_back(connection);
                     match answer {
                         Ok(answer) => return Ok(answer),
@@ -121,26 +123,26 @@ impl Pool {
                     }
                 }
                 // A server that takes us no more says nothing about what was sent before.
-                Err(Failure::Refused(error)) if sent => return Err(unknown(&error)),
+                Err(Failure::Refused(error)) if is_repeat => return Err(unknown(&error)),
                 Err(failure) => failure,
             };
             let error = match failure {
-                Failure::Refused(error) => return Err(error),
+                Failure::Refused(error) => return Err(if is_repeat { error.of_repeat() } else { error }),
                 Failure::Unsent(error) => error,
                 Failure::Lost(error) if repeat == Repeat::Never => return Err(unknown(&error)),
                 Failure::Lost(error) => {
-                    sent = repeat == Repeat::Safe;
+                    is_repeat = repeat == Repeat::Safe;
                     error
                 }
             };
             if let Err(error) = pauses.pause(end, error) {
-                return Err(if sent { unknown(&error) } else { error });
+                return Err(if is_repeat { unknown(&error) } else { error });
             }
         }
-        Err(Error::internal("no more tries"))
     }
 
-    /// Makes a call that is one request with one answer, without payload either way.
+    /// Makes a call that is one request with one answer, without payload either way. Answers as well whether it is that to a
+    /// repeat.
     pub(crate) fn ask<T>(
         &self,
         kind: FrameKind,
@@ -148,12 +150,12 @@ impl Pool {
         wait: Duration,
         meta: &[u8],
         read: impl Fn(&mut WireReader<'_>) -> Result<T>,
-    ) -> Result<(T, u32)> {
-        self.call(repeat, wait, |connection, attempt| {
+    ) -> Result<(T, bool)> {
+        self.call(repeat, wait, |connection, is_repeat| {
             let request = connection.send(kind, meta, &[])?;
             let answer: Answer<T> =
                 connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
-            Ok((answer.said, attempt))
+            Ok((answer.said, is_repeat))
         })
     }
 

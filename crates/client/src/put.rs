@@ -24,15 +24,16 @@ impl Client {
     ///
     /// # Errors
     /// As `Store::put`; `OutcomeUnknown` where the server went away and did not come back in time: the same put may be
-    /// made again.
+    /// made again. Where an answer was lost and the repeat is refused, [`Error::earlier_try_unknown`]; where it is late,
+    /// the outcome is [`PutOutcome::LateUnknown`].
     pub fn put(&self, key: &Key, value: &[u8], options: &PutOptions<'_>) -> Result<PutOutcome> {
         let wire = [wire_put(key, value, options)?];
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let mut outcomes =
-            self.pool().call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, attempt| {
+            self.pool().call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, is_repeat| {
                 let request = connection.send(FrameKind::Put, &meta, &[value])?;
                 let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
-                Ok(repeated(answer.said, attempt))
+                Ok(answer.said.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect::<Vec<_>>())
             })?;
         outcomes.pop().ok_or_else(too_few)?
     }
@@ -41,17 +42,16 @@ impl Client {
     ///
     /// # Errors
     /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
-    /// went away and did not come back in time.
+    /// went away and did not come back in time. Of each fragment that was sent before its answer came the outcome says so,
+    /// as of [`Client::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
-        let mut outcomes: Vec<Option<Result<PutOutcome>>> = Vec::new();
-        outcomes.resize_with(puts.len(), || None);
+        let mut tries = Tries::new(puts.len());
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
         let value = |at: usize| puts[at].1;
         let wire = |at: usize| wire_put(&puts[at].0, puts[at].1, &puts[at].2);
         let puts = Puts { value: &value, wire: &wire, attributes: &self.keyspace().attributes };
-        self.pool()
-            .call(Repeat::Safe, wait, |connection, attempt| send_many(connection, &puts, &mut outcomes, attempt))?;
-        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+        self.pool().call(Repeat::Safe, wait, |connection, _| send_many(connection, &puts, &mut tries))?;
+        Ok(tries.finish())
     }
 }
 
@@ -138,19 +138,12 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
 }
 
 /// How puts end, of either kind of keyspace.
-pub(crate) trait Outcome: Copy + PartialEq {
-    /// It is stored.
-    const STORED: Self;
-    /// It stood there.
-    const DUPLICATE: Self;
-
-    /// What a repeat answers, whose first try may have done it already.
+pub(crate) trait Outcome: Copy {
+    /// What this answer to a repeat says of the whole put; the answer to an earlier try was lost.
     ///
     /// # Errors
-    /// `OutcomeUnknown` where this says nothing of the first try.
-    fn repeated(self) -> Result<Self> {
-        Ok(if self == Self::DUPLICATE { Self::STORED } else { self })
-    }
+    /// `OutcomeUnknown` where this says nothing of the earlier try, and the kind of keyspace has no outcome for that.
+    fn of_repeat(self) -> Result<Self>;
 
     /// As the wire says it.
     ///
@@ -160,8 +153,9 @@ pub(crate) trait Outcome: Copy + PartialEq {
 }
 
 impl Outcome for PutOutcome {
-    const STORED: PutOutcome = PutOutcome::Stored;
-    const DUPLICATE: PutOutcome = PutOutcome::Duplicate;
+    fn of_repeat(self) -> Result<PutOutcome> {
+        Ok(PutOutcome::of_repeat(self))
+    }
 
     fn of_byte(byte: u8) -> Result<PutOutcome> {
         match byte {
@@ -177,10 +171,33 @@ pub(crate) fn read_outcomes<O: Outcome>(meta: &[u8]) -> Result<Vec<Result<O>>> {
     WireReader::whole(meta, |read| read.list(1, |read| read.outcome(|read| O::of_byte(read.u8()?))))
 }
 
-/// After a repeat a duplicate may be what the first try stored: the fragment is stored, and by this call.
-pub(crate) fn repeated<O: Outcome>(outcomes: Vec<Result<O>>, attempt: u32) -> Vec<Result<O>> {
-    let ours = |outcome: O| if attempt > 0 { outcome.repeated() } else { Ok(outcome) };
-    outcomes.into_iter().map(|outcome| outcome.and_then(ours)).collect()
+/// The outcome of a put by the answer to one try; `is_repeat` where an earlier one was sent and has no answer.
+pub(crate) fn of_try<O: Outcome>(outcome: Result<O>, is_repeat: bool) -> Result<O> {
+    match outcome {
+        Ok(outcome) if is_repeat => outcome.of_repeat(),
+        Err(error) if is_repeat => Err(error.of_repeat()),
+        once => once,
+    }
+}
+
+/// What became of many puts so far, over all tries of their call.
+pub(crate) struct Tries<O> {
+    outcomes: Vec<Option<Result<O>>>,
+    /// Those that were sent. Only what has no outcome is sent again: then it is a repeat.
+    sent: Vec<bool>,
+}
+
+impl<O: Outcome> Tries<O> {
+    pub(crate) fn new(length: usize) -> Tries<O> {
+        let mut outcomes = Vec::new();
+        outcomes.resize_with(length, || None);
+        Tries { outcomes, sent: vec![false; length] }
+    }
+
+    /// The outcomes, in the order of the puts.
+    pub(crate) fn finish(self) -> Vec<Result<O>> {
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect()
+    }
 }
 
 pub(crate) fn too_few() -> Error {
@@ -198,10 +215,9 @@ pub(crate) struct Puts<'a, 'b> {
 pub(crate) fn send_many<O: Outcome>(
     connection: &mut Connection,
     puts: &Puts<'_, '_>,
-    outcomes: &mut [Option<Result<O>>],
-    attempt: u32,
+    tries: &mut Tries<O>,
 ) -> std::result::Result<(), Failure> {
-    let mut under_way: Vec<(u64, Vec<usize>)> = Vec::new();
+    let mut under_way: Vec<UnderWay> = Vec::new();
     let mut next = 0;
     // No frame may be longer than the server's window, and no meta than a quarter of it.
     let window = connection.window_bytes() as usize;
@@ -210,8 +226,8 @@ pub(crate) fn send_many<O: Outcome>(
         // The next frame: what fits.
         let (mut chosen, mut wire, mut payload, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut copied = Vec::new();
-        while next < outcomes.len() && chosen.len() < most_fragments {
-            if outcomes[next].is_some() {
+        while next < tries.outcomes.len() && chosen.len() < most_fragments {
+            if tries.outcomes[next].is_some() {
                 next += 1;
                 continue;
             }
@@ -222,7 +238,7 @@ pub(crate) fn send_many<O: Outcome>(
             if value.len() + META_BYTES + forebay_core::FRAME_HEAD_BYTES > window {
                 let length = value.len();
                 let error = Error::invalid(format!("a fragment of {length} bytes; the server takes {window} at once"));
-                outcomes[next] = Some(Err(error));
+                tries.outcomes[next] = Some(Err(error));
                 next += 1;
                 continue;
             }
@@ -238,7 +254,7 @@ pub(crate) fn send_many<O: Outcome>(
                         payload.push(value);
                     }
                 }
-                Err(error) => outcomes[next] = Some(Err(error)),
+                Err(error) => tries.outcomes[next] = Some(Err(error)),
             }
             next += 1;
         }
@@ -246,37 +262,44 @@ pub(crate) fn send_many<O: Outcome>(
             let meta = WirePut::encode_all(&wire, puts.attributes).map_err(Failure::Refused)?;
             let frame_bytes = (bytes + meta.len() + forebay_core::FRAME_HEAD_BYTES) as u64;
             while frame_bytes > connection.credit() && !under_way.is_empty() {
-                receive(connection, &mut under_way, outcomes, attempt)?;
+                receive(connection, &mut under_way, tries)?;
             }
             payload.insert(0, &copied);
+            // Before it is sent: a frame of which the connection took a part may be there whole.
+            let chosen = chosen.into_iter().map(|at| (at, std::mem::replace(&mut tries.sent[at], true))).collect();
             let request = connection.send(FrameKind::Put, &meta, &payload)?;
-            under_way.push((request, chosen));
+            under_way.push(UnderWay { request, chosen });
             continue;
         }
         if under_way.is_empty() {
             return Ok(());
         }
-        receive(connection, &mut under_way, outcomes, attempt)?;
+        receive(connection, &mut under_way, tries)?;
     }
+}
+
+/// A frame without its answer: the places of its fragments, and whether each was sent before.
+struct UnderWay {
+    request: u64,
+    chosen: Vec<(usize, bool)>,
 }
 
 fn receive<O: Outcome>(
     connection: &mut Connection,
-    under_way: &mut Vec<(u64, Vec<usize>)>,
-    outcomes: &mut [Option<Result<O>>],
-    attempt: u32,
+    under_way: &mut Vec<UnderWay>,
+    tries: &mut Tries<O>,
 ) -> std::result::Result<(), Failure> {
-    let requests: Vec<u64> = under_way.iter().map(|(request, _)| *request).collect();
+    let requests: Vec<u64> = under_way.iter().map(|frame| frame.request).collect();
     let answer = connection.answer_of(&requests, |meta| Ok((read_outcomes(meta)?, 0)))?;
-    let Some(at) = under_way.iter().position(|(request, _)| *request == answer.request) else {
+    let Some(at) = under_way.iter().position(|frame| frame.request == answer.request) else {
         return Err(Failure::Lost(too_few()));
     };
-    let (_, chosen) = under_way.remove(at);
+    let UnderWay { chosen, .. } = under_way.remove(at);
     if answer.said.len() != chosen.len() {
         return Err(Failure::Lost(too_few()));
     }
-    for (index, outcome) in chosen.into_iter().zip(repeated(answer.said, attempt)) {
-        outcomes[index] = Some(outcome);
+    for ((index, is_repeat), outcome) in chosen.into_iter().zip(answer.said) {
+        tries.outcomes[index] = Some(of_try(outcome, is_repeat));
     }
     // The server has answers for more than it may send.
     connection.grant()

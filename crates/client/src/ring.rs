@@ -5,7 +5,7 @@ use crate::connection::{Connection, Failure};
 use crate::objects::{control, plain};
 use crate::options::Options;
 use crate::pool::{Pool, Repeat};
-use crate::put::{NO_WAIT, Outcome, Puts, send_many, too_few, wire_put};
+use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
 use forebay_core::{
     AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, GapCause, Keyspace, Ledger, PutOptions, Result,
     RingKeyspace, RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch,
@@ -36,10 +36,7 @@ struct Inner {
 }
 
 impl Outcome for RingOutcome {
-    const STORED: RingOutcome = RingOutcome::Stored;
-    const DUPLICATE: RingOutcome = RingOutcome::Duplicate;
-
-    fn repeated(self) -> Result<RingOutcome> {
+    fn of_repeat(self) -> Result<RingOutcome> {
         match self {
             RingOutcome::Duplicate => Ok(RingOutcome::Stored),
             // The first try may have been in time.
@@ -109,8 +106,8 @@ impl RingClient {
     /// Puts a fragment that covers `[timestamp, timestamp + span)`. When this returns `Stored`, the server's ring has it.
     ///
     /// # Errors
-    /// As `Ring::put`; `OutcomeUnknown` where the server went away and did not come back in time: the same put may be made
-    /// again.
+    /// As `Ring::put`; `OutcomeUnknown` where the server went away and did not come back in time, and where an answer was
+    /// lost and the repeat came too late to be taken: the same put may be made again.
     pub fn put(
         &self,
         source: &SourceId,
@@ -130,14 +127,11 @@ impl RingClient {
     /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
     /// went away and did not come back in time.
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Result<Vec<Result<RingOutcome>>> {
-        let mut outcomes: Vec<Option<Result<RingOutcome>>> = Vec::new();
-        outcomes.resize_with(frames.len(), || None);
+        let mut tries = Tries::new(frames.len());
         let (value, wire) = (|at: usize| frames[at].value, |at: usize| self.wire_put(&frames[at]));
         let puts = Puts { value: &value, wire: &wire, attributes: &AttributeSchema::default() };
-        self.inner
-            .pool
-            .call(Repeat::Safe, NO_WAIT, |connection, attempt| send_many(connection, &puts, &mut outcomes, attempt))?;
-        Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(too_few()))).collect())
+        self.inner.pool.call(Repeat::Safe, NO_WAIT, |connection, _| send_many(connection, &puts, &mut tries))?;
+        Ok(tries.finish())
     }
 
     fn wire_put(&self, frame: &RingFrame<'_>) -> Result<WirePut> {

@@ -231,14 +231,15 @@ impl Client {
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (mut outcomes, attempt) = self.pool().call(Repeat::Safe, NO_WAIT, |connection, attempt| {
+        let (outcomes, is_repeat) = self.pool().call(Repeat::Safe, NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Verdict, &meta, &payload)?;
             let answer = connection.answer(request, |meta| Ok((read_units(meta)?, 0)))?;
-            Ok((answer.said, attempt))
+            Ok((answer.said, is_repeat))
         })?;
+        let mut outcomes = of_repeats(outcomes, is_repeat);
         for (verdict, outcome) in verdicts.iter().zip(&mut outcomes) {
             // Giving back is not remembered: the repeat of one that went through is fenced.
-            if attempt > 0 && verdict.judgement == WireJudgement::Requeue && is_fenced(outcome) {
+            if is_repeat && verdict.judgement == WireJudgement::Requeue && is_fenced(outcome) {
                 *outcome = Err(unknown(&Error::unavailable("an answer was lost, and the lease is over")));
             } else if outcome.is_ok()
                 && let Some(heartbeat) = self.heartbeat()
@@ -260,6 +261,14 @@ pub(crate) fn read_leases(meta: &[u8], keyspace: &Keyspace) -> Result<(Vec<WireL
 /// Outcomes that say nothing more.
 pub(crate) fn read_units(meta: &[u8]) -> Result<Vec<Result<()>>> {
     WireReader::whole(meta, |read| read.list(1, |read| read.outcome(|_| Ok(()))))
+}
+
+/// Outcomes as those of a repeat, where that is what they are.
+pub(crate) fn of_repeats(outcomes: Vec<Result<()>>, is_repeat: bool) -> Vec<Result<()>> {
+    if !is_repeat {
+        return outcomes;
+    }
+    outcomes.into_iter().map(|outcome| outcome.map_err(Error::of_repeat)).collect()
 }
 
 /// The meta of verdicts, and the bytes of their results.

@@ -73,7 +73,11 @@ pub struct Error {
     kind: Kind,
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    earlier_try_unknown: bool,
 }
+
+/// What the message of an error says besides where an earlier try has no answer.
+const EARLIER_TRY: &str = "the answer to an earlier try was lost, whether that one took effect is unknown";
 
 /// Result with Forebay's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -92,7 +96,7 @@ impl Error {
     /// An error of the given kind.
     #[cold]
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), source: None, earlier_try_unknown: false }
     }
 
     constructors!(
@@ -105,6 +109,26 @@ impl Error {
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.source = Some(Box::new(source));
         self
+    }
+
+    /// The same error as the answer to a repeat, where the answer to an earlier try of the same call was lost. The kind stays:
+    /// it says what to do about the try that was answered.
+    #[must_use]
+    #[cold]
+    pub fn of_repeat(mut self) -> Error {
+        // `OutcomeUnknown` says so by its kind.
+        if !self.earlier_try_unknown && self.kind != Kind::OutcomeUnknown {
+            self.message = format!("{} ({EARLIER_TRY})", self.message);
+        }
+        self.earlier_try_unknown = true;
+        self
+    }
+
+    /// Whether the same call was sent before without an answer: this error says what became of the last try, and not
+    /// whether an earlier one took effect. A put that is answered so may have been stored. Only clients answer it, never an
+    /// embedded store.
+    pub fn earlier_try_unknown(&self) -> bool {
+        self.earlier_try_unknown
     }
 
     /// What the caller can do next.
@@ -147,6 +171,17 @@ mod tests {
             assert_eq!(kind.row().0, kind);
             assert_eq!(kind.name(), format!("{kind:?}"));
         }
+    }
+
+    #[test]
+    fn a_repeat_keeps_the_kind_and_says_once_that_an_earlier_try_is_unknown() {
+        let error = Error::closed("run 1 is closed");
+        assert!(!error.earlier_try_unknown());
+        let error = error.of_repeat().of_repeat();
+        assert!(error.earlier_try_unknown());
+        assert_eq!(error.to_string(), format!("Closed: run 1 is closed ({EARLIER_TRY})"));
+        let unknown = Error::unknown("no answer").of_repeat();
+        assert_eq!((unknown.message(), unknown.earlier_try_unknown()), ("no answer", true));
     }
 
     #[test]

@@ -28,6 +28,29 @@ pub enum PutOutcome {
     Duplicate,
     /// The event is leased, decided or removed: the fragment is not stored. A final answer.
     Late,
+    /// Late, and an earlier try of the same put was sent whose answer was lost: that try may have stored the fragment
+    /// before the event was leased, decided or removed, and whether it did is unknown. A final answer as well: nothing more
+    /// will be stored. Only clients answer it, never an embedded store.
+    LateUnknown,
+}
+
+impl PutOutcome {
+    /// Whether nothing was stored by the try that was answered: `Late` or `LateUnknown`.
+    pub fn is_late(self) -> bool {
+        matches!(self, PutOutcome::Late | PutOutcome::LateUnknown)
+    }
+
+    /// What this answer to a repeat says of the whole put, where the answer to an earlier try was lost: a duplicate may be
+    /// what that try stored, and is a success in any case; what is late now may have been in time then.
+    ///
+    /// A client does this for the tries of one call. Whoever makes the same call again after `OutcomeUnknown` does it for
+    /// the answers of the two calls; [`Error::of_repeat`] is the same for errors.
+    pub fn of_repeat(self) -> PutOutcome {
+        match self {
+            PutOutcome::Stored | PutOutcome::Duplicate => PutOutcome::Stored,
+            PutOutcome::Late | PutOutcome::LateUnknown => PutOutcome::LateUnknown,
+        }
+    }
 }
 
 /// Which sources of an event to read.

@@ -273,6 +273,8 @@ pub enum SegmentKind {
     Data,
     /// The decision log.
     Log,
+    /// A snapshot of what the log said before it.
+    Snapshot,
 }
 
 /// Where a segment stands in its life.
@@ -320,6 +322,7 @@ impl SegmentHeader {
         out[6] = match self.kind {
             SegmentKind::Data => 1,
             SegmentKind::Log => 2,
+            SegmentKind::Snapshot => 3,
         };
         out[7] = match self.state {
             SegmentState::Open => 1,
@@ -351,6 +354,7 @@ impl SegmentHeader {
             kind: match bytes[6] {
                 1 => SegmentKind::Data,
                 2 => SegmentKind::Log,
+                3 => SegmentKind::Snapshot,
                 _ => return None,
             },
             state: match bytes[7] {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic 8 | format 4 | length 4 | store id 16 | keyspace crc 4 | key bytes 2 | primary bytes 2 | segment bytes 8
-//! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36, zero 4 | … | crc 4 at 124
+//! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36 | devices 4 | zero 20 | crc 4
 //! ```
 
 use crate::decision::Reader;
@@ -54,6 +54,9 @@ pub struct Superblock {
     pub keyspace_crc: u32,
     /// How the region is cut.
     pub geometry: Geometry,
+    /// Devices of the warm level that the store was made with; 0 where it has none. Each says on itself which of them it
+    /// is, and of which store.
+    pub devices: u32,
     /// Raised durably at each opening: part of every token.
     pub boot: u32,
     /// Counts the writes of the superblock; the higher valid copy is in force.
@@ -65,17 +68,19 @@ pub struct Superblock {
 }
 
 const MAGIC: [u8; 8] = *b"FOREBAY\x01";
-const FORMAT: u32 = 2;
 
 impl Superblock {
     /// Bytes of one copy that mean something; copies stand 4096 bytes apart.
     pub const BYTES: usize = 128;
 
+    /// Version of the region's format: any change of its bytes raises it.
+    pub const FORMAT: u32 = 3;
+
     /// The superblock as bytes.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        out[8..12].copy_from_slice(&Self::FORMAT.to_le_bytes());
         out[12..16].copy_from_slice(&(Self::BYTES as u32).to_le_bytes());
         out[16..32].copy_from_slice(&self.store);
         out[32..36].copy_from_slice(&self.keyspace_crc.to_le_bytes());
@@ -87,6 +92,7 @@ impl Superblock {
         out[56..60].copy_from_slice(&self.revision.to_le_bytes());
         out[60] = u8::from(self.clean);
         out[64..100].copy_from_slice(&self.machine_boot);
+        out[100..104].copy_from_slice(&self.devices.to_le_bytes());
         let crc = crc32c(&out[..124]);
         out[124..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -104,9 +110,11 @@ impl Superblock {
         if magic != MAGIC {
             return Err(Error::invalid("not a Forebay region: the magic bytes are missing"));
         }
-        if format != FORMAT {
+        if format != Self::FORMAT {
             return Err(Error::invalid(format!(
-                "region of format version {format}; this build reads version {FORMAT}"
+                "region of format version {format}; this build reads version {} and converts none: take out what it holds \
+                 with the version that wrote it, then make a new one",
+                Self::FORMAT
             )));
         }
         if crc32c(&bytes[..124]) != u32::from_le_bytes([bytes[124], bytes[125], bytes[126], bytes[127]]) {
@@ -122,10 +130,11 @@ impl Superblock {
         let (boot, revision, clean) = (reader.u32()?, reader.u32()?, reader.u32()? & 1 == 1);
         let mut machine_boot = [0; 36];
         machine_boot.copy_from_slice(reader.bytes(36)?);
+        let devices = reader.u32()?;
         let geometry =
             Geometry { segment_bytes, segments, key_bytes: widths as u16, primary_bytes: (widths >> 16) as u16 };
         geometry.check()?;
-        Ok(Superblock { store, keyspace_crc, geometry, boot, revision, clean, machine_boot })
+        Ok(Superblock { store, keyspace_crc, geometry, devices, boot, revision, clean, machine_boot })
     }
 }
 
@@ -139,6 +148,7 @@ mod tests {
             store: [9; 16],
             keyspace_crc: 77,
             geometry: Geometry { segment_bytes: 1 << 20, segments: 64, key_bytes: 16, primary_bytes: 12 },
+            devices: 2,
             boot: 3,
             revision: 5,
             clean: true,
@@ -163,8 +173,10 @@ mod tests {
         let mut bytes = sample().encode();
         assert_eq!(kind(&[0; 128]), Kind::Invalid);
         assert_eq!(kind(&bytes[..100]), Kind::Corrupt);
-        bytes[8] = 1;
+        bytes[8] = 2;
         assert_eq!(kind(&bytes), Kind::Invalid);
+        let message = Superblock::decode(&bytes).unwrap_err().message().to_owned();
+        assert!(message.contains("version 2") && message.contains("version 3"), "{message}");
         let mut impossible = sample();
         impossible.geometry.segments = 0;
         assert_eq!(kind(&impossible.encode()), Kind::Corrupt);

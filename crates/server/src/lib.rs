@@ -13,6 +13,7 @@ mod endpoint;
 mod http;
 mod limits;
 mod listen;
+mod mark;
 mod metrics;
 mod peer;
 mod resp;
@@ -32,6 +33,7 @@ pub use config::{
 };
 pub use endpoint::Endpoint;
 pub use limits::Limits;
+pub use mark::{Gone, Marks, Started};
 pub use served::Served;
 pub use server::{Protocol, Server};
 pub use shared::Phase;

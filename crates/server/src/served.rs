@@ -1,10 +1,10 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, LIVE_STATES, Result};
 use forebay_store::{Ring, Store};
 
 /// A keyspace of either kind, with what holds it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Served {
     /// Events: completeness, selection, levels.
     Events(Store),
@@ -30,6 +30,33 @@ impl Served {
         match self {
             Served::Events(store) => &store.keyspace().name,
             Served::Ring(ring) => &ring.keyspace().name,
+        }
+    }
+
+    /// What its opening found missing or damaged and the operator accepted.
+    pub fn losses(&self) -> Vec<String> {
+        match self {
+            Served::Events(store) => store.losses(),
+            Served::Ring(ring) => ring.losses(),
+        }
+    }
+
+    /// Its identity, which no other store or ring has.
+    pub(crate) fn id(&self) -> [u8; 16] {
+        match self {
+            Served::Events(store) => store.id(),
+            Served::Ring(ring) => ring.id(),
+        }
+    }
+
+    /// Whether anything would be lost with it: an event that is not rejected, released or removed; a fragment of a ring.
+    pub(crate) fn is_live(&self) -> bool {
+        match self {
+            Served::Events(store) => {
+                let events = store.stats().events;
+                LIVE_STATES.iter().any(|state| events[*state as usize].events > 0)
+            }
+            Served::Ring(ring) => ring.stats().fragments > 0,
         }
     }
 

@@ -7,23 +7,25 @@
 //!                                      └─▶ runs, streams, inhibit, waiters
 //! ```
 //!
-//! *Lock order*: `quiesce` → runs → watched → one cell (several only in ascending order) → holds, outputs, recent → log →
-//! space. Nothing waits for a deadline under a lock.
+//! *Lock order*: `locks.rs`, which asserts it. Nothing waits for a deadline or a device under a lock.
 
 use crate::config::Config;
-use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shard, Until, shard_of};
-use crate::hot::{Hot, Log};
+use crate::effects::Effects;
+use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shard, ShardGuard, Until, shard_of};
+use crate::hot::{Hot, Kept, KeptBy, Log};
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
+use crate::locks::{self, Owner, Ranked, RankedRw};
 use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
 use crate::pressure::Pressure;
+use crate::recover::Absent;
 use crate::{HolderStats, RunState};
 use forebay_core::{DecisionKind, Error, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -72,6 +74,8 @@ pub(crate) struct Holder {
     pub(crate) name: String,
     pub(crate) guards: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Reservations out.
+    pub(crate) reservations: AtomicU64,
 }
 
 /// One store.
@@ -81,25 +85,27 @@ pub(crate) struct Engine {
     /// The warm level, if the store has one.
     pub(crate) level: Option<Level>,
     pub(crate) cells: Box<[Cell]>,
+    /// Of all ranked locks.
+    pub(crate) locks: Owner,
     pub(crate) decided_form: DecidedForm,
     pub(crate) keyspace: Keyspace,
     pub(crate) config: Config,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) boot: u32,
-    /// Snapshots of this life.
-    pub(crate) folds: AtomicU64,
-    /// Held for reading from a decision's record to the last of its effects; for writing by a snapshot.
-    pub(crate) quiesce: RwLock<()>,
-    pub(crate) runs: Mutex<Vec<KnownRun>>,
-    pub(crate) streams: RwLock<Vec<String>>,
-    pub(crate) outputs: RwLock<Outputs>,
-    pub(crate) holds: RwLock<Vec<Hold>>,
+    /// Calls between a decision's record and the last of its effects.
+    pub(crate) effects: Effects,
+    pub(crate) runs: Ranked<Vec<KnownRun>>,
+    pub(crate) streams: RankedRw<Vec<String>>,
+    pub(crate) outputs: RankedRw<Outputs>,
+    pub(crate) holds: RankedRw<Vec<Hold>>,
+    /// What the log says of events on devices that are not there.
+    pub(crate) absent: OnceLock<Absent>,
     /// Number of holds: asked for every event that is given out.
     pub(crate) holds_set: AtomicU32,
     pub(crate) next_hold: AtomicU32,
     pub(crate) samplers: Samplers,
     /// What maintenance knows of sources, by run.
-    pub(crate) watched: Mutex<BTreeMap<u64, Watched>>,
+    pub(crate) watched: Ranked<BTreeMap<u64, Watched>>,
     /// Positions of attributes that mean something to the store: the class, what orders delivery, what splits the ledger.
     pub(crate) class_attribute: Option<usize>,
     pub(crate) order_attribute: Option<usize>,
@@ -124,13 +130,11 @@ pub(crate) struct Engine {
     pub(crate) ready_wakers: Mutex<VecDeque<Waker>>,
     ready_lock: Mutex<()>,
     ready: Condvar,
-    /// The last verdicts. Locked after a cell.
-    pub(crate) recent: Mutex<Recent>,
+    /// The last verdicts.
+    pub(crate) recent: Ranked<Recent>,
     pub(crate) snapshotting: Mutex<()>,
     /// Held by a round of maintenance: closing waits for it.
     pub(crate) maintaining: Mutex<()>,
-    /// Tokens of verdicts that neither the log of a device nor the hot one took, by boot and counter.
-    pub(crate) unsettled: Mutex<HashSet<(u32, u64)>>,
     /// Held by whoever closes a run, before anything else.
     pub(crate) closing_run: Mutex<()>,
 }
@@ -160,32 +164,35 @@ impl Engine {
         };
         let strict = keyspace.delivery.order != Order::HotFirst;
         let endings = endings_bytes(region_bytes);
-        let cell = || {
-            let cell = Cell::new(form, decided_form, keyspace.stages.len(), strict, order_attribute.is_some());
+        let owner = Owner::new();
+        let cell = |number| {
+            let stages = keyspace.stages.len();
+            let cell = Cell::new((owner, number), hot.events.clone(), form, decided_form, stages, strict, order_attribute.is_some());
             cell.lock().endings_bytes = endings;
             cell
         };
         Engine {
-            cells: (0..SHARDS).map(|_| cell()).collect(),
+            cells: (0..SHARDS as u32).map(cell).collect(),
+            locks: owner,
             class_attribute: class_position(&keyspace),
             order_attribute,
             ledger_attribute: keyspace.ledger_by.as_ref().and_then(|name| keyspace.attributes.index(name)),
-            outputs: RwLock::default(),
-            holds: RwLock::default(),
+            outputs: RankedRw::new(owner, locks::OUTPUTS, Outputs::default()),
+            holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
+            absent: OnceLock::new(),
             holds_set: AtomicU32::new(0),
             next_hold: AtomicU32::new(1),
             samplers: Samplers::default(),
-            watched: Mutex::default(),
+            watched: Ranked::new(owner, locks::WATCHED, BTreeMap::new()),
             dir,
             log: Log::default(),
             level: None,
             decided_form,
             boot: superblock.boot,
-            folds: AtomicU64::new(0),
             superblock: Mutex::new(superblock),
-            quiesce: RwLock::new(()),
-            runs: Mutex::new(Vec::new()),
-            streams: RwLock::new(Vec::new()),
+            effects: Effects::new(),
+            runs: Ranked::new(owner, locks::RUNS, Vec::new()),
+            streams: RankedRw::new(owner, locks::NAMES, Vec::new()),
             leases: AtomicU64::new(0),
             workers_silent: AtomicU64::new(0),
             held_too_long: AtomicU64::new(0),
@@ -201,10 +208,9 @@ impl Engine {
             ready_wakers: Mutex::default(),
             ready_lock: Mutex::new(()),
             ready: Condvar::new(),
-            recent: Mutex::new(Recent::default()),
+            recent: Ranked::new(owner, locks::RECENT, Recent::default()),
             snapshotting: Mutex::new(()),
             maintaining: Mutex::new(()),
-            unsettled: Mutex::default(),
             closing_run: Mutex::new(()),
             hot,
             keyspace,
@@ -236,20 +242,20 @@ impl Engine {
     }
 
     /// All cells at once, in order.
-    pub(crate) fn lock_all(&self) -> Vec<MutexGuard<'_, Shard>> {
+    pub(crate) fn lock_all(&self) -> Vec<ShardGuard<'_>> {
         self.cells.iter().map(Cell::lock).collect()
     }
 
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
     pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         let before = shard.removed_slots;
-        let reserved = !shard.events[event].is(Flag::Warm);
+        let reserved = !shard.events[event].is(Flag::AllWarm);
         shard.end(event, kind, group, ended);
         self.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
         self.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
     }
 
-    /// Marks ended records and gives their space back. Within the quiesce guard of the decision that ended them.
+    /// Marks ended records and gives their space back. Within the effects guard of the decision that ended them.
     pub(crate) fn finish(&self, ended: &Ended) {
         for &location in ended {
             let length = if location.is_warm() { 0 } else { self.hot.length_of(location) };
@@ -297,6 +303,20 @@ impl Engine {
             .collect();
         stats.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         stats
+    }
+
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// counts as a call, never as nobody.
+    pub(crate) fn kept(&self) -> Kept {
+        let users = self.hot.users();
+        let holders = self.holders.lock();
+        let of = |holder: Arc<Holder>| KeptBy {
+            holder: holder.name.clone(),
+            guards: holder.guards.load(Ordering::Acquire),
+            reservations: holder.reservations.load(Ordering::Acquire),
+        };
+        let all = holders.iter().filter_map(Weak::upgrade).map(of);
+        Kept::new(users, all.filter(|holder| holder.guards + holder.reservations > 0).collect())
     }
 
     pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {

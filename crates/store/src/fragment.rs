@@ -118,10 +118,8 @@ impl Drop for Fragment {
         if let Data::Pinned { holder, segment, .. } = &self.data {
             holder.guards.fetch_sub(1, Ordering::Relaxed);
             holder.bytes.fetch_sub(u64::from(self.entry.length), Ordering::Relaxed);
+            // Last, after the figures: what has a guard and is not in them is a call in flight.
             holder.engine.hot.unpin(*segment);
-            if holder.engine.is_closed() {
-                holder.engine.unlock_if_idle();
-            }
         }
     }
 }

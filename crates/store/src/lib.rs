@@ -12,6 +12,7 @@
 
 mod check;
 mod config;
+mod effects;
 mod engine;
 mod fragment;
 mod home;
@@ -19,6 +20,7 @@ mod hot;
 mod index;
 mod levels;
 mod limits;
+mod locks;
 #[doc(hidden)]
 pub mod measure;
 mod open;
@@ -43,6 +45,7 @@ pub use forebay_core::{
     SourceStatus, Sources, Stats, WarmStats, Why,
 };
 pub use fragment::{Event, Fragment, Sample};
+pub use hot::{Kept, KeptBy};
 pub use levels::Drain;
 pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};

@@ -13,14 +13,14 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
-use crate::hot::{Hot, Region, Segment};
+use crate::hot::{CALLS_WAIT, Hot, Kept, Region, outlasted, wait_for_none};
 use crate::levels::{self, Level};
 use crate::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
 use crate::pressure::check_marks;
 use crate::recover::There;
-use crate::region_file::{self, Holds, Life, random_id, write_superblock};
+use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use crate::sim::SimMedium;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
@@ -58,8 +58,8 @@ impl Store {
     /// Opens a store: recovers everything that was acknowledged; leases are void, their events ready again.
     ///
     /// # Errors
-    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be;
-    /// `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
+    /// `Invalid` where there is no store, or one of another version or keyspace, or for marks that cannot be, or where
+    /// `devices.toml` does not list the devices that the store was made with; `Unavailable` where another process has it; `Corrupt` for what cannot be accounted for, by segment and entry, and
     /// after a restart of the machine over a medium that does not survive one.
     pub fn open(dir: &Path, config: Config) -> Result<Store> {
         let (keyspace, text) = read_keyspace(dir)?;
@@ -104,54 +104,72 @@ impl Store {
         start_on_warm(region, geometry, keyspace, &keyspace.to_toml()?, config, found, None)
     }
 
-    /// Flushes the store and marks it clean; calls on any handle answer `Closed`. Guards and reservations stay valid:
-    /// others can open the store once the last of them is dropped. Also done when the last handle is gone.
+    /// Flushes the store and marks it clean. Calls on any handle answer `Closed` from now on; calls in flight are waited
+    /// for, at most 5 s. Guards and reservations are not: they stay valid, others can open the store once the last of
+    /// them is dropped, and [`Store::kept`] names their holders. Of several calls to `close`, at once or one after the
+    /// other, the first closes; the others wait for its end and answer the same. Also done when the last handle is gone.
+    ///
+    /// A device that stalls is waited for as long as for any other write, seven times `Config::device_stall`, and for
+    /// one `device_stall` in each step after that; replacing its decision log may take as long once more. What did not
+    /// get there stays on the hot level.
     ///
     /// # Errors
-    /// `Corrupt` where the medium refuses its pages.
+    /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight outlasted the wait: the store is
+    /// closed and flushed, its lock is let go with the last of them, and the next opening looks at every record.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
+    }
+
+    /// What keeps a closed store from being opened by others: guards and reservations by holder, calls in flight. Of an
+    /// open store: what would.
+    pub fn kept(&self) -> Kept {
+        self.engine().kept()
     }
 }
 
 impl Engine {
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        self.hot.closing.once(|| self.close_now())
+    }
+
+    fn close_now(&self) -> Result<()> {
+        self.closed.store(true, Ordering::SeqCst);
+        if let Some(level) = &self.level {
+            level.begin_closing();
         }
         let _round = self.maintaining.lock();
+        let _last_snapshot = self.snapshotting.lock();
         // What is on its way down arrives first.
         self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
         for cell in &self.cells {
             cell.lock().closed = true;
         }
+        // Decisions that began before are carried out; later ones ask within their guard.
+        self.effects.settled();
         let folded = self.fold_log();
         self.close_device_logs();
         self.hot.close_heads();
+        self.hot.shut();
+        let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
         self.hot.seal_closed();
         let flushed = self.hot.region.sync();
         // Without space for the snapshot the log stays as it is, whole. What is still in flight was never acknowledged,
         // but it may yet write: then the next opening looks at everything.
         let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
-        let settled = self.hot.segments.iter().all(|segment| segment.in_flight() == 0);
-        if folded.is_ok() && flushed.is_ok() && settled {
+        let mut closed = folded.and(flushed);
+        if closed.is_ok() && self.hot.users().1 == 0 {
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);
-            self.hot.region.sync()?;
+            closed = self.hot.region.sync();
         }
-        self.unlock_if_idle();
-        folded.and(flushed)
-    }
-
-    /// Lets others open a closed store, once no guard shows and no reservation fills its memory any more: the next
-    /// opening may use that memory again.
-    pub(crate) fn unlock_if_idle(&self) {
-        let idle = |segment: &Segment| segment.pins() == 0 && segment.in_flight() == 0;
-        if self.is_closed() && self.hot.segments.iter().all(idle) {
-            self.hot.region.unlock();
+        if calls > 0 {
+            closed = closed.and_then(|()| Err(outlasted("store", &self.kept())));
         }
+        // This life has written its last byte.
+        self.hot.let_go();
+        closed
     }
 }
 
@@ -192,8 +210,9 @@ fn start_new(
     store: [u8; 16],
     dir: Option<&Path>,
 ) -> Result<Store> {
-    let mut superblock = region_file::first_life(store, text, geometry);
     let level = levels::create(dir, store, keyspace, &config)?;
+    let count = level.as_ref().map_or(0, |level| level.devices);
+    let mut superblock = region_file::first_life(&region, store, text, geometry, count);
     let devices = level.as_ref().map(|level| level.warm.present()).unwrap_or_default();
     let hot = Hot::new(region, geometry, superblock.store, config.write_heads);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
@@ -201,7 +220,8 @@ fn start_new(
     engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
-    write_superblock(&engine.hot.region, &mut superblock);
+    engine.fold_shadows();
+    write_superblock_durably(&engine.hot.region, &mut superblock)?;
     *engine.superblock.lock() = superblock;
     Store::start(engine)
 }
@@ -209,18 +229,24 @@ fn start_new(
 fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, dir: Option<&Path>) -> Result<Store> {
     check_marks(&config, false)?;
     let widths = (keyspace.schema.key_bytes(), keyspace.schema.primary_bytes());
-    let Life { mut superblock, power_lost, was_clean } =
-        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    // A store that opens only when a disk is mounted stays as it was closed until then.
+    let level = levels::open(dir, Some(&life.superblock), keyspace, &config)?;
+    life.begin(&region)?;
+    let superblock = life.superblock.clone();
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
-    let level = levels::open(dir, Some(superblock.store), keyspace, &config)?;
-    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
+    let mut engine = Engine::new(hot, keyspace.clone(), config, superblock, dir.map(Path::to_owned));
+    if level.is_none() && life.superblock.devices > 0 {
+        engine.losses.lock().push(levels::all_gone(life.superblock.devices));
+    }
     let mut there = level.map(|(level, there, _)| {
         engine.adopt_level(Some(level));
-        There { figures_kept: was_clean, ..there }
+        There { figures_kept: life.was_clean, ..there }
     });
-    let replaced = recover::recover(&engine, power_lost, there.as_mut())?;
-    write_superblock(&engine.hot.region, &mut superblock);
-    *engine.superblock.lock() = superblock;
+    let recovered = recover::recover(&engine, life.power_lost, there.as_mut());
+    let replaced = recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
+    life.settle(&engine.hot.region)?;
+    *engine.superblock.lock() = life.superblock;
     recover::finish(&engine, replaced)?;
     Store::start(engine)
 }
@@ -251,7 +277,7 @@ fn start_on_warm(
     (level, there, store): (Level, There, [u8; 16]),
     dir: Option<&Path>,
 ) -> Result<Store> {
-    let mut superblock = region_file::first_life(store, text, geometry);
+    let mut superblock = region_file::first_life(&region, store, text, geometry, level.devices);
     // No token of a life before may be in force again.
     superblock.boot = recover::boot_after(&there).saturating_add(1);
     let hot = Hot::new(region, geometry, store, config.write_heads);
@@ -261,7 +287,7 @@ fn start_on_warm(
     engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;
     recover::finish(&engine, replaced)?;
-    write_superblock(&engine.hot.region, &mut superblock);
+    write_superblock_durably(&engine.hot.region, &mut superblock)?;
     *engine.superblock.lock() = superblock;
     Store::start(engine)
 }
@@ -283,7 +309,8 @@ impl Store {
 
 pub(crate) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
     let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let holder = Arc::new(Holder { engine: engine.clone(), name: name.to_owned(), guards, bytes });
+    let reservations = AtomicU64::new(0);
+    let holder = Arc::new(Holder { engine: engine.clone(), name: name.to_owned(), guards, bytes, reservations });
     let mut holders = engine.holders.lock();
     holders.retain(|known| known.strong_count() > 0);
     holders.push(Arc::downgrade(&holder));

@@ -1,6 +1,10 @@
 //! The file of a region in its directory, whatever kind of keyspace it holds: made, found again, and the superblock that
 //! says which life it is in.
 //!
+//! *Invariants*: that a region is open is on its medium before anything of it is written or served ([`Life::begin`],
+//! tests/power_loss/file.rs): where the medium is an ordinary file, the kernel might keep that page for long, and a power
+//! loss would find a region that was closed in order.
+//!
 //! *On failure*: opening fails closed: a region of another keyspace, or one whose medium did not survive a restart of the
 //! machine, is not served.
 
@@ -8,7 +12,9 @@ use crate::FlushPolicy;
 use crate::hot::Region;
 use forebay_core::limits::SUPERBLOCK_AREA_BYTES;
 use forebay_core::{Error, Geometry, Kind, Result, Superblock, crc32c};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const COPY_BYTES: u64 = SUPERBLOCK_AREA_BYTES as u64 / 2;
@@ -46,8 +52,16 @@ pub(crate) fn make(
     let id = random_id();
     let region = make_region(dir, &path, &id, bytes, region_dir, flush)?;
     let cannot_write = format!("cannot write {}", holds.keyspace_file);
-    std::fs::write(dir.join(holds.keyspace_file), text).map_err(|error| invalid(&cannot_write, error))?;
+    write_durably(dir, holds.keyspace_file, text).map_err(|error| invalid(&cannot_write, error))?;
     Ok((region, id))
+}
+
+/// Writes a file of a store's directory, so that it is there after a power loss as well, with all names beside it.
+pub(crate) fn write_durably(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let mut file = File::create(dir.join(name))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    File::open(dir)?.sync_all()
 }
 
 /// A new region for a store whose old one is gone. Its keyspace file stands.
@@ -84,27 +98,58 @@ fn make_region(
     Ok(region)
 }
 
-/// The superblock of a region that has just been made.
-pub(crate) fn first_life(id: [u8; 16], text: &str, geometry: Geometry) -> Superblock {
+/// The superblock of a region that has just been made, for a store with so many devices of a warm level.
+pub(crate) fn first_life(region: &Region, id: [u8; 16], text: &str, geometry: Geometry, devices: u32) -> Superblock {
     Superblock {
         store: id,
         keyspace_crc: crc32c(text.as_bytes()),
         geometry,
+        devices,
         boot: 1,
         revision: 0,
         clean: false,
-        machine_boot: machine_boot(),
+        machine_boot: region.machine_boot(),
     }
 }
 
 /// The next life of a region.
 pub(crate) struct Life {
-    /// As it will be written, once recovery has succeeded.
+    /// As [`Life::begin`] or [`Life::settle`] writes it.
     pub(crate) superblock: Superblock,
     /// The last life ended in order.
     pub(crate) was_clean: bool,
     /// What was not flushed may be lost: payloads are to be looked at.
     pub(crate) power_lost: bool,
+}
+
+impl Life {
+    /// To be called before recovery, which may write. A region that was closed in order is durably marked as open. One that
+    /// was not says so already, and keeps the machine's boot id of that life until recovery has looked at everything: were
+    /// the opening cut off, the next one must still see that the machine restarted.
+    ///
+    /// # Errors
+    /// `Corrupt` where the medium refuses the page.
+    pub(crate) fn begin(&mut self, region: &Region) -> Result<()> {
+        if self.was_clean { write_superblock_durably(region, &mut self.superblock) } else { Ok(()) }
+    }
+
+    /// To be called where recovery refused: what was closed in order is so still, and its account stays exact for whoever
+    /// accepts the loss.
+    pub(crate) fn take_back(&mut self, region: &Region) {
+        if self.was_clean {
+            self.superblock.clean = true;
+            // What recovery refused is the error to answer; a store that is not clean is only looked at more closely.
+            let _ = write_superblock_durably(region, &mut self.superblock);
+        }
+    }
+
+    /// To be called after recovery, before anything is served: the new boot generation is durable.
+    ///
+    /// # Errors
+    /// `Corrupt` where the medium refuses the page.
+    pub(crate) fn settle(&mut self, region: &Region) -> Result<()> {
+        if self.was_clean { Ok(()) } else { write_superblock_durably(region, &mut self.superblock) }
+    }
 }
 
 /// Reads the superblock for another life, in which keys have these widths (whole and primary, in bytes).
@@ -127,7 +172,7 @@ pub(crate) fn next_life(
     if found != widths {
         return Err(Error::corrupt(format!("the superblock says keys of {found:?} bytes, the keyspace others")));
     }
-    let here = machine_boot();
+    let here = region.machine_boot();
     let was_clean = superblock.clean;
     let restarted = superblock.machine_boot != here && !was_clean;
     if restarted && !region.is_persistent() && !accept_loss {
@@ -170,7 +215,16 @@ pub(crate) fn read_superblock(region: &Region) -> Result<Superblock> {
     Ok(superblock)
 }
 
-/// Writes the superblock over its older copy, durably.
+/// Writes the superblock over its older copy, and waits until the medium has it.
+///
+/// # Errors
+/// `Corrupt` where the medium refuses the page.
+pub(crate) fn write_superblock_durably(region: &Region, superblock: &mut Superblock) -> Result<()> {
+    write_superblock(region, superblock);
+    region.sync_start(SUPERBLOCK_AREA_BYTES)
+}
+
+/// Writes the superblock over its older copy: durable once the medium's pages are.
 pub(crate) fn write_superblock(region: &Region, superblock: &mut Superblock) {
     superblock.revision = superblock.revision.wrapping_add(1);
     let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
@@ -187,17 +241,6 @@ pub(crate) fn random_id() -> [u8; 16] {
         let time =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
         half.copy_from_slice(&(random ^ time.rotate_left(17)).to_le_bytes());
-    }
-    id
-}
-
-/// The machine's boot id; zeros where the system has none.
-pub(crate) fn machine_boot() -> [u8; 36] {
-    let mut id = [0; 36];
-    if let Ok(text) = std::fs::read("/proc/sys/kernel/random/boot_id")
-        && let Some(text) = text.get(..36)
-    {
-        id.copy_from_slice(text);
     }
     id
 }

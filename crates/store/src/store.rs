@@ -56,6 +56,11 @@ impl Store {
         self.engine().config.lease
     }
 
+    /// Identity of the store, given at its creation: no other has it.
+    pub fn id(&self) -> [u8; 16] {
+        self.engine().hot.store
+    }
+
     /// Boot generation of this opening, as tokens have it.
     pub fn boot(&self) -> u32 {
         self.engine().boot

@@ -12,6 +12,8 @@
 mod common;
 #[path = "power_loss/directed.rs"]
 mod directed;
+#[path = "power_loss/file.rs"]
+mod file;
 
 use common::driver::{Driver, execute, keyspace};
 use common::model::Model;

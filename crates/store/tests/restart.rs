@@ -40,17 +40,21 @@ fn left_by_a_restart(dir: &TempDir) -> PathBuf {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
     store.close().unwrap();
-    let file = File::options().read(true).write(true).open(to.join("hot.fb")).unwrap();
+    with_another_boot_id(&to);
+    to
+}
+
+/// What is in a store's directory, as the same machine finds it after its next start.
+fn with_another_boot_id(path: &Path) {
+    let file = File::options().read(true).write(true).open(path.join("hot.fb")).unwrap();
     for copy in [0, 4096] {
         let mut bytes = [0; Superblock::BYTES];
         file.read_exact_at(&mut bytes, copy).unwrap();
         if let Ok(mut superblock) = Superblock::decode(&bytes) {
-            assert!(!superblock.clean);
             superblock.machine_boot = [b'0'; 36];
             file.write_all_at(&superblock.encode(), copy).unwrap();
         }
     }
-    to
 }
 
 #[test]
@@ -90,6 +94,53 @@ fn what_a_restart_took_is_listed_booked_and_not_served() {
     let why = store.why(&store.schema().key(&[1, 3, 0]).unwrap()).unwrap();
     assert!(why.answer == "lost" && why.incidents[0].contains("lost"), "{why:?}");
     assert!((0..40).filter(|event| *event != 3).all(|event| read(&store, event).is_some()));
+}
+
+/// An ext4 on a file, unmounted at the end. The file has what a disk would have: nothing that is in the page cache only.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(image: &Path, at: PathBuf) -> Disk {
+        fs::create_dir(&at).unwrap();
+        let mounted = Command::new("mount").args(["-o", "loop"]).args([image, &at]).status().unwrap();
+        assert!(mounted.success(), "as root, a file can be mounted");
+        Disk(at)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_power_loss_in_the_life_after_an_orderly_close_is_noticed_on_a_disk() {
+    let dir = TempDir::new();
+    let image = dir.path().join("disk");
+    File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    assert!(Command::new("mkfs.ext4").arg("-q").arg(&image).status().unwrap().success());
+    let disk = Disk::mount(&image, dir.path().join("mounted"));
+    let path = disk.0.join("store");
+    let store = Store::create(&path, &Keyspace::events("events", 1), config()).unwrap();
+    put(&store, 1, b"one");
+    store.close().unwrap();
+    drop(store);
+    let store = Store::open(&path, config()).unwrap();
+    put(&store, 2, b"two");
+    // The disk as it is at this moment is what a power loss leaves.
+    let left = dir.path().join("left");
+    fs::copy(&image, &left).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let left = Disk::mount(&left, dir.path().join("after"));
+    let path = left.0.join("store");
+    with_another_boot_id(&path);
+    let refused = Store::open(&path, config()).err().expect("served without a word");
+    assert!(refused.kind() == Kind::Corrupt && refused.message().contains("restarted"), "{refused}");
+    let store = Store::open(&path, Config { accept_loss: true, ..config() }).unwrap();
+    assert_eq!(read(&store, 1).unwrap(), b"one");
+    store.close().unwrap();
 }
 
 #[test]

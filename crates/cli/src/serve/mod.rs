@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! file or DIR ──▶ Settings ──▶ stores and rings open ──▶ listeners ──▶ READY ──▶ until a signal ──▶ sessions end ──▶ all close
+//!                              marks: open                                                          marks: empty or live
 //! ```
 //!
-//! *On failure*: nothing is listened at before every store is open. A second signal ends the process at once, as kill
+//! *On failure*: nothing is listened at before every store is open. A store that was served and is gone is not made again
+//! without anybody's word: exit code 11 (`forebay_server::Gone`). A second signal ends the process at once, as kill
 //! would: nothing that was acknowledged is lost by that, the stores are only not clean.
 
 mod files;
@@ -16,7 +18,7 @@ use crate::open::{explain, holds_store};
 use crate::output::{Answer, Output};
 use crate::signal::{Waiting, wait_for_stop};
 use forebay_core::{Error, Keyspace, Result};
-use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Served, Server, Settings};
+use forebay_server::{Endpoint, KeyspaceSettings, Protocol, Served, Server, Settings, Started};
 use forebay_store::{Config, Store};
 use notify::Notify;
 use std::net::SocketAddr;
@@ -90,6 +92,9 @@ impl Serve {
         let config = settings.server()?;
         if self.check {
             settings.check_start(&config)?;
+            if self.config.is_some() {
+                settings.check_marks()?;
+            }
             out.line("the configuration can be served")?;
             out.json(&serde_json::json!({ "check": "the configuration can be served" }))?;
             return Ok(Answer::Yes);
@@ -105,7 +110,8 @@ impl Serve {
         let notify = Notify::from_environment();
         files::raise_limit(config.limits.connections_max);
         notify.say("STATUS=opening keyspaces");
-        let served = self.open(settings, out)?;
+        let mut started = self.open(settings, out)?;
+        let served: Vec<Served> = started.iter().map(|started| started.served().clone()).collect();
         let server = Server::start(served.clone(), config)?;
         announce(out, &server, &served)?;
         notify.say("READY=1\nSTATUS=serving");
@@ -116,7 +122,7 @@ impl Serve {
         notify.say("STATUS=closing keyspaces");
         let report = report::Report::of(cut, &served);
         // Each is closed, whatever another one says.
-        let closed: Vec<Result<()>> = served.iter().map(Served::close).collect();
+        let closed: Vec<Result<()>> = started.iter_mut().map(Started::close).collect();
         report.write(out)?;
         closed.into_iter().collect::<Result<()>>()?;
         tracing::info!(connections_cut = cut, "stopped");
@@ -143,31 +149,38 @@ impl Serve {
         Ok(settings)
     }
 
-    fn open(&self, settings: &Settings, out: &Output) -> Result<Vec<Served>> {
-        let mut served = Vec::new();
+    /// Opens all that is served. What a configuration names has a mark; a store of `serve DIR` has none.
+    fn open(&self, settings: &Settings, out: &Output) -> Result<Vec<Started>> {
+        let marks = self.config.is_some().then(|| settings.marks());
+        let mut all = Vec::new();
         for keyspace in &settings.keyspace {
-            let store = match &self.dir {
+            let started = match &self.dir {
                 Some(dir) if !holds_store(dir) => {
                     out.note(format!("forebay: no store in {} yet: made one with the defaults", dir.display()));
-                    Store::create(dir, &Keyspace::events("events", 1), Config::default())?
+                    Started::unmarked(Store::create(dir, &Keyspace::events("events", 1), Config::default())?, true)
                 }
-                _ => keyspace.open().map_err(|error| explain(&keyspace.path, error))?,
+                _ => keyspace.start(marks.as_ref()).map_err(|error| explain(&keyspace.path, error))?,
             };
-            opened(&store.keyspace().name, &keyspace.path, &store.losses());
-            served.push(store.into());
+            say_begun(&started, &keyspace.path);
+            all.push(started);
         }
         for settings in &settings.ring {
-            let ring = settings.open().map_err(|error| explain(&settings.path, error))?;
-            opened(&ring.keyspace().name, &settings.path, &ring.losses());
-            served.push(ring.into());
+            let started = settings.start(marks.as_ref()).map_err(|error| explain(&settings.path, error))?;
+            say_begun(&started, &settings.path);
+            all.push(started);
         }
-        Ok(served)
+        Ok(all)
     }
 }
 
-fn opened(keyspace: &str, path: &Path, losses: &[String]) {
-    tracing::info!(keyspace, path = %path.display(), "opened");
-    for loss in losses.iter().take(report::LINES_MAX) {
+fn say_begun(started: &Started, path: &Path) {
+    let (keyspace, path) = (started.served().name(), path.display());
+    if started.is_made() {
+        tracing::info!(keyspace, %path, "made");
+    } else {
+        tracing::info!(keyspace, %path, "opened");
+    }
+    for loss in started.served().losses().iter().take(report::LINES_MAX) {
         tracing::error!(keyspace, loss, "lost");
     }
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 mod demo;
+mod gone;
 mod levels;
 mod plan;
 mod record;

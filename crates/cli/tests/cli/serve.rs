@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 const SECRET: &str = "a secret of twenty-nine bytes";
 
 /// A server at work, and the line that says where. Killed where a test does not end it.
-struct Serving {
+pub(super) struct Serving {
     child: Child,
     line: Value,
 }
 
 impl Serving {
-    fn start(command: &mut Command) -> Serving {
+    pub(super) fn start(command: &mut Command) -> Serving {
         let mut child = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.as_mut().unwrap());
@@ -34,7 +34,7 @@ impl Serving {
     }
 
     /// The first address of a list, without its scheme.
-    fn address(&self, name: &str) -> String {
+    pub(super) fn address(&self, name: &str) -> String {
         let address = self.line["listening"][name][0].as_str().unwrap();
         address.split_once("://").unwrap().1.to_owned()
     }
@@ -45,7 +45,7 @@ impl Serving {
     }
 
     /// Ends it by a signal: exit code, what it said on stdout since it listened, and its log.
-    fn end(mut self, signal: &str) -> (Option<i32>, String, String) {
+    pub(super) fn end(mut self, signal: &str) -> (Option<i32>, String, String) {
         self.signal(signal);
         let (mut said, mut log) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -197,7 +197,7 @@ fn no_secret_comes_out_of_a_server() {
 
 fn configuration(temp: &Temp, log: &str, token_secret: &str) -> String {
     format!(
-        "[listen]\nnative = [\"tcp://127.0.0.1:0\"]\nresp = [\"tcp://127.0.0.1:0\"]\nhttp = \"127.0.0.1:0\"\n[log]\n{log}\
+        "state_dir = \"state\"\n[listen]\nnative = [\"tcp://127.0.0.1:0\"]\nresp = [\"tcp://127.0.0.1:0\"]\nhttp = \"127.0.0.1:0\"\n[log]\n{log}\
          [[keyspace]]\npath = \"{}\"\n{}",
         temp.store().display(),
         token("file", token_secret)
@@ -211,7 +211,8 @@ fn token(name: &str, secret: &str) -> String {
 #[test]
 fn a_configuration_is_checked_and_printed_without_being_served() {
     let temp = Temp::with_store();
-    let good = format!("stop_grace = \"3 s\"\n[[keyspace]]\npath = \"{}\"\n", temp.store().display());
+    let good =
+        format!("state_dir = \"state\"\nstop_grace = \"3 s\"\n[[keyspace]]\npath = \"{}\"\n", temp.store().display());
     let file = write(&temp.root.join("server.toml"), good.as_bytes());
     let printed = temp.run(&["serve", "--config", &file, "--print-config"]);
     assert_code(&printed, 0);
@@ -227,7 +228,7 @@ fn a_configuration_is_checked_and_printed_without_being_served() {
     let refused = temp.run(&["serve", "--config", &file, "--check"]);
     assert_code(&refused, 2);
     let said = stderr(&refused);
-    assert!(said.contains("wrong.toml:1:1: unknown `stop_grac`: did you mean `stop_grace`?"), "{said}");
+    assert!(said.contains("wrong.toml:2:1: unknown `stop_grac`: did you mean `stop_grace`?"), "{said}");
     let open = temp.run(&["serve", "STORE", "--native", "tcp://0.0.0.0:0"]);
     assert_code(&open, 2);
     assert!(stderr(&open).contains("without TLS and tokens"), "{}", stderr(&open));
@@ -293,7 +294,7 @@ fn certificates_work_and_are_never_overwritten() {
 
     assert_code(&temp.run(&["cert", "--out", "two", "--host", "localhost", "--host", "127.0.0.1"]), 0);
     let config = format!(
-        "[listen]\nnative = [\"tls://127.0.0.1:0\"]\nresp = []\nhttp = \"127.0.0.1:0\"\n[[keyspace]]\npath = \"{}\"\n\
+        "state_dir = \"state\"\n[listen]\nnative = [\"tls://127.0.0.1:0\"]\nresp = []\nhttp = \"127.0.0.1:0\"\n[[keyspace]]\npath = \"{}\"\n\
          [tls]\ncertificate = \"two/server.pem\"\nkey = \"two/server.key\"\nclient_ca = \"two/ca.pem\"\n\
          require_client_certificate = true\n",
         temp.store().display()

@@ -17,6 +17,13 @@ fn unit() -> PathBuf {
     let packaged = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/forebay.service");
     let text = std::fs::read_to_string(packaged).unwrap();
     assert!(text.contains("ExecStart=/usr/bin/forebay serve --config /etc/forebay/server.toml"), "{text}");
+    // systemd would remove the stores of this user in /dev/shm at each stop.
+    assert!(!text.contains("RemoveIPC"), "{text}");
+    // Where the marks are by default; what another start cannot help.
+    assert!(
+        text.contains("\nStateDirectory=forebay\n") && text.contains("\nRestartPreventExitStatus=2 8 11\n"),
+        "{text}"
+    );
     let unit = dir.join("forebay.service");
     std::fs::write(&unit, text.replace("/usr/bin/forebay", "/bin/true")).unwrap();
     unit

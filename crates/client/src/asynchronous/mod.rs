@@ -24,8 +24,8 @@ use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
 use crate::pool::unknown;
-use crate::put::{read_outcomes, repeated, wire_put};
-use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, read_leases, read_units};
+use crate::put::{of_try, read_outcomes, wire_put};
+use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
 use forebay_core::{
     Error, FrameKind, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources, WirePut,
@@ -107,10 +107,10 @@ impl AsyncClient {
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let payload: Vec<&[u8]> = puts.iter().map(|(_, value, _)| *value).collect();
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
-        let (parts, attempt) = self.call(FrameKind::Put, &meta, &payload, wait).await?;
-        let outcomes = repeated(read_outcomes(&parts.meta)?, attempt);
+        let (parts, is_repeat) = self.call(FrameKind::Put, &meta, &payload, wait).await?;
+        let outcomes = read_outcomes(&parts.meta)?;
         if outcomes.len() == puts.len() {
-            return Ok(outcomes);
+            return Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect());
         }
         Err(Error::corrupt("an answer with another number of outcomes than puts"))
     }
@@ -192,8 +192,8 @@ impl AsyncClient {
     /// As [`Client::decide`].
     pub async fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (parts, _) = self.call(FrameKind::Verdict, &meta, &payload, Duration::ZERO).await?;
-        read_units(&parts.meta)
+        let (parts, is_repeat) = self.call(FrameKind::Verdict, &meta, &payload, Duration::ZERO).await?;
+        Ok(of_repeats(read_units(&parts.meta)?, is_repeat))
     }
 
     fn cutter(&self, payload: Vec<u8>, bytes: u64) -> Result<Cutter> {
@@ -203,35 +203,35 @@ impl AsyncClient {
         Err(Error::corrupt("an answer with another number of bytes than it says"))
     }
 
-    /// Makes a call, again where its connection failed, until its deadline; answers the number of the try as well.
-    async fn call(&self, kind: FrameKind, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, u32)> {
+    /// Makes a call, again where its connection failed, until its deadline. Answers as well whether that is the answer to a
+    /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
+    async fn call(&self, kind: FrameKind, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
         let end = Instant::now() + self.inner.options.deadline.saturating_add(wait);
         let mut pause = self.inner.options.backoff;
-        let mut sent = false;
-        for attempt in 0.. {
+        let mut is_repeat = false;
+        loop {
             let tried = match timeout_at(end, self.link()).await {
                 Ok(Ok(link)) => self.try_call(&link, kind, meta, payload, end).await,
                 // A server that takes us no more says nothing about what was sent before.
-                Ok(Err(Failure::Refused(error))) if sent => return Err(unknown(&error)),
+                Ok(Err(Failure::Refused(error))) if is_repeat => return Err(unknown(&error)),
                 Ok(Err(failure)) => Err(failure),
                 Err(_) => Err(Failure::Unsent(late())),
             };
             let error = match tried {
-                Ok(parts) => return Ok((parts, attempt)),
-                Err(Failure::Refused(error)) => return Err(error),
+                Ok(parts) => return Ok((parts, is_repeat)),
+                Err(Failure::Refused(error)) => return Err(if is_repeat { error.of_repeat() } else { error }),
                 Err(Failure::Unsent(error)) => error,
                 Err(Failure::Lost(error)) => {
-                    sent = !only_looks(kind);
+                    is_repeat = !only_looks(kind);
                     error
                 }
             };
             if Instant::now() + pause >= end {
-                return Err(if sent { unknown(&error) } else { error });
+                return Err(if is_repeat { unknown(&error) } else { error });
             }
             tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(self.inner.options.backoff_max);
         }
-        Err(Error::internal("no more tries"))
     }
 
     async fn try_call(

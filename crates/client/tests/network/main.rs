@@ -12,5 +12,6 @@ mod proxy;
 mod rings;
 mod scene;
 mod small;
+mod unknown;
 mod vanish;
 mod workload;

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What happens to connections.
@@ -42,6 +42,8 @@ struct Shared {
     cuts: AtomicU64,
     /// What the server says is lost.
     mute: AtomicBool,
+    /// Ends of all connections, for a cut.
+    ends: Mutex<Vec<Stream>>,
 }
 
 /// One end of a connection.
@@ -126,6 +128,7 @@ impl Proxy {
                     if is_whole { u64::MAX } else { random.random_range(1..=most) }
                 };
                 let limits = [cut(&mut random), cut(&mut random)];
+                shared.ends.lock().unwrap().extend([client.try_clone(), server.try_clone()].into_iter().flatten());
                 let ends = [(client.try_clone(), server.try_clone()), (server.try_clone(), client.try_clone())];
                 for ((number, (from, to)), limit) in ends.into_iter().enumerate().zip(limits) {
                     let (Ok(from), Ok(to)) = (from, to) else { continue };
@@ -145,6 +148,14 @@ impl Proxy {
     /// Connections that were cut.
     pub(crate) fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Cuts all connections at once; new ones are served, and heard.
+    pub(crate) fn cut(&self) {
+        for end in self.shared.ends.lock().unwrap().drain(..) {
+            end.shutdown(Shutdown::Both);
+        }
+        self.mute(false);
     }
 
     /// Whether what the server says is lost from now on.

@@ -106,7 +106,7 @@ impl Offers<'_> {
                 self.books.announced.insert(event);
                 self.books.count("events announced");
             }
-            Ok(PutOutcome::Late) => self.books.count("announcements too late"),
+            Ok(PutOutcome::Late | PutOutcome::LateUnknown) => self.books.count("announcements too late"),
             Err(error) if matches!(error.kind(), Kind::Full | Kind::Closed | Kind::Unavailable) => {
                 self.books.count("announcements refused")
             }
@@ -139,7 +139,7 @@ impl Offers<'_> {
         let term = match &answer {
             Ok(PutOutcome::Stored) => &mut book.stored,
             Ok(PutOutcome::Duplicate) => &mut book.duplicate,
-            Ok(PutOutcome::Late) => &mut book.late,
+            Ok(PutOutcome::Late | PutOutcome::LateUnknown) => &mut book.late,
             Err(error) if error.kind() == Kind::Conflict => &mut book.conflict,
             Err(error) if matches!(error.kind(), Kind::Full | Kind::Closed) => &mut book.refused,
             Err(error) => {

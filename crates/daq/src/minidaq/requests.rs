@@ -19,7 +19,7 @@ use crate::dune::{FragmentErrors, SourceId};
 use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{GAP_CAUSES, Result};
-use forebay_store::{Coverage, PutOutcome, Ring, RingSources, SourceWindow, Window};
+use forebay_store::{Coverage, Ring, RingSources, SourceWindow, Window};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -169,7 +169,7 @@ pub(crate) fn run(shared: &Shared<'_>, link: u32, queue: &Receiver<Request>) -> 
         let errors = errors(part);
         report.answers.book(errors, part);
         let (outcome, bytes) = builder.fragment(&request.trigger, SourceId::link(link), errors, part)?;
-        if outcome == PutOutcome::Late {
+        if outcome.is_late() {
             report.answers.late += 1;
             continue;
         }

@@ -333,35 +333,6 @@ impl Archive {
 }
 
 impl AllSummary {
-    /// Everybody's own count against the ledger.
-    fn audit(&mut self, config: &AllConfig) {
-        let ledger = &self.ledger;
-        if let Some(imbalance) = ledger.imbalance() {
-            self.problems.push(format!("the ledger does not balance: {imbalance}"));
-        }
-        let mut agree = |what: &str, counted: u64, account: u64| {
-            if counted != account {
-                self.problems.push(format!("{what}: {counted} by its own count, {account} in the ledger"));
-            }
-        };
-        let sum = |of: fn(&ReadoutReport) -> u64| self.readouts.iter().map(of).sum::<u64>();
-        agree("fragments stored", sum(|readout| readout.fragments), ledger.stored.fragments);
-        agree("bytes stored", sum(|readout| readout.bytes), ledger.stored.bytes);
-        agree("fragments", config.events * u64::from(config.sources), ledger.stored.fragments);
-        agree("events complete", config.events, ledger.complete);
-        agree("events archived", self.archived, ledger.released.events);
-        agree("events decided", ledger.rejected.events + ledger.released.events, config.events);
-        if self.filters_killed == 0 && self.server_killed == 0 {
-            let sum = |of: fn(&FilterReport) -> u64| self.filters.iter().map(of).sum::<u64>();
-            agree("events rejected", sum(|filter| filter.rejected), ledger.rejected.events);
-            agree("events accepted", sum(|filter| filter.accepted), ledger.released.events);
-        }
-        let corrupt: u64 = self.filters.iter().map(|filter| filter.corrupt).sum();
-        agree("fragments that did not verify", corrupt, 0);
-    }
-}
-
-impl AllSummary {
     /// The summary for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -389,6 +360,16 @@ impl AllSummary {
             line(format!("killed: {} filters, the server {} times", self.filters_killed, self.server_killed));
         }
         line(format!("archived     {:>8} events, {} bytes, every byte verified", self.archived, self.archived_bytes));
+        let sum = |of: fn(&ReadoutReport) -> u64| self.readouts.iter().map(of).sum::<u64>();
+        let (stored, late, unknown) = (sum(|one| one.fragments), sum(|one| one.late), sum(|one| one.unknown));
+        line(format!(
+            "readouts     made {} = stored {stored} + late {late} + unknown {unknown} fragments{}",
+            stored + late + unknown,
+            match unknown {
+                0 => String::new(),
+                _ => format!("; the ledger may have {stored} to {} of them as stored", stored + unknown),
+            }
+        ));
         let ledger = &self.ledger;
         line(format!(
             "ledger       offered {} = stored {} + duplicate {} + conflict {} + late {} + refused {} fragments",

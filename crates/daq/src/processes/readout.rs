@@ -1,7 +1,8 @@
 //! The producer: owns a range of sources, makes their fragments event by event at a rate, and puts many in a call.
 //!
 //! *Invariants*: each offer is counted by a producer of the run; a fragment for which there is no space, or whose server is
-//! away, is offered again until it is stored or the patience is over.
+//! away, is offered again until it is stored or the patience is over. Every fragment of a report is stored, late or unknown:
+//! never two of them (`crates/client/tests/network/unknown.rs`, `a_readout_counts_what_is_unknown_and_agrees_with_the_ledger`).
 
 use crate::emulator;
 use crate::source::FrameSource;
@@ -57,6 +58,11 @@ pub struct ReadoutReport {
     pub away: u64,
     /// Fragments that came after their event was leased or decided.
     pub late: u64,
+    /// Fragments that an earlier try may have stored whose answer was lost: when they were offered again, their event was
+    /// leased or decided, their run closed, or other bytes stood there. The ledger has each as stored, or not.
+    pub unknown: u64,
+    /// Their bytes.
+    pub unknown_bytes: u64,
     /// Seconds that it took.
     pub seconds: f64,
     /// Microseconds of a call with many fragments, at the median.
@@ -112,6 +118,14 @@ pub fn run<S: EventStore>(
     Ok(report)
 }
 
+/// A fragment that has no outcome yet.
+struct Made {
+    key: Key,
+    bytes: Vec<u8>,
+    /// It was offered before, and whether it was stored then is not known.
+    is_repeat: bool,
+}
+
 /// Puts the fragments of some events, until all are stored.
 fn put_all<S: EventStore>(
     store: &S,
@@ -122,45 +136,50 @@ fn put_all<S: EventStore>(
     report: &mut ReadoutReport,
 ) -> Result<()> {
     let schema = &store.keyspace().schema;
-    let mut made: Vec<(Key, Vec<u8>)> = Vec::new();
+    let mut made: Vec<Made> = Vec::new();
     for event in events {
         for source in config.sources.clone() {
             let mut bytes = vec![0; config.fragment_bytes];
             frames.fill(event, source, &mut bytes);
-            made.push((schema.key(&[config.run, event, source.into()])?, bytes));
+            let key = schema.key(&[config.run, event, source.into()])?;
+            made.push(Made { key, bytes, is_repeat: false });
         }
     }
     let patience = Instant::now() + config.patience;
     loop {
         let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
-            made.iter().map(|(key, bytes)| (*key, bytes.as_slice(), PutOptions::default())).collect();
+            made.iter().map(|made| (made.key, made.bytes.as_slice(), PutOptions::default())).collect();
         puts.iter().for_each(|(_, bytes, _)| producer.offered(bytes.len() as u64));
         report.offers += puts.len() as u64;
         let outcomes = match store.put_many(&puts) {
             Ok(outcomes) => outcomes,
             Err(error) if is_away(&error) && Instant::now() < patience => {
                 report.away += 1;
+                made.iter_mut().for_each(|made| made.is_repeat |= may_have_stored(&error));
                 std::thread::sleep(RETRY);
                 continue;
             }
             Err(error) => return Err(error),
         };
         let mut again = Vec::new();
-        for ((key, bytes), outcome) in made.into_iter().zip(outcomes) {
-            match outcome {
-                // What an earlier call stored whose answer was lost is a duplicate now.
+        for (mut made, outcome) in made.into_iter().zip(outcomes) {
+            let of_repeat = |outcome: Result<PutOutcome>| outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat);
+            match if made.is_repeat { of_repeat(outcome) } else { outcome } {
                 Ok(PutOutcome::Stored | PutOutcome::Duplicate) => {
                     report.fragments += 1;
-                    report.bytes += bytes.len() as u64;
+                    report.bytes += made.bytes.len() as u64;
                 }
                 Ok(PutOutcome::Late) => report.late += 1,
+                Ok(PutOutcome::LateUnknown) => report.count_unknown(&made),
                 Err(error) if error.kind() == Kind::Full || is_away(&error) => {
                     report.full += u64::from(error.kind() == Kind::Full);
                     if Instant::now() >= patience {
                         return Err(error);
                     }
-                    again.push((key, bytes));
+                    made.is_repeat |= may_have_stored(&error);
+                    again.push(made);
                 }
+                Err(error) if error.earlier_try_unknown() && is_final(&error) => report.count_unknown(&made),
                 Err(error) => return Err(error),
             }
         }
@@ -170,6 +189,23 @@ fn put_all<S: EventStore>(
         made = again;
         std::thread::sleep(RETRY);
     }
+}
+
+impl ReadoutReport {
+    fn count_unknown(&mut self, made: &Made) {
+        self.unknown += 1;
+        self.unknown_bytes += made.bytes.len() as u64;
+    }
+}
+
+/// Whether what was put may be stored, although this was answered.
+fn may_have_stored(error: &Error) -> bool {
+    error.kind() == Kind::OutcomeUnknown || error.earlier_try_unknown()
+}
+
+/// Whether a repeat is answered the same.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Conflict | Kind::Closed)
 }
 
 fn is_away(error: &Error) -> bool {

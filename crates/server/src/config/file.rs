@@ -5,15 +5,17 @@
 
 use super::locate::{Problem, located, unreadable};
 use super::{
-    KeyspaceSettings, ListenSettings, RingSettings, STOP_GRACE, ServerConfig, TokenSettings, threads_default, units,
+    KeyspaceSettings, ListenSettings, RingSettings, STOP_GRACE, ServerConfig, TokenSettings, state_dir_default,
+    threads_default, units,
 };
 use crate::access::Access;
 use crate::limits::Limits;
+use crate::mark::Marks;
 use crate::served::two_of;
 use crate::tls::TlsFiles;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most threads.
@@ -28,6 +30,8 @@ pub struct Settings {
     /// Time for what is under way when the server is stopped.
     #[serde(with = "units::time")]
     pub stop_grace: Duration,
+    /// Where it remembers whether what it serves may be made again once it is gone.
+    pub state_dir: PathBuf,
     /// Where it listens.
     pub listen: ListenSettings,
     /// What connections may take.
@@ -88,6 +92,7 @@ impl Default for Settings {
         Settings {
             threads: None,
             stop_grace: STOP_GRACE,
+            state_dir: state_dir_default(),
             listen: ListenSettings::default(),
             limits: Limits::default(),
             log: LogSettings::default(),
@@ -154,6 +159,9 @@ impl Settings {
         if self.threads.is_some_and(|threads| threads == 0 || threads > THREADS_MAX) {
             return Some(Problem::new("threads", format!("1 to {THREADS_MAX}")));
         }
+        if self.state_dir.as_os_str().is_empty() {
+            return Some(Problem::new("state_dir", "a directory that survives a restart of the machine"));
+        }
         for (at, keyspace) in self.keyspace.iter().enumerate() {
             if let Some(problem) = keyspace.problem() {
                 return Some(problem.under(&format!("keyspace.{at}")));
@@ -195,6 +203,7 @@ impl Settings {
     }
 
     fn resolve(&mut self, base: &Path) {
+        self.state_dir = base.join(&self.state_dir);
         self.keyspace.iter_mut().for_each(|keyspace| keyspace.resolve(base));
         self.ring.iter_mut().for_each(|ring| ring.resolve(base));
         for token in &mut self.token {
@@ -231,6 +240,21 @@ impl Settings {
             return Err(two_of(twice.1));
         }
         Access::new(config.tokens.clone(), names.iter().map(String::as_str)).map(|_| ())
+    }
+
+    /// What the server remembers of what it serves.
+    pub fn marks(&self) -> Marks {
+        Marks::new(&self.state_dir)
+    }
+
+    /// Checks, without taking anything, that nothing that was served before is gone.
+    ///
+    /// # Errors
+    /// As a start: `Corrupt` with [`crate::Gone`], saying what to do; `Invalid` for a mark that cannot be understood.
+    pub fn check_marks(&self) -> Result<()> {
+        let marks = self.marks();
+        self.keyspace.iter().try_for_each(|keyspace| keyspace.check_mark(&marks))?;
+        self.ring.iter().try_for_each(|ring| ring.check_mark(&marks))
     }
 
     /// Listeners, threads and limits, with secrets loaded; certificates are checked.

@@ -1,20 +1,18 @@
 //! A section `[[keyspace]]`: the store behind it, how it is opened, and what it is made of where there is none yet.
 //!
-//! *On failure*: a store that is there is never made anew; a creation that was cut off is begun again.
+//! *Not here*: when it is opened and when it is made (`start.rs`).
 
 use super::locate::Problem;
+use super::start::{self, Section};
 use super::units;
-use forebay_core::{Error, Keyspace, Kind, Result};
+use crate::mark::{Marks, Started};
+use forebay_core::{Error, Keyspace, Result};
 use forebay_store::{Config, Store, WarmDevice};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a store that another process has is tried again: one that was killed takes a moment to let go.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two attempts.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// Files of which each says that there is, or was, a store.
+/// Files of which each says that there is, or was, a store; the region first.
 const STORE_FILES: [&str; 3] = ["hot.fb", "keyspace.toml", "devices.toml"];
 
 /// A store that is served, with the values that an operator sets at each opening.
@@ -232,11 +230,6 @@ impl KeyspaceSettings {
         })
     }
 
-    /// Whether a store, or what is left of one, is there.
-    pub fn holds_store(&self) -> bool {
-        STORE_FILES.iter().any(|name| self.path.join(name).symlink_metadata().is_ok())
-    }
-
     /// Name of the keyspace, read without opening anything.
     ///
     /// # Errors
@@ -251,27 +244,51 @@ impl KeyspaceSettings {
         .map(|keyspace| keyspace.name)
     }
 
-    fn nothing_there(&self) -> Error {
-        let path = self.path.display();
-        Error::invalid(format!(
-            "{path}: no store here; `forebay create {path}` makes one, and so does a section [keyspace.create]"
-        ))
-    }
-
-    /// Opens the store, or makes it where there is none and `create` says of what. A store that another process has is
-    /// tried again for a second.
+    /// Opens the store, or makes it where there is none and `create` says of what, without a mark. A store that another
+    /// process has is tried again for a second.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`]; `Invalid` where there is no store and nothing says what to make.
     pub fn open(&self) -> Result<Store> {
-        let make = self.create.as_ref().map(|create| || self.make(create));
-        if !self.holds_store() {
-            return make.map_or_else(|| Err(self.nothing_there()), |make| make());
-        }
-        open_or_make_again(&self.path.join(STORE_FILES[0]), || Store::open(&self.path, self.config()), make)
+        start::start(self, None).map(|begun| begun.kept)
     }
 
-    fn make(&self, create: &CreateSettings) -> Result<Store> {
+    /// [`KeyspaceSettings::open`] for a server that has marks.
+    ///
+    /// # Errors
+    /// Also `Corrupt` with [`crate::Gone`] where the store was served before and is gone.
+    pub fn start(&self, marks: Option<&Marks>) -> Result<Started> {
+        start::start(self, marks)?.started()
+    }
+
+    pub(super) fn check_mark(&self, marks: &Marks) -> Result<()> {
+        start::check(self, marks)
+    }
+}
+
+impl Section for KeyspaceSettings {
+    type Kept = Store;
+    const KIND: &'static str = "store";
+    const FILES: &'static [&'static str] = &STORE_FILES;
+
+    fn dir(&self) -> &Path {
+        &self.path
+    }
+
+    fn region_dir(&self) -> Option<&Path> {
+        self.create.as_ref()?.region_dir.as_deref()
+    }
+
+    fn has_more_than_region(&self) -> bool {
+        self.path.join(STORE_FILES[2]).exists()
+    }
+
+    fn can_make(&self) -> bool {
+        self.create.is_some()
+    }
+
+    fn make(&self) -> Result<Store> {
+        let create = self.create.as_ref().ok_or_else(|| self.nothing_there())?;
         let config = Config {
             hot_bytes: create.hot_bytes,
             segment_bytes: create.segment_bytes,
@@ -283,36 +300,22 @@ impl KeyspaceSettings {
         };
         Store::create(&self.path, &create.read_keyspace()?, config)
     }
+
+    fn open_there(&self) -> Result<Store> {
+        Store::open(&self.path, self.config())
+    }
+
+    fn nothing_there(&self) -> Error {
+        let path = self.path.display();
+        Error::invalid(format!(
+            "{path}: no store here; `forebay create {path}` makes one, and so does a section [keyspace.create]"
+        ))
+    }
 }
 
 impl CreateSettings {
     fn read_keyspace(&self) -> Result<Keyspace> {
         read_file(&self.keyspace, Keyspace::from_toml)
-    }
-}
-
-/// Opens what another process may still let go of. A creation that was cut off never was a store, or a ring: where its region
-/// is there, `make` begins it again, and refuses to replace one.
-///
-/// # Errors
-/// Those of `open`.
-pub(super) fn open_or_make_again<T>(
-    region: &Path,
-    open: impl Fn() -> Result<T>,
-    make: Option<impl Fn() -> Result<T>>,
-) -> Result<T> {
-    let end = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match open() {
-            Err(error) if error.kind() == Kind::Unavailable && Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
-            Err(error) if error.kind() != Kind::Unavailable && region.exists() => {
-                return match make {
-                    Some(make) => make().map_err(|_| error),
-                    None => Err(error),
-                };
-            }
-            answer => return answer,
-        }
     }
 }
 

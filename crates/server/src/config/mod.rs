@@ -11,6 +11,7 @@ mod keyspace;
 mod listen;
 pub(crate) mod locate;
 mod ring;
+mod start;
 mod token;
 pub(crate) mod units;
 
@@ -26,6 +27,7 @@ use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Listeners, threads, limits and rules of a server. Stores are given beside it.
@@ -59,6 +61,15 @@ const UNIX_MODE: u32 = 0o660;
 const THREADS_DEFAULT_MAX: usize = 8;
 /// Time for what is under way when a server is stopped, where nobody says how much.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// Where a server remembers what it serves, where nobody says: packaging/forebay.service has it as StateDirectory.
+const STATE_DIR: &str = "/var/lib/forebay";
+
+/// The state directory that systemd gives a service, the first where it gives several.
+fn state_dir_default() -> PathBuf {
+    let given = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
+    std::env::split_paths(&given).find(|path| path.is_absolute()).unwrap_or_else(|| PathBuf::from(STATE_DIR))
+}
 
 /// One thread for each processor, up to a bound.
 fn threads_default() -> usize {

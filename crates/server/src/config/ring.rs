@@ -1,15 +1,17 @@
 //! A section `[[ring]]`: the ring behind it, how it is opened, and what it is made of where there is none yet.
 
-use super::keyspace::{open_or_make_again, read_file};
+use super::keyspace::read_file;
 use super::locate::Problem;
+use super::start::{self, Section};
 use super::units;
+use crate::mark::{Marks, Started};
 use forebay_core::{Error, Result, RingKeyspace};
 use forebay_store::{Ring, RingConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Files of which each says that there is a ring.
-const RING_FILES: [&str; 2] = ["ring.toml", "ring.fb"];
+/// Files of which each says that there is a ring; the region first.
+const RING_FILES: [&str; 2] = ["ring.fb", "ring.toml"];
 
 /// A ring that is served, with the values that an operator sets at each opening.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,16 +77,12 @@ impl RingSettings {
         })
     }
 
-    fn holds_ring(&self) -> bool {
-        RING_FILES.iter().any(|name| self.path.join(name).symlink_metadata().is_ok())
-    }
-
     /// Name of the keyspace, read without opening anything.
     ///
     /// # Errors
     /// `Invalid`, saying what is missing.
     pub fn name(&self) -> Result<String> {
-        let own = self.path.join(RING_FILES[0]);
+        let own = self.path.join(RING_FILES[1]);
         match &self.create {
             _ if own.exists() => read_keyspace(&own),
             Some(create) => read_keyspace(&create.keyspace),
@@ -93,25 +91,51 @@ impl RingSettings {
         .map(|keyspace| keyspace.name)
     }
 
-    fn nothing_there(&self) -> Error {
-        let path = self.path.display();
-        Error::invalid(format!("{path}: no ring here; a section [ring.create] makes one"))
-    }
-
-    /// Opens the ring, or makes it where there is none and `create` says of what. One that another process has is tried
-    /// again for a second.
+    /// Opens the ring, or makes it where there is none and `create` says of what, without a mark. One that another process
+    /// has is tried again for a second.
     ///
     /// # Errors
     /// As [`Ring::open`] and [`Ring::create`]; `Invalid` where there is no ring and nothing says what to make.
     pub fn open(&self) -> Result<Ring> {
-        let make = self.create.as_ref().map(|create| || self.make(create));
-        if !self.holds_ring() {
-            return make.map_or_else(|| Err(self.nothing_there()), |make| make());
-        }
-        open_or_make_again(&self.path.join(RING_FILES[1]), || Ring::open(&self.path, self.config()), make)
+        start::start(self, None).map(|begun| begun.kept)
     }
 
-    fn make(&self, create: &CreateRingSettings) -> Result<Ring> {
+    /// [`RingSettings::open`] for a server that has marks.
+    ///
+    /// # Errors
+    /// Also `Corrupt` with [`crate::Gone`] where the ring was served before and is gone.
+    pub fn start(&self, marks: Option<&Marks>) -> Result<Started> {
+        start::start(self, marks)?.started()
+    }
+
+    pub(super) fn check_mark(&self, marks: &Marks) -> Result<()> {
+        start::check(self, marks)
+    }
+}
+
+impl Section for RingSettings {
+    type Kept = Ring;
+    const KIND: &'static str = "ring";
+    const FILES: &'static [&'static str] = &RING_FILES;
+
+    fn dir(&self) -> &Path {
+        &self.path
+    }
+
+    fn region_dir(&self) -> Option<&Path> {
+        self.create.as_ref()?.region_dir.as_deref()
+    }
+
+    fn has_more_than_region(&self) -> bool {
+        false
+    }
+
+    fn can_make(&self) -> bool {
+        self.create.is_some()
+    }
+
+    fn make(&self) -> Result<Ring> {
+        let create = self.create.as_ref().ok_or_else(|| self.nothing_there())?;
         let config = RingConfig {
             hot_bytes: create.hot_bytes,
             segment_bytes: create.segment_bytes,
@@ -119,6 +143,15 @@ impl RingSettings {
             ..self.config()
         };
         Ring::create(&self.path, &read_keyspace(&create.keyspace)?, config)
+    }
+
+    fn open_there(&self) -> Result<Ring> {
+        Ring::open(&self.path, self.config())
+    }
+
+    fn nothing_there(&self) -> Error {
+        let path = self.path.display();
+        Error::invalid(format!("{path}: no ring here; a section [ring.create] makes one"))
     }
 }
 

@@ -374,7 +374,7 @@ impl Session {
         let outcome = landing.target.and_then(|reservation| Ok(reservation.commit()?));
         match outcome {
             Ok(PutOutcome::Stored | PutOutcome::Duplicate) => self.replies.ok(),
-            Ok(PutOutcome::Late) => {
+            Ok(PutOutcome::Late | PutOutcome::LateUnknown) => {
                 let failure =
                     self.client.store().map_or_else(|failure| failure, |store| strings::late(store.schema(), &key));
                 self.fail(Some(Call::Put), &failure);

@@ -64,7 +64,7 @@ pub(super) fn set(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         Some(PutOutcome::Stored) => turn.replies.ok(),
         Some(PutOutcome::Duplicate) if options.only_new => turn.replies.nothing(),
         Some(PutOutcome::Duplicate) => turn.replies.ok(),
-        Some(PutOutcome::Late) => return Err(late(turn.client.store()?.schema(), &key)),
+        Some(PutOutcome::Late | PutOutcome::LateUnknown) => return Err(late(turn.client.store()?.schema(), &key)),
     }
     turn.received += value.len() as u64;
     Ok(Flow::Done)
@@ -114,7 +114,7 @@ pub(super) fn mset(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         };
         match turn.put(key, value).map_err(told)? {
             Some(PutOutcome::Stored | PutOutcome::Duplicate) => received += value.len() as u64,
-            Some(PutOutcome::Late) => return Err(told(late(schema, key))),
+            Some(PutOutcome::Late | PutOutcome::LateUnknown) => return Err(told(late(schema, key))),
             // Repeated from the first key on: those that are stored answer as duplicates.
             None => return Ok(Flow::Wait),
         }

@@ -236,7 +236,8 @@ pub(super) fn outcome_byte(outcome: PutOutcome) -> u8 {
     match outcome {
         PutOutcome::Stored => 0,
         PutOutcome::Duplicate => 1,
-        PutOutcome::Late => 2,
+        // That an earlier try has no answer only its client knows.
+        PutOutcome::Late | PutOutcome::LateUnknown => 2,
     }
 }
 

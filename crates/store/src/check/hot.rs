@@ -19,7 +19,7 @@ pub(super) fn check_segments(hot: &Hot, deep: bool, report: &mut CheckReport) {
         };
         hot.segment(number).generation.store(header.generation, Ordering::Relaxed);
         match header.kind {
-            SegmentKind::Log => {
+            SegmentKind::Log | SegmentKind::Snapshot => {
                 logged = true;
                 check_log(hot, number, report);
             }

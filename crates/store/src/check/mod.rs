@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::hot::{Hot, Region};
 use crate::levels;
 use crate::open::{REGION_FILE, read_keyspace};
-use crate::region_file::{machine_boot, read_superblock};
+use crate::region_file::read_superblock;
 use forebay_core::{Result, Superblock, crc32c};
 use serde::Serialize;
 use std::path::Path;
@@ -77,7 +77,12 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     }
     let region = Region::open_aside(&path)?;
     let superblock = read_superblock(&region)?;
-    look_at(&superblock, &text, &mut report);
+    look_at(&region, &superblock, &text, &mut report);
+    let listed = config.warm.len();
+    if absent.is_empty() && listed != superblock.devices as usize {
+        let devices = superblock.devices;
+        report.problems.push(format!("devices.toml lists {listed} devices, the store was made with {devices}"));
+    }
     let hot = Hot::new(region, superblock.geometry, superblock.store, 1);
     hot::check_segments(&hot, deep, &mut report);
     if !config.warm.is_empty() {
@@ -86,12 +91,12 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     Ok(report)
 }
 
-fn look_at(superblock: &Superblock, text: &str, report: &mut CheckReport) {
+fn look_at(region: &Region, superblock: &Superblock, text: &str, report: &mut CheckReport) {
     (report.segments, report.clean) = (superblock.geometry.segments, superblock.clean);
     if superblock.keyspace_crc != crc32c(text.as_bytes()) {
         report.problems.push("keyspace.toml is not the one that this region was made with".to_owned());
     }
-    if !superblock.clean && superblock.machine_boot != machine_boot() {
+    if !superblock.clean && superblock.machine_boot != region.machine_boot() {
         report.problems.push("the machine restarted while the store was open".to_owned());
     }
 }

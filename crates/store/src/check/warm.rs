@@ -11,7 +11,7 @@ use crate::open::HOLDS;
 use crate::recover::{self, There};
 use crate::region_file;
 use crate::warm::{ImagePlace, Warm};
-use forebay_core::{KeySchema, Keyspace, Kind, Result};
+use forebay_core::{KeySchema, Keyspace, Kind, Result, Superblock};
 
 /// The warm level of a store whose hot one is there: both are read as the next opening would read them.
 ///
@@ -31,7 +31,7 @@ pub(super) fn check_with_hot(
         Ok(life) => life,
         Err(_) => return check_alone(keyspace, config, deep, report),
     };
-    let Some((level, there)) = open(Some(life.superblock.store), keyspace, config, report)? else { return Ok(()) };
+    let Some((level, there)) = open(Some(&life.superblock), keyspace, config, report)? else { return Ok(()) };
     let (warm, schema) = (level.warm.clone(), &keyspace.schema);
     let mut engine = Engine::new(hot, keyspace.clone(), config.clone(), life.superblock, None);
     engine.adopt_level(Some(level));
@@ -72,12 +72,12 @@ pub(super) fn check_alone(keyspace: &Keyspace, config: &Config, deep: bool, repo
 }
 
 fn open(
-    store: Option<[u8; 16]>,
+    region: Option<&Superblock>,
     keyspace: &Keyspace,
     config: &Config,
     report: &mut CheckReport,
 ) -> Result<Option<(Level, There)>> {
-    match levels::open(None, store, keyspace, config) {
+    match levels::open(None, region, keyspace, config) {
         Ok(Some((level, there, _))) => {
             report.devices = level.devices;
             for slots in &there.decisions {

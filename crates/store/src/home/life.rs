@@ -9,7 +9,7 @@ use super::rule::{Mask, Rule};
 use super::run::{Ending, Run};
 use super::shard::{Ended, Keys, Shard};
 use crate::SourceState;
-use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Tally};
+use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Primary, Tally};
 use std::sync::Arc;
 
 impl Shard {
@@ -360,9 +360,12 @@ impl Shard {
             self.ranks.remove(&event);
         }
         self.forget_superseded(event, primary);
+        // What ended it was told to all who get something of it.
+        if !self.on_the_way.is_empty() {
+            self.on_the_way.remove(&Primary::from_packed(primary));
+        }
         if self.events[event].is(Flag::Warm) {
             self.warm_records.remove(&event);
-            self.marked.remove(&event);
         }
     }
 

@@ -20,6 +20,8 @@ pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use rule::{Mask, Plan, Until};
 pub(crate) use run::{Decided, DecidedForm, Ending, GroupAccount, Run};
-pub(crate) use shard::{Cell, Ended, Kept, LeaseState, Shard, WarmRecord, shard_of, shard_of_parts};
+pub(crate) use shard::{
+    Cell, Ended, Kept, LeaseState, Shard, ShardGuard, Superseded, WarmRecord, shard_of, shard_of_parts,
+};
 pub(crate) use sources::SourceCount;
 pub(crate) use verdicts::{Code, Given, Recent, Verdict};

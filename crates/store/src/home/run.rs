@@ -31,6 +31,14 @@ impl DecidedForm {
     }
 }
 
+impl DecidedForm {
+    /// The key that [`DecidedForm::split`] took apart; `bytes` long.
+    pub(crate) fn join(self, high: &[u8], low: u64, bytes: usize) -> Vec<u8> {
+        let low = (low << self.padding).to_be_bytes();
+        [high, &low[8 - bytes.saturating_sub(high.len()).min(8)..]].concat()
+    }
+}
+
 /// The decided events of one run in one shard, by the leading bytes of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
@@ -143,6 +151,8 @@ pub(crate) struct Run {
     pub(crate) keeps_decided: bool,
     /// It is being closed, which may fail: whoever puts waits for the end of that.
     pub(crate) closing: bool,
+    /// Position in the shadows from which on they know the run: no image of it counts on a device that has less.
+    pub(crate) shadowed: u64,
     /// When it was stopped; of no meaning before.
     pub(crate) stopped_ns: u64,
     /// Events that still wait, oldest first.
@@ -172,6 +182,7 @@ impl Run {
             pauses: Vec::new(),
             keeps_decided,
             closing: false,
+            shadowed: 0,
             stopped_ns: now_ns,
             open: List::new(),
             ledger: Ledger::default(),

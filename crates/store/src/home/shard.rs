@@ -24,10 +24,11 @@ use super::verdicts::Verdicts;
 use crate::hot::{Location, will_look};
 use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
+use crate::locks::{self, Locked, Owner, Ranked};
 use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, STAGES_MAX};
 use forebay_core::{Key, LiveState, Primary};
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{HashMap, HashSet, VecDeque};
+use parking_lot::MutexGuard;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,6 +59,24 @@ pub(crate) struct WarmRecord {
     pub(crate) status: u32,
     pub(crate) version: u16,
     pub(crate) bytes: Box<[u8]>,
+}
+
+/// What of an event is between the hot level and a device.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    /// How many carry some of it, and how many of these for a put that is to be persisted.
+    pub(crate) carriers: u32,
+    pub(crate) persisting: u32,
+    /// Devices that an image was given up on: it may be found there all the same.
+    pub(crate) doubted: Vec<u32>,
+}
+
+/// The highest version of a fragment that ended on the warm level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Superseded {
+    pub(crate) version: u16,
+    /// No device has the version that replaced it: without the hot level this one is the last.
+    pub(crate) on_hot_only: bool,
 }
 
 /// Records that ended with an event: their words are still to be marked.
@@ -101,11 +120,13 @@ pub(crate) struct Shard {
     /// Copies on the warm level of fragments that stand on the hot one: container and position of images, with counts.
     pub(crate) copies: HashMap<u32, Vec<(Location, u32)>>,
     /// Versions that ended on the warm level, where no mark says so: the highest of each key of a live event.
-    pub(crate) superseded: HashMap<Key, u16>,
+    pub(crate) superseded: HashMap<Key, Superseded>,
     /// Where the last look for events to put down ended, by stage.
     looked_at: [Option<u32>; STAGES_MAX],
-    /// Events whose marks the log has.
-    pub(crate) marked: HashSet<u32>,
+    /// Live events of which something is on its way to a device, or may have come there unnoticed.
+    pub(crate) on_the_way: HashMap<Primary, Way>,
+    /// Events of which something stands on the hot level, over all shards (`Hot::events`).
+    pub(crate) hot_events: Arc<AtomicU64>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
     /// Removed slots of live events.
@@ -115,10 +136,13 @@ pub(crate) struct Shard {
     pub(crate) closed: bool,
 }
 
+/// A shard whose lock is held.
+pub(crate) type ShardGuard<'a> = Locked<MutexGuard<'a, Shard>>;
+
 /// A shard and what is read without its lock.
 #[repr(align(128))]
 pub(crate) struct Cell {
-    shard: Mutex<Shard>,
+    shard: Ranked<Shard>,
     /// Arrival of the first ready event of each stage, and of the first on the warm level where those wait apart;
     /// `u64::MAX` without one.
     oldest_ready_ns: [[AtomicU64; STAGES_MAX]; 2],
@@ -159,7 +183,15 @@ pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
 }
 
 impl Cell {
-    pub(crate) fn new(form: Form, decided_form: DecidedForm, stages: usize, strict: bool, ranked: bool) -> Cell {
+    pub(crate) fn new(
+        (owner, number): (Owner, u32),
+        hot_events: Arc<AtomicU64>,
+        form: Form,
+        decided_form: DecidedForm,
+        stages: usize,
+        strict: bool,
+        ranked: bool,
+    ) -> Cell {
         let shard = Shard {
             form,
             decided_form,
@@ -184,7 +216,8 @@ impl Cell {
             copies: HashMap::new(),
             superseded: HashMap::new(),
             looked_at: [None; STAGES_MAX],
-            marked: HashSet::new(),
+            on_the_way: HashMap::new(),
+            hot_events,
             to_demote: VecDeque::new(),
             endings_bytes: 0,
             keeps_decided: false,
@@ -194,7 +227,7 @@ impl Cell {
             closed: false,
         };
         Cell {
-            shard: Mutex::new(shard),
+            shard: Ranked::new(owner, locks::CELL + number, shard),
             oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
         }
     }
@@ -206,7 +239,7 @@ impl Cell {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
+    pub(crate) fn lock(&self) -> ShardGuard<'_> {
         self.shard.lock()
     }
 
@@ -259,8 +292,10 @@ impl Shard {
         self.runs.iter().rposition(|known| known.run == run).map(|at| at as u16)
     }
 
-    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64) {
-        self.runs.push(Run::new(run, plan, state, now_ns, self.keeps_decided));
+    /// `shadowed`: position of its opening in the shadows.
+    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64, shadowed: u64) {
+        let fresh = Run::new(run, plan, state, now_ns, self.keeps_decided);
+        self.runs.push(Run { shadowed, ..fresh });
     }
 
     pub(crate) fn primary(&self, event: u32) -> Primary {
@@ -328,6 +363,9 @@ impl Shard {
         if relist {
             self.unlist_ready(event);
         }
+        if self.events[event].is(Flag::AllWarm) {
+            self.hot_events.fetch_add(1, Ordering::Relaxed);
+        }
         self.events[event].clear(Flag::AllWarm);
         if relist {
             self.list_ready(event);
@@ -337,9 +375,26 @@ impl Shard {
 
     /// This version of one of the event's fragments, and those before it, are superseded.
     pub(crate) fn note_superseded(&mut self, event: u32, key: Key, version: u16) {
-        let known = self.superseded.entry(key).or_insert(version);
-        *known = version.max(*known);
+        let known = self.superseded.entry(key).or_default();
+        known.version = version.max(known.version);
+        known.on_hot_only = false;
         self.events[event].set(Flag::Superseded);
+    }
+
+    /// The version after it stands on the hot level alone: the shadows must not hear of its end.
+    pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
+        if let Some(known) = self.superseded.get_mut(key) {
+            known.on_hot_only = true;
+        }
+    }
+
+    /// A device has the version that is in force.
+    pub(crate) fn superseded_is_told(&mut self, event: u32, key: &Key) {
+        if self.events[event].is(Flag::Superseded)
+            && let Some(known) = self.superseded.get_mut(key)
+        {
+            known.on_hot_only = false;
+        }
     }
 
     /// The event ends, and with it what is known of versions of its fragments.
@@ -350,6 +405,45 @@ impl Shard {
         let table = self.tables.bytes(self.events[event].block);
         for slot in 0..self.events[event].slots as usize {
             self.superseded.remove(&Key::from_packed(&[primary, self.form.rest_of(table, slot)].concat()));
+        }
+    }
+
+    /// Something of the event is on its way to a device: decisions about it go to all of them until it arrives.
+    pub(crate) fn sets_out(&mut self, event: u32) {
+        let primary = self.primary(event);
+        self.on_the_way.entry(primary).or_default().carriers += 1;
+    }
+
+    /// The same for a put that is to be persisted; ended by [`Shard::is_persisted`], then by [`Shard::arrives`].
+    pub(crate) fn sets_out_persisting(&mut self, event: u32) {
+        self.sets_out(event);
+        let primary = self.primary(event);
+        self.on_the_way.entry(primary).or_default().persisting += 1;
+    }
+
+    /// Nobody will be answered any more that this fragment of the event is persisted. The event may be gone since.
+    pub(crate) fn is_persisted(&mut self, primary: &[u8]) {
+        if let Some(way) = self.on_the_way.get_mut(&Primary::from_packed(primary)) {
+            way.persisting -= 1;
+        }
+    }
+
+    /// Whether a put of a fragment of the event may be answered as persisted at any moment.
+    pub(crate) fn is_being_persisted(&self, event: u32) -> bool {
+        !self.on_the_way.is_empty() && self.on_the_way.get(&self.primary(event)).is_some_and(|way| way.persisting > 0)
+    }
+
+    /// It stands there, or will not; on the `doubted` devices it may be found all the same: decisions about the event go
+    /// there for as long as it lives. It may be gone since.
+    pub(crate) fn arrives(&mut self, primary: &[u8], doubted: &[u32]) {
+        let primary = Primary::from_packed(primary);
+        let Some(way) = self.on_the_way.get_mut(&primary) else { return };
+        way.carriers -= 1;
+        way.doubted.extend(doubted);
+        way.doubted.sort_unstable();
+        way.doubted.dedup();
+        if way.carriers == 0 && way.doubted.is_empty() {
+            self.on_the_way.remove(&primary);
         }
     }
 
@@ -399,34 +493,12 @@ impl Shard {
         self.removed_slots += 1;
     }
 
-    /// Removed keys of live events: event, remaining sub-keys, and whether it was a result.
-    pub(crate) fn removed_keys(&self) -> Vec<(u32, Vec<u8>, bool)> {
-        let mut removed = Vec::new();
-        if self.removed_slots == 0 {
-            return removed;
-        }
-        let mut next = self.seek(&vec![0; self.form.primary]);
-        while let Some(event) = next {
-            let table = self.table(event);
-            for slot in 0..self.events[event].slots as usize {
-                let word = self.form.word_of(table, slot);
-                if word.is_removed() {
-                    removed.push((event, self.form.rest_of(table, slot).to_vec(), word.is_result()));
-                }
-            }
-            next = self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()));
-        }
-        removed
-    }
-
-    /// Events whose marks the log has and no image.
-    pub(crate) fn marked_events(&self) -> impl Iterator<Item = u32> + '_ {
-        let live = |event: &Event| matches!(event.state, State::Live(_));
-        // The image of an accepted one is written when nothing changes any more.
-        let settled = |event: &Event| {
-            event.state == State::Live(LiveState::Accepted) && event.is(Flag::SettledThere) && event.is(Flag::AllWarm)
-        };
-        self.marked.iter().copied().filter(move |&at| live(&self.events[at]) && !settled(&self.events[at]))
+    /// Removed keys of a live event: remaining sub-keys, and whether each was a result.
+    pub(crate) fn removed_of(&self, event: u32) -> impl Iterator<Item = (&[u8], bool)> + '_ {
+        let table = self.table(event);
+        let slots = 0..self.events[event].slots as usize;
+        let words = slots.map(move |slot| (self.form.rest_of(table, slot), self.form.word_of(table, slot)));
+        words.filter(|(_, word)| word.is_removed()).map(|(rest, word)| (rest, word.is_result()))
     }
 
     /// Ready events that will go out last, last first.

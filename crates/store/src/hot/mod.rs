@@ -6,6 +6,7 @@
 //!
 //! *Not here*: which event a record belongs to (`home`), how it is found (`index`).
 
+mod closing;
 mod copy;
 mod heads;
 mod log;
@@ -13,8 +14,10 @@ mod region;
 mod segment;
 mod space;
 
+pub(crate) use closing::{CALLS_WAIT, Closing, outlasted, wait_for_none};
+pub use closing::{Kept, KeptBy};
 pub(crate) use copy::{checksum, copy_checksum_append, will_copy, will_look};
-pub(crate) use log::Log;
+pub(crate) use log::{Boundary, Log};
 pub(crate) use region::Region;
 pub(crate) use segment::{CLOSED, ENTRIES_MAX, FREE, LOG, OPEN, SEALED, Segment};
 pub(crate) use space::{Class, Hot, Location, Place};

@@ -2,7 +2,8 @@
 //! medium.
 //!
 //! *Lifecycle*: created at full length, allocated and prefaulted (no SIGBUS later) → mapped → unmapped when the last
-//! guard is gone. A lock on the file, close-on-exec, keeps other processes out until the store closes.
+//! guard is gone. A lock on the file keeps other processes out until it is let go by name: closing the descriptor would
+//! not do, because a child that another thread forks shares it until it executes its program.
 //!
 //! *Invariants*: offsets are checked against the length on every access; the mapping outlives every slice, because
 //! slices are handed out only under something that holds the region.
@@ -14,6 +15,7 @@ use crate::FlushPolicy;
 use crate::sim::SimMedium;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::io::Read;
@@ -21,6 +23,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// How written lines reach the medium.
 #[derive(Clone)]
@@ -39,7 +42,7 @@ pub(crate) struct Region {
     length: usize,
     flush: Flush,
     /// The locked file; `None` for a simulated medium and after [`Region::unlock`].
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<Locked>>,
     mapped: bool,
     /// What is flushed survives power loss.
     persistent: bool,
@@ -53,6 +56,9 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
+/// How long an opening waits for whoever has the file: a last guard that is being dropped, another look at it.
+const LOCK_WAIT: Duration = Duration::from_millis(250);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 const PREFAULT_BYTES: usize = 64 << 20;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
@@ -66,10 +72,10 @@ impl Region {
             .create_new(true)
             .open(path)
             .map_err(|error| Error::invalid(format!("{name}: cannot make the region file")).with_source(error))?;
-        lock(&file, path)?;
+        let file = Locked::take(file, path, Duration::ZERO)?;
         let length = round_for(&file, length)?;
-        rustix::fs::ftruncate(&file, length)
-            .and_then(|()| rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length))
+        rustix::fs::ftruncate(&*file, length)
+            .and_then(|()| rustix::fs::fallocate(&*file, rustix::fs::FallocateFlags::empty(), 0, length))
             .map_err(|error| {
                 let _ = std::fs::remove_file(path);
                 Error::full(format!("{name}: cannot allocate {length} bytes for the hot level")).with_source(error)
@@ -82,10 +88,10 @@ impl Region {
     /// Whether a file is what a creation left that was cut off before its superblock: nobody has it open, and it begins
     /// with zeros.
     pub(crate) fn is_unfinished(path: &Path) -> bool {
-        let Ok(mut file) = File::open(path) else { return false };
+        let Ok(file) = File::open(path) else { return false };
+        let Ok(file) = Locked::take(file, path, Duration::ZERO) else { return false };
         let mut start = [0; forebay_core::limits::SUPERBLOCK_AREA_BYTES];
-        lock(&file, path).is_ok()
-            && (file.read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
+        ((&*file).read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
             && file.metadata().is_ok_and(|data| data.is_file())
     }
 
@@ -94,16 +100,16 @@ impl Region {
         let file = File::options().read(true).write(true).open(path).map_err(|error| {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
-        lock(&file, path)?;
+        let file = Locked::take(file, path, LOCK_WAIT)?;
         let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
         if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
             return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
         }
-        let allocated = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
+        let allocated = rustix::fs::fstat(&*file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
         // A file with holes would fault later.
         if !allocated {
             let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&file, flags, 0, length).map_err(|error| {
+            rustix::fs::fallocate(&*file, flags, 0, length).map_err(|error| {
                 Error::full(format!("{}: cannot allocate its holes", path.display())).with_source(error)
             })?;
         }
@@ -115,7 +121,7 @@ impl Region {
         let file = File::open(path).map_err(|error| {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
-        lock(&file, path)?;
+        let file = Locked::take(file, path, LOCK_WAIT)?;
         let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
         if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
             return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
@@ -123,7 +129,7 @@ impl Region {
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &file, 0) };
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::PRIVATE, &*file, 0) };
         let base = base
             .map_err(|error| Error::invalid(format!("{}: cannot map", path.display())).with_source(error))
             .and_then(|base| NonNull::new(base.cast()).ok_or_else(|| Error::internal("mmap returned null")))?;
@@ -138,12 +144,12 @@ impl Region {
         })
     }
 
-    fn map(file: File, length: u64, policy: FlushPolicy, path: &Path) -> Result<Region> {
+    fn map(file: Locked, length: u64, policy: FlushPolicy, path: &Path) -> Result<Region> {
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let map = |flags| {
             // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &file, 0) }
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &*file, 0) }
         };
         // MAP_SYNC succeeds only on a DAX mapping of persistent memory: there, flushed lines are durable.
         let (base, persistent) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
@@ -169,13 +175,14 @@ impl Region {
     /// A region over a simulated medium.
     pub(crate) fn simulated(medium: Arc<SimMedium>) -> Region {
         let (base, length) = medium.memory();
+        let persistent = medium.is_persistent();
         Region {
             base,
             length,
             flush: Flush::Simulated(medium),
             file: Mutex::new(None),
             mapped: false,
-            persistent: true,
+            persistent,
             faulted: AtomicUsize::new(length),
         }
     }
@@ -209,20 +216,35 @@ impl Region {
 
     /// Releases the lock on the file; the mapping stays for guards.
     pub(crate) fn unlock(&self) {
-        // By name: the mapping keeps the file, and with it the lock, as long as there are guards.
-        if let Some(file) = self.file.lock().take() {
-            let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
-        }
+        drop(self.file.lock().take());
     }
 
     /// Hands all dirty pages to the device, where the medium is a file on one.
     pub(crate) fn sync(&self) -> Result<()> {
-        if !self.mapped {
+        self.sync_start(self.length)
+    }
+
+    /// Hands the dirty pages of the first bytes to the device and waits for it, where the medium is a file on one.
+    pub(crate) fn sync_start(&self, length: usize) -> Result<()> {
+        if let Flush::Simulated(medium) = &self.flush {
+            // Persistent memory has nothing to sync: its flushed lines are durable.
+            if !self.persistent {
+                medium.sync(length);
+            }
             return Ok(());
         }
-        // SAFETY: the whole range is mapped by this region.
-        unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.length, rustix::mm::MsyncFlags::SYNC) }
+        let from = self.at(0, length);
+        // SAFETY: `at` has checked that the range is mapped by this region, which begins at a page.
+        unsafe { rustix::mm::msync(from.cast(), length, rustix::mm::MsyncFlags::SYNC) }
             .map_err(|error| Error::corrupt("the medium refused to take its pages").with_source(error))
+    }
+
+    /// The boot id of the machine that has the medium; zeros where the system has none.
+    pub(crate) fn machine_boot(&self) -> [u8; 36] {
+        match &self.flush {
+            Flush::Simulated(medium) => medium.machine_boot().unwrap_or_else(machine_boot),
+            Flush::Nothing | Flush::Lines => machine_boot(),
+        }
     }
 
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
@@ -321,11 +343,52 @@ impl Drop for Region {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<()> {
-    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-        Error::unavailable(format!("{}: this store is open already, here or in another process", path.display()))
-            .with_source(error)
-    })
+/// The machine's boot id; zeros where the system has none.
+fn machine_boot() -> [u8; 36] {
+    let mut id = [0; 36];
+    if let Ok(text) = std::fs::read("/proc/sys/kernel/random/boot_id")
+        && let Some(text) = text.get(..36)
+    {
+        id.copy_from_slice(text);
+    }
+    id
+}
+
+/// A file that is locked for this process, and unlocked on drop.
+struct Locked(File);
+
+impl Locked {
+    /// # Errors
+    /// `Unavailable` where others have it for longer than `wait`.
+    fn take(file: File, path: &Path, wait: Duration) -> Result<Locked> {
+        let deadline = Instant::now() + wait;
+        loop {
+            match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Locked(file)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+                Err(error) => {
+                    let what = "this store is open already, here or in another process";
+                    return Err(Error::unavailable(format!("{}: {what}", path.display())).with_source(error));
+                }
+            }
+        }
+    }
+}
+
+impl std::ops::Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // By name: the mapping, and a child that is being forked by another thread, keep the file, and with it a lock
+        // that is only given up by closing.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
 /// hugetlbfs wants whole huge pages.

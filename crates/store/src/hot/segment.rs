@@ -7,7 +7,9 @@
 //! ```
 //!
 //! *Invariants* (loom models below): a record in flight or live, or a guard, keeps a segment from being freed; a guard
-//! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once.
+//! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once. Once a
+//! segment is *shut* nobody begins to use it ([`Segment::begin`], [`Segment::pin`] assert it); who lets go of it last
+//! is told so, exactly once (`closing.rs`).
 
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -21,16 +23,38 @@ const SEALING: u8 = 5;
 const FREEING: u8 = 6;
 
 /// One word says who needs the segment: live records (24 bits, those in flight included), guards (24), records in
-/// flight (16). Zero is nobody, seen at once by whoever makes it zero.
+/// flight (15). Zero is nobody, seen at once by whoever makes it zero. The highest bit says that the region is being
+/// closed: whoever lets go reads in the same access that somebody waits for it.
 const LIVE: u64 = 1;
 const PIN: u64 = 1 << 24;
 const IN_FLIGHT: u64 = 1 << 48;
+const SHUT: u64 = 1 << 63;
+/// Guards and records in flight: those who access the memory.
+const USERS: u64 = SHUT - PIN;
 
 /// Most guards on one segment, and most records in flight in one: their fields hold some more.
 const PINS_MAX: u32 = 16_000_000;
-pub(crate) const IN_FLIGHT_MAX: u32 = 60_000;
+pub(crate) const IN_FLIGHT_MAX: u32 = 30_000;
 /// Most entries of one segment.
 pub(crate) const ENTRIES_MAX: u32 = (1 << 24) - 1;
+
+/// What is left of a segment's needs after one of them was let go. `Hot::left` draws the consequences.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left(u64);
+
+impl Left {
+    /// Nobody needs the segment any more.
+    #[inline]
+    pub(crate) fn nobody(self) -> bool {
+        self.0 & !SHUT == 0
+    }
+
+    /// The segment is shut, and this was the last guard or record in flight. Only of who let go of one of these.
+    #[inline]
+    pub(crate) fn was_last_user(self) -> bool {
+        self.0 & SHUT != 0 && self.0 & USERS == 0
+    }
+}
 
 /// One segment's row of the table.
 #[repr(align(128))]
@@ -74,16 +98,24 @@ impl Segment {
         self.state.store(state, Ordering::Release);
     }
 
-    /// A record begins: in flight and live.
+    /// A record begins: in flight and live. Protocol: under the lock of a cell that is not closed.
     #[inline]
     pub(crate) fn begin(&self) {
-        self.needs.fetch_add(IN_FLIGHT | LIVE, Ordering::Relaxed);
+        let before = self.needs.fetch_add(IN_FLIGHT | LIVE, Ordering::Relaxed);
+        debug_assert!(may_begin(before), "a record begins in a region that is closed");
     }
 
-    /// The record is written; it stays live.
+    /// The record is written; it stays live. The last access to the region of who wrote it.
     #[inline]
-    pub(crate) fn written(&self) {
-        self.needs.fetch_sub(IN_FLIGHT, Ordering::Release);
+    pub(crate) fn written(&self) -> Left {
+        self.let_go(IN_FLIGHT)
+    }
+
+    /// The record came to nothing; these bytes are dead. The last access to the region of who was to write it.
+    #[inline]
+    pub(crate) fn abandoned(&self, bytes: u64) -> Left {
+        self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.let_go(IN_FLIGHT | LIVE)
     }
 
     /// A record that recovery found.
@@ -95,21 +127,38 @@ impl Segment {
     #[inline]
     pub(crate) fn ended(&self, bytes: u64) -> bool {
         self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.needs.fetch_sub(LIVE, Ordering::AcqRel) == LIVE
+        self.let_go(LIVE).nobody()
     }
 
-    /// A guard is taken. Protocol: under the shard's lock, on a live record, or beside an existing guard.
+    /// A guard is taken. Protocol: under the lock of the record's shard, which is not closed, on a live record, or beside
+    /// an existing guard.
     #[inline]
     pub(crate) fn pin(&self) {
         let before = self.needs.fetch_add(PIN, Ordering::Relaxed);
         // Far below the field's end: what other threads add meanwhile does not reach it either.
         assert!(((before >> 24) as u32 & ENTRIES_MAX) < PINS_MAX, "more than {PINS_MAX} guards on one segment");
+        debug_assert!(may_begin(before), "a guard is taken on a region that is closed");
     }
 
-    /// A guard is gone; `true` where nobody needs the segment any more.
+    /// A guard is gone.
     #[inline]
-    pub(crate) fn unpin(&self) -> bool {
-        self.needs.fetch_sub(PIN, Ordering::AcqRel) == PIN
+    pub(crate) fn unpin(&self) -> Left {
+        self.let_go(PIN)
+    }
+
+    #[inline]
+    fn let_go(&self, of: u64) -> Left {
+        let before = self.needs.fetch_sub(of, Ordering::AcqRel);
+        debug_assert!(before & !SHUT >= of, "let go of twice");
+        Left(before - of)
+    }
+
+    /// The region closes: nobody begins to use the segment any more; `true` where nobody uses it, else who lets go of it
+    /// last is told.
+    pub(crate) fn shut(&self) -> bool {
+        let before = self.needs.fetch_or(SHUT, Ordering::AcqRel);
+        debug_assert!(before & SHUT == 0, "shut twice");
+        before & USERS == 0
     }
 
     pub(crate) fn pins(&self) -> u32 {
@@ -121,7 +170,16 @@ impl Segment {
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
-        (self.needs.load(Ordering::Acquire) >> 48) as u32
+        ((self.needs.load(Ordering::Acquire) & !SHUT) >> 48) as u32
+    }
+
+    /// Whether a guard or a record in flight may access its memory.
+    pub(crate) fn is_used(&self) -> bool {
+        self.needs.load(Ordering::Acquire) & USERS != 0
+    }
+
+    fn is_needed(&self) -> bool {
+        self.needs.load(Ordering::Acquire) & !SHUT != 0
     }
 
     /// Begins to seal a closed segment without records in flight; until [`Segment::sealed`] it is not freed. In either
@@ -150,12 +208,12 @@ impl Segment {
         loop {
             fence(Ordering::SeqCst);
             let from = self.state();
-            if self.needs.load(Ordering::Acquire) != 0 || from != CLOSED && from != SEALED {
+            if self.is_needed() || from != CLOSED && from != SEALED {
                 return false;
             }
             // Look again while nobody else can change the state: the segment may be in a later life since.
             if self.swap_state(from, FREEING) {
-                if self.needs.load(Ordering::Acquire) == 0 {
+                if !self.is_needed() {
                     self.set_state(FREE);
                     return true;
                 }
@@ -169,6 +227,13 @@ impl Segment {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
+
+/// Whether a segment with these needs may get one more user.
+fn may_begin(needs: u64) -> bool {
+    needs & SHUT == 0 || needs & USERS != 0
+}
+
+const _: () = assert!(IN_FLIGHT_MAX < 1 << 15 && PINS_MAX < 1 << 24);
 
 #[cfg(all(test, loom))]
 mod models {
@@ -202,7 +267,7 @@ mod models {
                     };
                     if found {
                         assert_ne!(segment.state(), FREE, "freed under a guard");
-                        segment.unpin() && segment.try_free()
+                        segment.unpin().nobody() && segment.try_free()
                     } else {
                         false
                     }

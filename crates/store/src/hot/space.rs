@@ -7,7 +7,8 @@
 //! *On failure*: without space of its class a caller gets `None` and waits on [`Hot::wait_for_space`].
 
 use super::heads::Heads;
-use super::{CLOSED, FREE, LOG, OPEN, Region, Segment};
+use super::segment::Left;
+use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
 use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{
@@ -15,6 +16,7 @@ use forebay_core::{
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -112,12 +114,13 @@ pub(crate) struct Hot {
     pub(crate) slots: SlotLayout,
     pub(crate) store: [u8; 16],
     pub(crate) segments: Vec<Segment>,
+    pub(crate) closing: Closing,
     pub(super) heads: Heads,
     free: Mutex<VecDeque<u32>>,
     free_count: AtomicU32,
     next_order: AtomicU64,
-    /// Live events: each keeps room for its decision.
-    pub(crate) events: AtomicU64,
+    /// Live events of which something stands here: each keeps room for its decision.
+    pub(crate) events: Arc<AtomicU64>,
     /// Removed keys of live events: each stands in every snapshot.
     pub(crate) removed: AtomicU64,
     /// Bytes of outputs with chosen sources: they stand in every snapshot.
@@ -141,11 +144,12 @@ impl Hot {
             slots: SlotLayout::for_key_bytes(geometry.key_bytes as usize),
             store,
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
+            closing: Closing::new(),
             heads: Heads::new(heads),
             free: Mutex::new(VecDeque::new()),
             free_count: AtomicU32::new(0),
             next_order: AtomicU64::new(1),
-            events: AtomicU64::new(0),
+            events: Arc::default(),
             removed: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             stages: 1,
@@ -218,6 +222,11 @@ impl Hot {
 
     /// Takes a free segment and makes its new generation durable; `None` at the class's reserve.
     pub(crate) fn take(&self, class: Class, kind: SegmentKind) -> Option<u32> {
+        self.take_at(class, kind, 0)
+    }
+
+    /// The same for a segment of the decision log, whose header says how many slots came before its first one.
+    pub(crate) fn take_at(&self, class: Class, kind: SegmentKind, position: u64) -> Option<u32> {
         let reserve = self.reserve(class);
         let number = {
             let mut free = self.free.lock();
@@ -232,10 +241,10 @@ impl Hot {
         segment.generation.fetch_add(1, Ordering::Relaxed);
         segment.order.store(self.next_order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         segment.entries.store(0, Ordering::Relaxed);
-        segment.payload_end.store(0, Ordering::Relaxed);
+        segment.payload_end.store(position, Ordering::Relaxed);
         segment.dead_bytes.store(0, Ordering::Relaxed);
         self.write_header(number, kind, SegmentState::Open);
-        segment.set_state(if kind == SegmentKind::Log { LOG } else { OPEN });
+        segment.set_state(if kind == SegmentKind::Data { OPEN } else { LOG });
         Some(number)
     }
 
@@ -414,8 +423,58 @@ impl Hot {
     /// Unpins a segment and frees it if that was the last need.
     #[inline]
     pub(crate) fn unpin(&self, segment: u32) {
-        if self.segment(segment).unpin() {
+        self.left(segment, self.segment(segment).unpin());
+    }
+
+    /// A record is written, durable and booked. The caller accesses the region no more on its behalf; where the record
+    /// can be found, this is said under the lock of its cell.
+    #[inline]
+    pub(crate) fn written(&self, segment: u32) {
+        self.left(segment, self.segment(segment).written());
+    }
+
+    /// A record that was not shown ends: its word says so, durably. The same holds for the caller.
+    pub(crate) fn abandon(&self, location: Location, length: u32) {
+        self.mark(location, StateWord::ENDED);
+        self.abandon_void(location.segment, length);
+    }
+
+    /// The same for a place whose entry says already that it holds nothing.
+    pub(crate) fn abandon_void(&self, segment: u32, length: u32) {
+        self.region.fence();
+        let bytes = self.record_bytes(length);
+        self.left(segment, self.segment(segment).abandoned(bytes));
+    }
+
+    /// What follows from letting go.
+    #[inline]
+    pub(crate) fn left(&self, segment: u32, left: Left) {
+        if left.nobody() {
             self.free_if_idle(segment);
         }
+        // Last: from here on the region may be another process's.
+        if left.was_last_user() {
+            self.let_go();
+        }
+    }
+
+    /// The region closes: from now on nobody begins to use it, and the last user lets it go. Protocol: every cell is
+    /// closed, and maintenance rests.
+    pub(crate) fn shut(&self) {
+        self.closing.shut(&self.segments);
+    }
+
+    /// A segment's last user, or who closes, needs the region no more.
+    #[cold]
+    pub(crate) fn let_go(&self) {
+        if self.closing.let_go() {
+            self.region.unlock();
+        }
+    }
+
+    /// Guards on segments, and records in flight.
+    pub(crate) fn users(&self) -> (u64, u64) {
+        let both = |segment: &Segment| (u64::from(segment.pins()), u64::from(segment.in_flight()));
+        self.segments.iter().map(both).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 }

@@ -44,6 +44,11 @@ impl<T: Default> Slab<T> {
         std::mem::take(&mut self[at])
     }
 
+    /// Places that were ever taken: items stand below.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
     /// Heap bytes, slack included.
     pub(crate) fn heap_bytes(&self) -> usize {
         (self.chunks.len() << Self::SHIFT) * size_of::<T>()

@@ -17,9 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Events emptied out of a container in one round.
 const BATCH_EVENTS: usize = 1024;
-/// Fill of the device's decision log from which on it is folded.
-const LOG_FILL: f64 = 0.5;
-/// Pause after a container could not be read, or a fold did not help.
+/// Pause after a container could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Reads of a fragment that no other one has, before it is given up.
 const READS_MAX: u32 = 3;
@@ -124,7 +122,7 @@ impl Engine {
     fn lose(&self, primary: &Primary, from: Location, why: &Error) {
         // Where its entry cannot be read either, its bytes stay in the event's account.
         let length = self.entry_of(from).map_or(0, |entry| entry.length);
-        let _effects = self.quiesce.read();
+        let _effects = self.effects.begin();
         let mut shard = self.cell_of(primary.as_bytes()).lock();
         let Some(event) = shard.find(primary.as_bytes()) else { return };
         let found = shard.fragments(event, |_| true).find(|found| found.1 == from).map(|(rest, _)| rest.to_vec());
@@ -137,9 +135,8 @@ impl Engine {
             detail: LOST | u32::from(word.is_result()),
             ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
         };
-        if self.record_now(&shard, event, &record).is_err() {
-            return;
-        }
+        let Ok(ticket) = self.record(&shard, event, &record) else { return };
+        ticket.unanswered();
         shard.remove_slot_for_good(event, slot);
         let leaf = &mut shard.events[event];
         leaf.present -= 1;
@@ -161,24 +158,6 @@ impl Engine {
         drop(shard);
         self.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.end_record(from, 0);
-    }
-
-    /// Folds the decision logs of devices before they are full.
-    pub(crate) fn relieve_device_logs(&self, level: &Level) {
-        let short = || {
-            let short = |device| level.log.fill(device) > LOG_FILL || level.log.is_poisoned(device);
-            (0..level.devices).any(|device| short(device) || level.is_behind(device))
-        };
-        let mut again = level.fold_again.lock();
-        if !short() || again.is_some_and(|again| Instant::now() < again) {
-            return;
-        }
-        if let Some(_only_one) = self.snapshotting.try_lock() {
-            // Without space the logs go on as they are: nothing is lost.
-            let _ = self.fold_log();
-            // Folding holds all decisions up: a device that does not take it is asked again only after a while.
-            *again = short().then(|| Instant::now() + PAUSE);
-        }
     }
 }
 

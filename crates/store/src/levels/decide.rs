@@ -1,105 +1,232 @@
-//! Decisions go to the log of the level on which their event stands: never less durable than what they decide.
+//! Decisions: the hot log is told first and alone decides; the shadows of the devices are told in the same hold of the
+//! event's lock, and the answer waits for those that matter, once every lock is let go.
 //!
 //! ```text
-//! nothing of it warm: hot log, durable when `record` returns
-//! some of it warm:    log of its device, durable when `settle` returns; effects on the medium only after that
+//! under the event's lock:  hot log (durable) ─▶ shadows (memory) ─▶ effects
+//! without any lock:        each device with anything of the event, or where some of it is on its way ─▶ answer
 //! ```
 //!
-//! *Invariants*: all decisions about one event on the warm level go to the log of one device, so that their order is
-//! known; the hot log takes them where that device's log refuses.
+//! *Invariants*: what the hot log has is decided, whatever a device does; a decision about an event is in the shadows before
+//! an image of it that was on its way counts; nobody waits for a device under a lock of the store (`locks::Owner::assert_free`).
+//!
+//! *On failure*: a device that fails or stalls leaves the decision in force and its durability unknown there:
+//! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
 
-use crate::engine::{Engine, deadline_after};
-use crate::home::{Flag, Shard};
-use crate::warm::LogTicket;
-use forebay_core::{Blob, Decision, Error, Result};
+use super::Level;
+use crate::engine::Engine;
+use crate::home::{Flag, Shard, Verdict};
+use forebay_core::{Blob, Decision, Error, Result, Token};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A decision on its way to a device.
-#[must_use = "a decision is durable when it has settled"]
-pub(crate) struct Logged(Option<OnDevice>);
+/// Bit of a superseded version's record: no device has the version that replaced it.
+pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
 
-struct OnDevice {
-    ticket: LogTicket,
-    decision: Decision,
-    /// The hot log has it as well.
-    on_hot: bool,
+/// A decision that is in force, and where it is to be durable before its caller hears so.
+#[must_use = "a decision is answered for once it has settled"]
+#[derive(Default)]
+pub(crate) struct Ticket(Option<Box<Awaited>>);
+
+#[derive(Clone)]
+struct Awaited {
+    position: u64,
+    devices: Vec<u32>,
+    /// What a repeat of the call is known by.
+    name: Vec<u8>,
 }
 
-/// Verdicts without a log that are remembered.
+impl Ticket {
+    /// Nobody is answered: the store itself decided, or what follows is answered for.
+    pub(crate) fn unanswered(self) {}
+
+    /// Where the shadows have it; 0 where they are not told.
+    pub(crate) fn position(&self) -> u64 {
+        self.0.as_ref().map_or(0, |awaited| awaited.position)
+    }
+}
+
+/// Decisions that devices do not have yet, by what a repeat of their calls is known by.
+#[derive(Default)]
+pub(crate) struct Unsettled {
+    awaited: Mutex<HashMap<Vec<u8>, Awaited>>,
+    count: AtomicU64,
+    /// Highest position of those that found no room.
+    beyond: AtomicU64,
+}
+
+/// Decisions without an answer that are remembered by name.
 const UNSETTLED_MAX: usize = 1 << 16;
 
-impl Engine {
-    /// Records a decision about an event whose lock is held.
-    pub(crate) fn record(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<Logged> {
-        self.record_on(shard, event, decision, false)
+impl Unsettled {
+    fn note(&self, level: &Level, awaited: &Awaited) {
+        let mut known = self.awaited.lock();
+        if known.len() >= UNSETTLED_MAX {
+            known.retain(|_, awaited| !awaited.devices.iter().all(|&d| level.log.is_durable(d, awaited.position)));
+        }
+        if known.len() >= UNSETTLED_MAX {
+            self.beyond.fetch_max(awaited.position, Ordering::AcqRel);
+            return;
+        }
+        known.insert(awaited.name.clone(), awaited.clone());
+        self.count.store(known.len() as u64, Ordering::Release);
     }
 
-    /// The same; with `on_hot` the hot log has it in any case, before what follows from it on the hot level can be found
-    /// there by the next life. For decisions that say the same when they are read twice.
-    pub(crate) fn record_on(&self, shard: &Shard, event: u32, decision: &Decision, on_hot: bool) -> Result<Logged> {
-        if let Some(level) = &self.level
-            && shard.events[event].is(Flag::Warm)
-        {
-            let device = level.log_device(self.shard_of(shard.primary(event).as_bytes()));
-            let deadline = deadline_after(level.patience);
-            // A log behind the last snapshot of the hot level is not read beside it.
-            let on_hot = on_hot || level.is_behind(device);
-            if on_hot {
-                self.log.append(&self.hot, decision)?;
-            }
-            if let Ok(ticket) = level.log.append_decision(device, decision, deadline) {
-                return Ok(Logged(Some(OnDevice { ticket, decision: decision.clone(), on_hot })));
-            }
-            level.note(format!("the decision log of device {device} refuses: decisions go to the hot log"));
-            if on_hot {
-                return Ok(Logged(None));
+    fn forget(&self, awaited: &Awaited) {
+        let mut known = self.awaited.lock();
+        if known.get(&awaited.name).is_some_and(|later| later.position == awaited.position) {
+            known.remove(&awaited.name);
+            self.count.store(known.len() as u64, Ordering::Release);
+        }
+    }
+
+    fn get(&self, level: &Level, name: &[u8]) -> Option<Awaited> {
+        let position = self.beyond.load(Ordering::Acquire);
+        if position > 0 {
+            let devices: Vec<u32> = level.present().collect();
+            if !devices.iter().all(|&device| level.log.is_durable(device, position)) {
+                return Some(Awaited { position, devices, name: name.to_vec() });
             }
         }
-        self.log.append(&self.hot, decision)?;
-        Ok(Logged(None))
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.awaited.lock().get(name).cloned()
     }
+}
 
-    /// Waits until a decision is durable. Not under a lock where it can be helped: it may take a device's time.
+/// What repeats of a verdict are known by.
+fn name_of_token(token: &Token) -> Vec<u8> {
+    [&token.boot.to_le_bytes()[..], &token.counter.to_le_bytes()].concat()
+}
+
+impl Engine {
+    /// Records a decision about an event whose lock is held: from here on it is decided.
     ///
     /// # Errors
-    /// `OutcomeUnknown` where the device's log failed: then the decision stands in the hot log.
-    pub(crate) fn settle(&self, logged: Logged) -> Result<()> {
-        let Some(OnDevice { ticket, decision, on_hot }) = logged.0 else { return Ok(()) };
-        let Some(level) = &self.level else { return Ok(()) };
-        let Err(error) = level.log.wait(ticket, deadline_after(level.patience)) else { return Ok(()) };
-        level.note(error.to_string());
-        if !on_hot {
-            let token = (decision.token.boot, decision.token.counter);
-            let mut unsettled = self.unsettled.lock();
-            if unsettled.len() < UNSETTLED_MAX {
-                unsettled.insert(token);
-            }
-            drop(unsettled);
-            self.log.append(&self.hot, &decision)?;
-            self.unsettled.lock().remove(&token);
-        }
-        Err(Error::unknown("the decision stands in the hot log only: the log of its device failed; repeat the call")
-            .with_source(error))
+    /// `Full` where the hot log has no room: nothing is decided.
+    pub(crate) fn record(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<Ticket> {
+        self.log.append(&self.hot, decision)?;
+        Ok(self.shadow(shard, event, decision))
     }
 
-    /// Writes what the log says in words of its own; devices are told as well, so that they can be understood alone.
-    pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8]) -> Result<()> {
-        self.log.append_blob(&self.hot, blob, data)?;
-        let Some(level) = &self.level else { return Ok(()) };
-        let deadline = deadline_after(level.patience);
-        let tickets = (0..level.devices).map(|device| level.log.append_blob(device, blob, data, deadline));
-        for ticket in tickets.collect::<Vec<_>>() {
-            let told = ticket.and_then(|ticket| level.log.wait(ticket, deadline));
-            if let Err(error) = told {
-                // The hot log has it; the device is told again with the next snapshot.
-                level.note(error.to_string());
+    /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it.
+    pub(crate) fn shadow(&self, shard: &Shard, event: u32, decision: &Decision) -> Ticket {
+        let Some(level) = &self.level else { return Ticket::default() };
+        let devices = self.devices_of(level, shard, event);
+        if devices.is_empty() {
+            return Ticket::default();
+        }
+        let position = level.log.append_decision(decision);
+        let by_token = Verdict::of(decision.kind).is_some() && decision.token != Token::NONE;
+        let name = if by_token { name_of_token(&decision.token) } else { decision.key.clone() };
+        let awaited = Awaited { position, devices, name };
+        level.unsettled.note(level, &awaited);
+        Ticket(Some(Box::new(awaited)))
+    }
+
+    /// Devices on which anything of an event stands, or may; all that are there, where some of it is on its way.
+    fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
+        let mut devices = Vec::new();
+        if !shard.on_the_way.is_empty()
+            && let Some(way) = shard.on_the_way.get(&shard.primary(event))
+        {
+            if way.carriers > 0 {
+                return level.present().collect();
+            }
+            devices.extend(&way.doubted);
+        }
+        if !shard.events[event].is(Flag::Warm) {
+            return devices;
+        }
+        let stands = shard.fragments(event, |_| true).map(|(_, location)| location);
+        let record = shard.attribute_word(event).map(crate::home::Word::location);
+        let copies = shard.copies.get(&event).into_iter().flatten().map(|copy| copy.0);
+        let mut last = None;
+        for location in stands.chain(record).chain(copies).filter(|location| location.is_warm()) {
+            let container = location.container();
+            if last.replace(container) != Some(container) {
+                let device = level.warm.device_of(container);
+                if !devices.contains(&device) {
+                    devices.push(device);
+                }
             }
         }
+        if devices.is_empty() {
+            // What a device had of it was removed: the shadows know the event by that.
+            devices.extend(level.present());
+        }
+        devices
+    }
+
+    /// Waits until a decision is durable where it is to be. Never under a lock.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` where a device fails or does not answer: the decision is in force all the same.
+    pub(crate) fn settle(&self, ticket: Ticket) -> Result<()> {
+        let (Some(awaited), Some(level)) = (ticket.0, &self.level) else { return Ok(()) };
+        self.await_devices(level, &awaited)
+    }
+
+    fn await_devices(&self, level: &Level, awaited: &Awaited) -> Result<()> {
+        self.locks.assert_free();
+        let deadline = level.deadline();
+        for &device in &awaited.devices {
+            if !self.config.maintenance {
+                self.make_room(level, device);
+            }
+            if let Err(error) = level.log.wait(device, awaited.position, deadline) {
+                level.note(error.to_string());
+                return Err(Error::unknown(format!(
+                    "it is decided, and survives this process; whether it survives the loss of the hot level is not known: \
+                     {}; the same call again answers once it does",
+                    error.message()
+                ))
+                .with_source(error));
+            }
+        }
+        level.unsettled.forget(awaited);
         Ok(())
     }
 
-    /// Both, for what happens rarely.
-    pub(crate) fn record_now(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<()> {
-        let logged = self.record(shard, event, decision)?;
-        self.settle(logged)
+    /// A call that was carried out before: waits for what its first answer waited for.
+    ///
+    /// # Errors
+    /// As [`Engine::settle`].
+    pub(crate) fn settle_again(&self, name: &[u8]) -> Result<()> {
+        let ticket = self.ticket_again(name);
+        self.settle(ticket)
+    }
+
+    /// Whether a call of this name has no answer yet that devices vouch for.
+    pub(crate) fn is_unsettled(&self, name: &[u8]) -> bool {
+        self.level.as_ref().is_some_and(|level| level.unsettled.get(level, name).is_some())
+    }
+
+    /// What the first answer of a call waited for, to be waited for again.
+    pub(crate) fn ticket_again(&self, name: &[u8]) -> Ticket {
+        Ticket(self.level.as_ref().and_then(|level| level.unsettled.get(level, name)).map(Box::new))
+    }
+
+    /// The same for a verdict.
+    ///
+    /// # Errors
+    /// As [`Engine::settle`].
+    pub(crate) fn settle_verdict_again(&self, token: &Token) -> Result<()> {
+        if self.level.is_none() { Ok(()) } else { self.settle_again(&name_of_token(token)) }
+    }
+
+    /// Writes what the log says in words of its own; all shadows are told, so that they can be understood alone. Under the
+    /// lock of what it is about; a repeat of the call is known by `name`.
+    ///
+    /// # Errors
+    /// `Full` where the hot log has no room: nothing is said.
+    pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8], name: &[u8]) -> Result<Ticket> {
+        self.log.append_blob(&self.hot, blob, data)?;
+        let Some(level) = &self.level else { return Ok(Ticket::default()) };
+        let position = level.log.append_blob(blob, data);
+        let awaited = Awaited { position, devices: level.present().collect(), name: name.to_vec() };
+        level.unsettled.note(level, &awaited);
+        Ok(Ticket(Some(Box::new(awaited))))
     }
 }

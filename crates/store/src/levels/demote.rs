@@ -12,12 +12,12 @@
 
 use super::Level;
 use super::plan::{KIND, Moving};
-use crate::engine::{Engine, deadline_after};
-use crate::home::{Flag, State, Word};
+use crate::engine::Engine;
+use crate::home::{Flag, Shard, State, Word};
 use crate::hot::Location;
 use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
-use forebay_core::{Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
-use std::collections::VecDeque;
+use forebay_core::{Entry, Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
 /// Payload bytes of one batch, and of all that are not durable yet.
@@ -30,6 +30,17 @@ const WRITERS_MAX: usize = 4;
 struct Written {
     moving: Moving,
     places: Vec<(usize, usize, Placed)>,
+}
+
+impl Written {
+    /// Devices on which its images are.
+    fn devices<'a>(&'a self, level: &'a Level) -> impl Iterator<Item = u32> + 'a {
+        let placed = self.places.iter().filter_map(|(_, _, placed)| match placed {
+            Placed::At(place) => Some(place.container),
+            Placed::Rotten(_) | Placed::TooLarge => None,
+        });
+        placed.map(|container| level.warm.device_of(container))
+    }
 }
 
 struct Open {
@@ -46,6 +57,11 @@ pub(crate) struct Demoter {
 }
 
 impl Demoter {
+    /// Whether anything written is not carried out yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.open.iter().any(|open| !open.pending.is_empty())
+    }
+
     /// Payload bytes that are not durable yet.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
@@ -70,17 +86,13 @@ impl Engine {
     /// Writes planned events, target by target.
     pub(crate) fn write_batch(&self, level: &Level, demoter: &mut Demoter, batch: Vec<Moving>, kind: ExtentKind) {
         let mut by_target: Vec<(Target, Vec<Moving>)> = Vec::new();
-        if batch.iter().any(|moving| moving.marks.state == ImageState::Accepted && moving.logged_there) {
-            // No image says what its decision does not say yet, unless the log fails: then the hot log takes it.
-            self.flush_device_logs();
-        }
         for mut moving in batch {
             if let Err(error) = self.read_parts(&mut moving) {
                 level.note(format!(
                     "{}: stays where it is: {error}",
                     self.keyspace.schema.text(moving.primary.as_bytes())
                 ));
-                self.stay(moving, false);
+                self.stay(moving, false, &[]);
                 continue;
             }
             let (run, stream) = (moving.run, moving.stream);
@@ -103,7 +115,7 @@ impl Engine {
                     level.note(error.to_string());
                 }
                 level.refuse();
-                batch.into_iter().for_each(|moving| self.stay(moving, true));
+                batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
                 return;
             }
         };
@@ -154,9 +166,11 @@ impl Engine {
                         level.warm.ended(place, (end - begin) as u32);
                     }
                 }
+                // Some of it may have been written before.
+                let doubted: Vec<u32> = level.present().collect();
                 for moving in batch {
                     self.doubt_marks(&moving.primary);
-                    self.stay(moving, true);
+                    self.stay(moving, true, &doubted);
                 }
                 self.give_up_writer(level, demoter, at);
             }
@@ -210,7 +224,8 @@ impl Engine {
         let mut at = 0;
         while at < demoter.open.len() {
             let before = demoter.open.len();
-            let wait = demoter.in_flight > most;
+            // Where nothing may be under way that includes what has no bytes: events of empty fragments.
+            let wait = demoter.in_flight > most || most == 0;
             self.settle_writer(level, demoter, at, wait);
             if demoter.open.len() == before {
                 at += 1;
@@ -221,11 +236,7 @@ impl Engine {
     fn settle_writer(&self, level: &Level, demoter: &mut Demoter, at: usize, wait: bool) {
         let open = &mut demoter.open[at];
         let Some(last) = open.pending.back().map(|pending| pending.0) else { return };
-        let durable = if wait {
-            open.writer.wait(last, deadline_after(level.patience)).map(|()| last)
-        } else {
-            open.writer.poll()
-        };
+        let durable = if wait { open.writer.wait(last, level.deadline()).map(|()| last) } else { open.writer.poll() };
         let (durable, failed) = match durable {
             Ok(durable) => (durable, None),
             Err(error) => (open.writer.durable(), Some(error)),
@@ -236,7 +247,7 @@ impl Engine {
             demoter.in_flight -= bytes;
             settled.extend(written);
         }
-        settled.into_iter().for_each(|written| self.swap(level, written));
+        self.carry_out(level, settled);
         if let Some(error) = failed {
             level.note(error.to_string());
             self.give_up_writer(level, demoter, at);
@@ -246,29 +257,64 @@ impl Engine {
     fn give_up_writer(&self, level: &Level, demoter: &mut Demoter, at: usize) {
         let mut open = demoter.open.remove(at);
         // What became durable all the same is carried out, the rest is written again elsewhere.
-        let durable = open.writer.settle(deadline_after(level.patience));
+        let durable = open.writer.settle(level.deadline());
         while open.pending.front().is_some_and(|pending| pending.0 <= durable) {
             let Some((_, bytes, written)) = open.pending.pop_front() else { break };
             demoter.in_flight -= bytes;
-            written.into_iter().for_each(|written| self.swap(level, written));
+            self.carry_out(level, written);
         }
         for (_, bytes, written) in open.pending {
             demoter.in_flight -= bytes;
-            for Written { moving, places } in written {
-                for (begin, end, placed) in places {
-                    if let Placed::At(place) = placed {
-                        level.warm.ended(place, (end - begin) as u32);
-                    }
-                }
-                self.doubt_marks(&moving.primary);
-                self.stay(moving, true);
+            written.into_iter().for_each(|written| self.disown(level, written));
+        }
+    }
+
+    /// Images are durable: they count once their devices know what was decided before.
+    fn carry_out(&self, level: &Level, written: Vec<Written>) {
+        let mut needs: BTreeMap<u32, u64> = BTreeMap::new();
+        for written in &written {
+            for device in written.devices(level) {
+                let needed = needs.entry(device).or_default();
+                *needed = written.moving.needs.max(*needed);
+            }
+        }
+        let deadline = level.deadline();
+        let ignorant: Vec<u32> = needs
+            .into_iter()
+            .filter_map(|(device, needed)| {
+                let error = level.log.wait(device, needed, deadline).err()?;
+                level.note(error.to_string());
+                Some(device)
+            })
+            .collect();
+        for written in written {
+            if written.devices(level).any(|device| ignorant.contains(&device)) {
+                level.refuse();
+                self.disown(level, written);
+            } else {
+                self.swap(level, written);
             }
         }
     }
 
+    /// What was written will not count: the event stays where it is.
+    fn disown(&self, level: &Level, written: Written) {
+        let doubted: Vec<u32> = written.devices(level).collect();
+        let Written { moving, places } = written;
+        for (begin, end, placed) in places {
+            if let Placed::At(place) = placed {
+                level.warm.ended(place, (end - begin) as u32);
+            }
+        }
+        self.doubt_marks(&moving.primary);
+        self.stay(moving, true, &doubted);
+    }
+
     /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
-    fn stay(&self, moving: Moving, again: bool) {
+    /// On the `doubted` devices an image of it may be found all the same.
+    fn stay(&self, moving: Moving, again: bool, doubted: &[u32]) {
         let mut shard = self.cell_of(moving.primary.as_bytes()).lock();
+        shard.arrives(moving.primary.as_bytes(), doubted);
         if let Some(event) = shard.find(moving.primary.as_bytes()) {
             shard.events[event].clear(Flag::Moving);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
@@ -278,9 +324,6 @@ impl Engine {
         }
         drop(shard);
         moving.parts.iter().for_each(|part| self.unpin(part.from));
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
     }
 
     /// An image that nobody was told of may be found all the same: what the log says of marks is later.
@@ -299,7 +342,16 @@ impl Engine {
         let mut shard = cell.lock();
         let event = shard.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
         let event = event.filter(|&event| shard.events[event].is(Flag::Moving));
-        let mut down = 0;
+        if let Some(event) = event
+            && !self.keep_marks(&mut shard, event, &moving)
+        {
+            drop(shard);
+            // What its image does not say found no room in the log: it stays, and comes again.
+            self.disown(level, Written { moving, places });
+            return;
+        }
+        shard.arrives(moving.primary.as_bytes(), &[]);
+        let (mut down, mut missed) = (0, false);
         for (begin, end, placed) in &places {
             let place = match placed {
                 Placed::At(place) => *place,
@@ -323,23 +375,30 @@ impl Engine {
             for (index, part) in moving.parts[*begin..*end].iter().enumerate() {
                 let rest = self.keyspace.schema.rest_of(&part.entry.key);
                 let stands = event.and_then(|event| shard.slot(event, rest).ok().map(|found| (event, found)));
-                let stands = stands
-                    .filter(|(_, (_, word))| word.is_present() && !word.is_busy() && word.location() == part.from);
+                let stands = stands.filter(|(_, (_, word))| self.is_of_version(*word, part.from, &part.entry));
                 match stands {
                     Some((event, (slot, word))) => {
                         shard.set_word(event, slot, word.moved_to(at(place, index as u32)));
-                        ended.push((part.from, part.entry.length));
+                        shard.superseded_is_told(event, &part.entry.key);
+                        ended.push((word.location(), part.entry.length));
                         down += u64::from(part.entry.length);
                     }
                     None => lost += 1,
                 }
             }
             if lost > 0 {
+                missed = true;
                 level.warm.ended(place, lost);
             }
         }
         if let Some(event) = event {
             self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
+            let settled = shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm);
+            let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
+            if missed && decided && !settled {
+                // Something of it changed on its way: it goes once more.
+                self.queue_demotion(&mut shard, event);
+            }
             cell.publish_ready(&shard);
         }
         drop(shard);
@@ -350,16 +409,34 @@ impl Engine {
         }
         self.hot.region.fence();
         moving.parts.iter().for_each(|part| self.unpin(part.from));
-        if self.is_closed() {
-            self.unlock_if_idle();
+    }
+
+    /// Whether the version that was read from `from` is what a slot says, wherever it was evacuated to meanwhile.
+    pub(super) fn is_of_version(&self, word: Word, from: Location, entry: &Entry) -> bool {
+        if !word.is_present() || word.is_busy() {
+            return false;
         }
+        let location = word.location();
+        let same = |found: Entry| (found.version, found.payload_crc) == (entry.version, entry.payload_crc);
+        location == from || !location.is_warm() && !from.is_warm() && self.hot.read_entry(location).is_some_and(same)
+    }
+
+    /// Marks that the image of an event does not say are in the log before the records go beside which they stand; `false`
+    /// where there is no room for them.
+    fn keep_marks(&self, shard: &mut Shard, event: u32, moving: &Moving) -> bool {
+        let now = self.image_marks(shard, event);
+        let leaf = &shard.events[event];
+        let whole = moving.parts.len() == shard.fragments(event, |_| true).count() && leaf.pending == 0;
+        let said = whole && now == moving.marks && !leaf.is(Flag::MarksLogged);
+        // Nothing changes any more about an accepted one.
+        said || now.state == ImageState::Accepted || self.log_marks(shard, event)
     }
 
     /// What follows from the move for the event: its flags, its list, its marks, its copies.
     fn stands_warm(
         &self,
         level: &Level,
-        shard: &mut crate::home::Shard,
+        shard: &mut Shard,
         event: u32,
         moving: &Moving,
         places: &[(usize, usize, Placed)],
@@ -394,6 +471,9 @@ impl Engine {
             if waits {
                 shard.unlist_ready(event);
             }
+            if !shard.events[event].is(Flag::AllWarm) {
+                self.hot.events.fetch_sub(1, Ordering::Relaxed);
+            }
             shard.events[event].set(Flag::AllWarm);
             if waits {
                 shard.list_ready(event);
@@ -412,20 +492,14 @@ impl Engine {
             // Decided on its way: it goes on to where such events go.
             self.queue_demotion(shard, event);
         }
-        if now.state == ImageState::Undecided
-            && (!all || now != moving.marks || shard.events[event].is(Flag::MarksLogged))
-        {
+        if !all && now.state != ImageState::Accepted && !shard.events[event].is(Flag::MarksLogged) {
             self.log_marks(shard, event);
         }
     }
 
-    /// Some of the event stands on a device from now on: decisions about it go there, and the hot level keeps no room for
-    /// them.
-    pub(crate) fn becomes_warm(&self, shard: &mut crate::home::Shard, event: u32) {
-        if !shard.events[event].is(Flag::Warm) {
-            shard.events[event].set(Flag::Warm);
-            self.hot.events.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Some of the event stands on a device from now on: decisions about it are copied there.
+    pub(crate) fn becomes_warm(&self, shard: &mut Shard, event: u32) {
+        shard.events[event].set(Flag::Warm);
     }
 }
 

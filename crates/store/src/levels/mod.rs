@@ -22,25 +22,26 @@ mod open;
 mod persist;
 mod place;
 mod plan;
+mod shadow;
 
 pub(crate) use compact::LOST;
-pub(crate) use decide::Logged;
+pub(crate) use decide::{ON_HOT_ONLY, Ticket};
 pub(crate) use demote::{at, place_of, too_large};
 pub use drain::Drain;
 pub(crate) use flush::Flushing;
 
-pub(crate) use open::{absent_devices, create, devices_of, has_devices, open, unmake};
+pub(crate) use open::{absent_devices, all_gone, create, devices_of, has_devices, open, unmake};
 pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
-use forebay_core::{Error, Keyspace, Primary, Result, Token};
+use forebay_core::Keyspace;
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// The warm level of one store.
@@ -53,6 +54,10 @@ pub(crate) struct Level {
     pub(crate) persist_delay: Duration,
     /// How long to wait for a device before it is given up.
     pub(crate) patience: Duration,
+    /// How long it may stall.
+    stall: Duration,
+    /// Until when a store that closes waits for its devices.
+    closing_by: OnceLock<Instant>,
     /// Payload bytes of one image, and what a fragment's entry adds to it.
     pub(crate) image_bytes_max: u64,
     pub(crate) entry_bytes_max: u64,
@@ -73,10 +78,10 @@ pub(crate) struct Level {
     pub(crate) in_flight: AtomicU64,
     /// What went wrong on devices, bounded.
     pub(crate) notes: Mutex<Vec<String>>,
-    /// Devices whose logs could not be folded when the hot one was.
-    behind: Vec<AtomicBool>,
-    /// When folding the devices' logs may be tried again, where it did not help.
-    fold_again: Mutex<Option<Instant>>,
+    /// Decisions that devices do not have yet.
+    pub(crate) unsettled: decide::Unsettled,
+    /// Who keeps the shadow of each device.
+    keepers: Vec<Mutex<shadow::Keeper>>,
     /// When a container that could not be read may be emptied again.
     compact_again: Mutex<Option<Instant>>,
 }
@@ -101,6 +106,8 @@ impl Level {
             flushing: Flushing::default(),
             persist_delay: config.persist_delay,
             patience: config.device_stall * PATIENCE_STALLS,
+            stall: config.device_stall,
+            closing_by: OnceLock::new(),
             demoter: Mutex::default(),
             turn: AtomicU32::new(0),
             relieving: AtomicBool::new(false),
@@ -111,26 +118,26 @@ impl Level {
             saved_bytes: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             notes: Mutex::default(),
-            behind: (0..devices).map(|_| AtomicBool::new(false)).collect(),
-            fold_again: Mutex::default(),
+            unsettled: decide::Unsettled::default(),
+            keepers: (0..devices).map(|_| Mutex::default()).collect(),
             compact_again: Mutex::default(),
         }
     }
 
-    /// Whether the device's log begins with an earlier snapshot than the hot one.
-    pub(crate) fn is_behind(&self, device: u32) -> bool {
-        self.behind.get(device as usize).is_some_and(|behind| behind.load(Ordering::Acquire))
+    /// Numbers of the devices that are there.
+    pub(crate) fn present(&self) -> impl Iterator<Item = u32> + '_ {
+        self.warm.present_numbers()
     }
 
-    pub(crate) fn set_behind(&self, device: u32, behind: bool) {
-        if let Some(known) = self.behind.get(device as usize) {
-            known.store(behind, Ordering::Release);
-        }
+    /// The store closes: one patience for all that is under way, and one stall for each step after that.
+    pub(crate) fn begin_closing(&self) {
+        let _ = self.closing_by.set(deadline_after(self.patience));
     }
 
-    /// The device whose log takes decisions about the events of a shard.
-    pub(crate) fn log_device(&self, shard: usize) -> u32 {
-        shard as u32 % self.devices
+    /// Until when to wait for a device from now on.
+    pub(crate) fn deadline(&self) -> Instant {
+        let (usual, least) = (deadline_after(self.patience), deadline_after(self.stall));
+        self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
     }
 
     /// No container is free.
@@ -188,6 +195,10 @@ impl Engine {
     /// Closed runs of which no container has an image any more need no memory of the decided.
     pub(crate) fn forget_decided(&self) {
         let Some(level) = &self.level else { return };
+        // One that comes back has images of runs that nobody else remembers.
+        if level.present().count() < level.devices as usize {
+            return;
+        }
         let runs = level.warm.runs();
         let Some(runs) = runs else { return };
         for cell in &self.cells {
@@ -208,12 +219,11 @@ impl Engine {
         }
         let mut any = self.demote(&mut demoter, finish);
         let mut rounds = 0;
-        while finish && any && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
+        while finish && any && !self.is_closed() && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
             (any, rounds) = (true, rounds + 1);
         }
         let compacted = self.compact(level, &mut demoter);
         level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
-        self.relieve_device_logs(level);
         if let Err(error) = level.warm.maintain() {
             level.note(error.to_string());
         }
@@ -225,45 +235,10 @@ impl Engine {
         let Some(level) = &self.level else { return };
         let mut demoter = level.demoter.lock();
         self.settle_durable(level, &mut demoter, 0);
+        debug_assert!(!demoter.is_pending(), "pins would never be let go");
         *demoter = Demoter::default();
         level.persisting.close();
-        if let Err(error) = level.warm.close_filling(Duration::ZERO, deadline_after(level.patience)) {
-            level.note(error.to_string());
-        }
-    }
-
-    /// Everything that the devices' logs were told is durable there, as far as they take it.
-    pub(crate) fn flush_device_logs(&self) {
-        let Some(level) = &self.level else { return };
-        for device in 0..level.devices {
-            if let Err(error) = level.log.flush(device, deadline_after(level.patience)) {
-                level.note(error.to_string());
-            }
-        }
-    }
-
-    /// The same for what was decided about one event: whoever repeats a verdict is not answered before it is durable. Where
-    /// the device's log fails the hot one has it, unless it is full.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` where no log took the verdict.
-    pub(crate) fn flush_log_of(&self, primary: &Primary, token: &Token) -> Result<()> {
-        let Some(level) = &self.level else { return Ok(()) };
-        let device = level.log_device(self.shard_of(primary.as_bytes()));
-        let Err(error) = level.log.flush(device, deadline_after(level.patience)) else { return Ok(()) };
-        level.note(error.to_string());
-        if !self.unsettled.lock().contains(&(token.boot, token.counter)) {
-            return Ok(());
-        }
-        Err(Error::unknown("the verdict was taken, and no log has room for it: a crash would undo it")
-            .with_source(error))
-    }
-
-    /// The devices' logs end here: what stands in them is whole.
-    pub(crate) fn close_device_logs(&self) {
-        if let Some(level) = &self.level
-            && let Err(error) = level.log.close(deadline_after(level.patience))
-        {
+        if let Err(error) = level.warm.close_filling(Duration::ZERO, level.deadline()) {
             level.note(error.to_string());
         }
     }
@@ -274,6 +249,7 @@ const PAUSE_MS: u64 = 2;
 
 /// Runs rounds until the store closes or its last handle is gone.
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
+    shadow::spawn_keepers(holder)?;
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
     std::thread::Builder::new().name("forebay-levels".to_owned()).spawn(move || {
         loop {

@@ -4,15 +4,21 @@
 //! DIR/devices.toml    directories of the warm level, for people and for opening
 //! ```
 //!
-//! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it.
+//! *Invariant*: the region says how many devices its store was made with, and each device which of them it is: the list may
+//! have them in any order, and a list that lacks one, or has one too many, is refused (tests/levels/device_list.rs).
+//!
+//! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it, unless the
+//! loss is accepted.
 
 use super::Level;
 use crate::config::{Config, WarmDevice, WarmPlace};
 use crate::pressure::check_marks;
 use crate::recover::There;
+use crate::region_file::write_durably;
 use crate::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};
-use forebay_core::{Error, Keyspace, Result};
+use forebay_core::{Error, Keyspace, Result, Superblock};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,46 +86,152 @@ pub(crate) fn unmake(dir: Option<&Path>, devices: &[Arc<dyn Device>]) {
     }
 }
 
-/// Finds the warm level of a store again; `None` where it has none.
+/// Finds the warm level of a store again; `None` where it has none, or where all of its devices are gone and that loss is
+/// accepted ([`all_gone`] says so). `region` is the superblock of the store's region, where that is there.
+///
+/// # Errors
+/// `Invalid` where the list of devices is not that of the store, or one is not a device of it; `Unavailable` where one cannot
+/// be used; `Corrupt` for what cannot be accounted for.
 pub(crate) fn open(
     dir: Option<&Path>,
-    store: Option<[u8; 16]>,
+    region: Option<&Superblock>,
     keyspace: &Keyspace,
     config: &Config,
 ) -> Result<Option<(Level, There, [u8; 16])>> {
     let known = dir.map(read_devices).transpose()?.flatten();
     let wanted = if config.warm.is_empty() { known.unwrap_or_default() } else { config.warm.clone() };
+    if let Some(region) = region {
+        check_list(&wanted, region.devices, &list_name(dir, config), config.accept_loss)?;
+    }
     if wanted.is_empty() {
         return Ok(None);
     }
     check_marks(config, true)?;
-    // One that is not there keeps its number: the logs of the others say theirs.
     let gone: Vec<bool> = wanted.iter().map(|device| config.accept_loss && is_gone(device)).collect();
-    let devices = wanted
-        .iter()
-        .zip(&gone)
-        .map(|(device, gone)| if *gone { Ok(absent(device)) } else { open_device(device, false) })
-        .collect::<Result<Vec<_>>>()?;
-    let there = devices.iter().zip(&gone).filter(|(_, gone)| !**gone);
-    let there: Vec<Arc<dyn Device>> = there.map(|(device, _)| device.clone()).collect();
+    if region.is_some() && gone.iter().all(|gone| *gone) {
+        return Ok(None);
+    }
+    let (mut there, mut names) = (Vec::new(), Vec::new());
+    for (device, gone) in wanted.iter().zip(gone) {
+        if gone {
+            names.push(name_of(device));
+        } else {
+            there.push(open_device(device, false)?);
+        }
+    }
     let schema = &keyspace.schema;
     let widths = (schema.primary_bytes(), schema.rest_bytes());
-    let store = match store {
-        Some(store) => store,
+    // What a shadow lost the hot log has.
+    let hot_is_there = region.is_some();
+    let store = match region {
+        Some(region) => region.store,
         None => Warm::store_of(&there)?,
     };
+    let devices = in_their_places(&there, names, store, widths, region.map(|region| region.devices))?;
     let (warm, mut found) = Warm::open(there, store, widths, shape(config), config.accept_loss)?;
+    let accept_loss = config.accept_loss || hot_is_there;
     let (log, decisions, lost) =
-        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, config.accept_loss)?;
+        DeviceLog::open(&devices, store, schema.key_bytes(), config.device_log_bytes, accept_loss)?;
     let level = Level::new(Arc::new(warm), log, devices.len() as u32, config, keyspace);
     let mut losses = std::mem::take(&mut found.losses);
-    losses.extend(lost);
+    if hot_is_there {
+        lost.into_iter().for_each(|what| level.note(what));
+    } else {
+        losses.extend(lost);
+    }
     Ok(Some((level, There { found, decisions, losses, figures_kept: false }, store)))
+}
+
+/// What is lost where a store is opened without any of its devices.
+pub(crate) fn all_gone(devices: u32) -> String {
+    format!("all {devices} devices of the warm level: what stood on them alone is lost")
+}
+
+/// Where the list of devices comes from, as errors call it.
+fn list_name(dir: Option<&Path>, config: &Config) -> String {
+    match dir {
+        Some(dir) if config.warm.is_empty() => dir.join(DEVICES_FILE).display().to_string(),
+        _ => "the configuration of the warm level".to_owned(),
+    }
+}
+
+/// Compares the list of devices with the number that the region knows.
+fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool) -> Result<()> {
+    let paths: Vec<PathBuf> = wanted.iter().filter_map(path_of).collect();
+    if let Some((_, twice)) = paths.iter().enumerate().find(|(at, path)| paths[..*at].contains(path)) {
+        return Err(Error::invalid(format!("{list} lists {} twice", twice.display())));
+    }
+    let listed = wanted.len();
+    if listed == devices as usize || listed < devices as usize && accept_loss {
+        return Ok(());
+    }
+    Err(Error::invalid(match (listed, devices) {
+        (_, 0) => {
+            format!("{list} lists devices ({listed}), but this store was made without a warm level: take them out")
+        }
+        (0, _) => format!(
+            "{list} is missing or lists no device, but this store was made with {devices}, and cannot be served without them. \
+             Write the list again: a section [[device]] with path and bytes for each ({DEVICES_FILE} in docs/operating.md). \
+             If they are gone for good, open with accept_loss: what the hot level has is served"
+        ),
+        _ if listed > devices as usize => {
+            format!(
+                "{list} lists {listed} devices, but this store was made with {devices}: take out what is not its own"
+            )
+        }
+        _ => format!(
+            "{list} lists {listed} of the {devices} devices that this store was made with: add the others, or open with \
+             accept_loss to serve what is left"
+        ),
+    }))
+}
+
+/// The path of a device's directory, the same for all names of it.
+fn path_of(device: &WarmDevice) -> Option<PathBuf> {
+    match &device.place {
+        WarmPlace::Directory(path) => {
+            let plain = || std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            Some(std::fs::canonicalize(path).unwrap_or_else(|_| plain()))
+        }
+        WarmPlace::Device(_) => None,
+    }
+}
+
+/// All devices by their numbers: those that are there, and in the places that are left those that are gone, by their names.
+/// The decision logs say theirs.
+fn in_their_places(
+    there: &[Arc<dyn Device>],
+    gone: Vec<String>,
+    store: [u8; 16],
+    widths: (usize, usize),
+    devices: Option<u32>,
+) -> Result<Vec<Arc<dyn Device>>> {
+    let mut places: BTreeMap<u32, Arc<dyn Device>> = BTreeMap::new();
+    let mut count = devices.unwrap_or(0);
+    for device in there {
+        let superblock = Warm::superblock_of(device.as_ref(), &store, widths)?;
+        if devices.is_some_and(|devices| devices != superblock.devices) {
+            return Err(Error::invalid(format!("{}: of another warm level of this store", device.name())));
+        }
+        count = count.max(superblock.devices);
+        if let Some(other) = places.insert(superblock.device, device.clone()) {
+            let (one, two, number) = (other.name(), device.name(), superblock.device);
+            return Err(Error::invalid(format!("{one} and {two} are both device {number} of this store")));
+        }
+    }
+    let mut names = gone.into_iter();
+    for number in 0..count {
+        places.entry(number).or_insert_with(|| {
+            let name = names.next().unwrap_or_else(|| format!("device {number}, which is not listed"));
+            Arc::new(AbsentDevice::new(name))
+        });
+    }
+    Ok(places.into_values().collect())
 }
 
 /// Whether a store has a warm level that could be served without its hot one.
 pub(crate) fn has_devices(dir: &Path) -> bool {
-    read_devices(dir).is_ok_and(|devices| devices.is_some())
+    read_devices(dir).is_ok_and(|devices| devices.is_some_and(|devices| !devices.is_empty()))
 }
 
 /// Directories of the warm level that are not there.
@@ -127,11 +239,11 @@ pub(crate) fn has_devices(dir: &Path) -> bool {
 /// # Errors
 /// `Invalid` where their list cannot be read.
 pub(crate) fn absent_devices(dir: &Path) -> Result<Vec<PathBuf>> {
-    let path_of = |device: WarmDevice| match device.place {
+    let path = |device: WarmDevice| match device.place {
         WarmPlace::Directory(path) => Some(path),
         WarmPlace::Device(_) => None,
     };
-    Ok(read_devices(dir)?.unwrap_or_default().into_iter().filter(is_gone).filter_map(path_of).collect())
+    Ok(read_devices(dir)?.unwrap_or_default().into_iter().filter(is_gone).filter_map(path).collect())
 }
 
 /// Whether nothing at all is where a device should be. An empty directory may be one on which nothing is mounted now: that
@@ -141,12 +253,11 @@ fn is_gone(device: &WarmDevice) -> bool {
         .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound))
 }
 
-fn absent(device: &WarmDevice) -> Arc<dyn Device> {
-    let name = match &device.place {
+fn name_of(device: &WarmDevice) -> String {
+    match &device.place {
         WarmPlace::Directory(path) => path.display().to_string(),
         WarmPlace::Device(device) => device.name(),
-    };
-    Arc::new(AbsentDevice::new(name))
+    }
 }
 
 /// The devices of the store in a directory, opened; none where it has no warm level.
@@ -200,9 +311,9 @@ fn write_devices(dir: &Path, devices: &[WarmDevice]) -> Result<()> {
     }
     let text = toml::to_string(&DevicesFile { device: rows })
         .map_err(|error| Error::internal("devices cannot be written as TOML").with_source(error))?;
-    let path = dir.join(DEVICES_FILE);
-    std::fs::write(&path, text)
-        .map_err(|error| Error::invalid(format!("{}: cannot be written", path.display())).with_source(error))
+    write_durably(dir, DEVICES_FILE, &text).map_err(|error| {
+        Error::invalid(format!("{}: cannot be written", dir.join(DEVICES_FILE).display())).with_source(error)
+    })
 }
 
 fn read_devices(dir: &Path) -> Result<Option<Vec<WarmDevice>>> {

@@ -5,16 +5,21 @@
 //! ```
 //!
 //! *Invariants*: the fragment stays on the hot level as well, for who selects; its copy ends with its event, or when the
-//! event goes down whole. Decisions about such an event go to the device's log from then on.
+//! event goes down whole. From the moment at which it joins the queue, decisions about its event are copied to the devices
+//! (`Shard::sets_out`); before its put returns, the device knows its run.
 //!
 //! *On failure*: the put answers `Unavailable`: stored, not persisted; the same put again tries again.
 
 use super::Level;
 use super::plan::KIND;
-use crate::engine::{Engine, deadline_after};
+use crate::engine::Engine;
+use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
-use crate::warm::{EntryPlan, ImagePlan, Placed, Target, Writer};
-use forebay_core::{Entry, Error, ExtentKind, ImageMarks, Key, Result, Stream};
+use crate::ops::Claimed;
+use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
+use forebay_core::{
+    Decision, DecisionKind, Entry, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream,
+};
 use parking_lot::{Condvar, Mutex};
 use std::time::Instant;
 
@@ -26,15 +31,22 @@ struct Waiting {
     number: u64,
     entry: Entry,
     from: Location,
+    /// What its image says of its event.
+    marks: ImageMarks,
+    /// Position up to which the device must know what was decided before.
+    needs: u64,
+    /// A new version, which no slot says yet.
+    version: bool,
 }
 
 #[derive(Default)]
 struct Group {
     waiting: Vec<Waiting>,
-    /// Numbers below are done; of those that failed, the last failure.
+    /// Numbers below are done.
     done: u64,
     next: u64,
-    failed: Vec<(u64, String)>,
+    /// Of those that somebody asks about: where a new version stands, or why nothing does.
+    ended: Vec<(u64, std::result::Result<Location, String>)>,
     leading: bool,
 }
 
@@ -46,8 +58,8 @@ pub(crate) struct Persisting {
     writer: Mutex<Vec<(Target, Writer)>>,
 }
 
-/// Failures remembered for those who wait.
-const FAILED_MAX: usize = 2 * GROUP_MAX;
+/// Endings remembered for those who wait.
+const ENDED_MAX: usize = 2 * GROUP_MAX;
 
 impl Persisting {
     /// Its writers are given back; nothing is under way.
@@ -72,24 +84,52 @@ impl Engine {
     /// `Invalid` without a warm level, `Unavailable` where no device took it in time.
     pub(crate) fn persist(&self, key: &Key) -> Result<()> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
-        let Some((from, entry)) = self.to_persist(key)? else { return Ok(()) };
+        let Some(waiting) = self.to_persist(key)? else { return Ok(()) };
+        self.persist_with_others(level, waiting).map(drop).map_err(|why| not_persisted(&why))
+    }
+
+    /// Puts a new version of a fragment that a device has on one as well, before anybody hears of it; its place there, to be
+    /// taken over or ended. The event has set out (`Shard::sets_out`); it arrives with its caller.
+    ///
+    /// # Errors
+    /// `Unavailable` where no device took it in time.
+    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32, version: u16) -> Result<Location> {
+        let level = self.level.as_ref().ok_or_else(no_warm_level)?;
+        let (entry, from) = (self.fragment_entry(claimed, crc, version), claimed.place.location);
+        let marks = {
+            let shard = self.cell_of(self.keyspace.schema.primary_of(&claimed.key).as_bytes()).lock();
+            self.persisted_marks(&shard, claimed.event)
+        };
+        // Its record is in flight, which keeps its segment as a pin does.
+        self.pin(from);
+        let waiting = Waiting { number: 0, entry, from, marks, needs: 0, version: true };
+        match self.persist_with_others(level, waiting) {
+            Ok(Some(place)) => Ok(place),
+            Ok(None) => Err(Error::internal("a new version that nobody placed")),
+            Err(why) => Err(Error::unavailable(why)),
+        }
+    }
+
+    /// Waits in the queue, or leads a group; why not, where that fails.
+    fn persist_with_others(&self, level: &Level, waiting: Waiting) -> std::result::Result<Option<Location>, String> {
+        self.locks.assert_free();
         let queue = &level.persisting;
-        let deadline = deadline_after(level.patience);
+        let deadline = level.deadline();
         let mut group = queue.group.lock();
         while group.waiting.len() >= GROUP_MAX {
             if queue.changed.wait_until(&mut group, deadline).timed_out() {
                 drop(group);
-                self.unpin(from);
-                return Err(not_persisted("too many wait for the device"));
+                self.leave_queue(&waiting);
+                return Err("too many wait for the device".to_owned());
             }
         }
         let number = group.next;
         group.next += 1;
-        group.waiting.push(Waiting { number, entry, from });
+        group.waiting.push(Waiting { number, ..waiting });
         loop {
             if group.done > number {
-                let failed = group.failed.iter().find(|failed| failed.0 == number);
-                return failed.map_or(Ok(()), |failed| Err(not_persisted(&failed.1)));
+                let at = group.ended.iter().position(|ended| ended.0 == number);
+                return at.map(|at| group.ended.swap_remove(at).1).transpose();
             }
             if !group.leading {
                 group.leading = true;
@@ -99,13 +139,13 @@ impl Engine {
                 let taken = std::mem::take(&mut group.waiting);
                 drop(group);
                 let last = taken.last().map_or(number, |last| last.number);
-                let failed = self.persist_group(level, taken);
+                let ended = self.persist_group(level, taken);
                 group = queue.group.lock();
                 group.leading = false;
                 group.done = group.done.max(last + 1);
-                group.failed.extend(failed);
-                let excess = group.failed.len().saturating_sub(FAILED_MAX);
-                group.failed.drain(..excess);
+                group.ended.extend(ended);
+                let excess = group.ended.len().saturating_sub(ENDED_MAX);
+                group.ended.drain(..excess);
                 queue.changed.notify_all();
             } else {
                 // Whoever leads answers within the device's patience; then somebody else leads.
@@ -115,31 +155,80 @@ impl Engine {
     }
 
     /// The fragment, pinned on the hot level; `None` where a device has it, or where it is gone by decision.
-    fn to_persist(&self, key: &Key) -> Result<Option<(Location, Entry)>> {
+    fn to_persist(&self, key: &Key) -> Result<Option<Waiting>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let shard = self.cell_of(primary).lock();
+        let mut shard = self.cell_of(primary).lock();
+        if shard.closed {
+            return Err(not_persisted("the store is closed"));
+        }
         let Some(event) = shard.find(primary) else { return Ok(None) };
         let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
         if !word.is_present() || word.is_warm() || word.is_persisted() {
             return Ok(None);
         }
         let from = word.location();
+        let entry = self.entry_of(from)?;
         self.pin(from);
-        drop(shard);
-        match self.entry_of(from) {
-            Ok(entry) => Ok(Some((from, entry))),
-            Err(error) => {
-                self.unpin(from);
-                Err(error)
+        shard.sets_out_persisting(event);
+        self.shadow_standing(&shard, event);
+        let marks = self.persisted_marks(&shard, event);
+        let needs = shard.runs[shard.events[event].run as usize].shadowed;
+        Ok(Some(Waiting { number: 0, entry, from, marks, needs, version: false }))
+    }
+
+    /// What an image of a part of an event says: where the event stands in the selection, but not where it went; that the
+    /// shadows say.
+    fn persisted_marks(&self, shard: &Shard, event: u32) -> ImageMarks {
+        ImageMarks { state: ImageState::Undecided, detail: 0, ..self.image_marks(shard, event) }
+    }
+
+    /// An event that was decided before anything of it set out: the shadows are told now.
+    fn shadow_standing(&self, shard: &Shard, event: u32) {
+        let leaf = &shard.events[event];
+        let (kind, detail) = match leaf.state {
+            _ if leaf.is(Flag::Warm) => return,
+            State::Live(LiveState::Accepted) => (DecisionKind::Accept, leaf.lease),
+            State::Live(LiveState::Debug) => {
+                (DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
+            }
+            _ => return,
+        };
+        let group = self.group_of(shard, event);
+        self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).unanswered();
+    }
+
+    /// An image of these may be found although nobody counts it.
+    fn doubt(&self, fragments: &[Waiting], devices: &[u32]) {
+        for waiting in fragments {
+            let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            if let Some(event) = shard.find(primary.as_bytes()) {
+                shard.sets_out(event);
+                shard.arrives(primary.as_bytes(), devices);
             }
         }
     }
 
-    /// Writes a group; answers those that failed, with why.
-    fn persist_group(&self, level: &Level, mut group: Vec<Waiting>) -> Vec<(u64, String)> {
+    /// It is on its way no more.
+    fn leave_queue(&self, waiting: &Waiting) {
+        if !waiting.version {
+            let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            shard.is_persisted(primary.as_bytes());
+            shard.arrives(primary.as_bytes(), &[]);
+        }
+        self.unpin(waiting.from);
+    }
+
+    /// Writes a group; answers new versions with their places, and those that failed, with why.
+    fn persist_group(
+        &self,
+        level: &Level,
+        mut group: Vec<Waiting>,
+    ) -> Vec<(u64, std::result::Result<Location, String>)> {
         let schema = &self.keyspace.schema;
         group.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
-        let mut failed = Vec::new();
+        let mut ended = Vec::new();
         for of_run in
             group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
         {
@@ -150,22 +239,42 @@ impl Engine {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
-                            Placed::At(place) => self.note_copy(event, super::demote::at(place, 0)),
-                            Placed::Rotten(_) => {
-                                failed.extend(failures(event, "its bytes do not match their checksum"))
-                            }
-                            Placed::TooLarge => failed.extend(failures(event, "it is larger than a container")),
+                            Placed::At(place) => ended.extend(self.persisted_at(level, event, place)),
+                            Placed::Rotten(_) => ended.extend(failures(event, "its bytes do not match their checksum")),
+                            Placed::TooLarge => ended.extend(failures(event, "it is larger than a container")),
                         }
                     }
                 }
                 Err(error) => {
                     level.note(error.to_string());
-                    failed.extend(failures(of_run, &error.to_string()));
+                    // It may be found there all the same.
+                    self.doubt(of_run, &level.present().collect::<Vec<u32>>());
+                    ended.extend(failures(of_run, &error.to_string()));
                 }
             }
         }
-        group.iter().for_each(|waiting| self.unpin(waiting.from));
-        failed
+        group.iter().for_each(|waiting| self.leave_queue(waiting));
+        ended
+    }
+
+    /// The image of an event is durable: it counts once its device knows what came before.
+    fn persisted_at(
+        &self,
+        level: &Level,
+        fragments: &[Waiting],
+        place: ImagePlace,
+    ) -> Vec<(u64, std::result::Result<Location, String>)> {
+        let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
+        let device = level.warm.device_of(place.container);
+        if let Err(error) = level.log.wait(device, needs, level.deadline()) {
+            level.note(error.to_string());
+            self.doubt(fragments, &[device]);
+            level.warm.ended(place, fragments.len() as u32);
+            return failures(fragments, error.message()).collect();
+        }
+        self.note_copy(fragments, super::demote::at(place, 0));
+        let versions = (0..).zip(fragments).filter(|(_, waiting)| waiting.version);
+        versions.map(|(index, waiting)| (waiting.number, Ok(super::demote::at(place, index)))).collect()
     }
 
     fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]]) -> Result<Vec<Placed>> {
@@ -187,7 +296,7 @@ impl Engine {
         let durable = writer.append(&plans, ExtentKind::Persisted).and_then(|all| {
             placed = all;
             let ticket = writer.commit()?;
-            writer.wait(ticket, deadline_after(level.patience))
+            writer.wait(ticket, level.deadline())
         });
         if durable.is_ok() {
             return Ok(placed);
@@ -214,7 +323,7 @@ impl Engine {
             flags: entry.flags,
         });
         let primary = &event[0].entry.key.as_bytes()[..schema.primary_bytes()];
-        ImagePlan { primary, marks: ImageMarks::default(), entries: entries.collect(), record: None }
+        ImagePlan { primary, marks: marks_of(event), entries: entries.collect(), record: None }
     }
 
     /// The copies are durable: they end with their event.
@@ -224,10 +333,11 @@ impl Engine {
         let mut shard = self.cell_of(primary.as_bytes()).lock();
         let mut kept = 0;
         if let Some(event) = shard.find(primary.as_bytes()) {
-            for waiting in fragments {
+            for waiting in fragments.iter().filter(|waiting| !waiting.version) {
                 if let Ok((slot, word)) = shard.slot(event, schema.rest_of(&waiting.entry.key))
-                    && word.is_present()
-                    && word.location() == waiting.from
+                    && !word.is_warm()
+                    && !word.is_persisted()
+                    && self.is_of_version(word, waiting.from, &waiting.entry)
                 {
                     shard.set_word(event, slot, word.persisted());
                     kept += 1;
@@ -236,18 +346,30 @@ impl Engine {
             if kept > 0 {
                 shard.copies.entry(event).or_default().push((at, kept));
                 self.becomes_warm(&mut shard, event);
+                // What was marked since its image was planned stands beside a record of the hot level alone.
+                if self.persisted_marks(&shard, event) != marks_of(fragments) || shard.events[event].is(Flag::MarksLogged) {
+                    self.log_marks(&mut shard, event);
+                }
             }
         }
         drop(shard);
-        let unused = fragments.len() as u32 - kept;
+        let unused = fragments.iter().filter(|waiting| !waiting.version).count() as u32 - kept;
         if let (Some(level), true) = (&self.level, unused > 0) {
             level.warm.ended(super::demote::place_of(at), unused);
         }
     }
 }
 
-fn failures<'a>(event: &'a [Waiting], why: &'a str) -> impl Iterator<Item = (u64, String)> + 'a {
-    event.iter().map(move |waiting| (waiting.number, why.to_owned()))
+/// What the image of these says of their event: the last to come knows most.
+fn marks_of(fragments: &[Waiting]) -> ImageMarks {
+    fragments.iter().max_by_key(|waiting| waiting.number).map(|last| last.marks).unwrap_or_default()
+}
+
+fn failures<'a>(
+    event: &'a [Waiting],
+    why: &'a str,
+) -> impl Iterator<Item = (u64, std::result::Result<Location, String>)> + 'a {
+    event.iter().map(move |waiting| (waiting.number, Err(why.to_owned())))
 }
 
 fn no_warm_level() -> Error {

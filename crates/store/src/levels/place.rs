@@ -1,12 +1,11 @@
 //! Where a record stands, whatever its level: kept from being reused, read, ended.
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard};
+use crate::home::{Flag, Shard, ShardGuard};
 use crate::hot::{Location, checksum};
 use crate::warm::ReadImage;
 use crate::{Fragment, Store};
 use forebay_core::{Decision, DecisionKind, Entry, Error, Result, StateWord};
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 
 impl Engine {
@@ -55,7 +54,7 @@ impl Engine {
     }
 
     /// Length of a fragment on the warm level, read without the shard's lock, which is let go.
-    pub(crate) fn length_there(&self, shard: MutexGuard<'_, Shard>, location: Location) -> Result<u32> {
+    pub(crate) fn length_there(&self, shard: ShardGuard<'_>, location: Location) -> Result<u32> {
         self.pin(location);
         drop(shard);
         let entry = self.entry_of(location);
@@ -127,17 +126,22 @@ impl Engine {
     }
 
     /// Writes the marks of an event that the warm level has into the log: nothing is changed in place there. Without space
-    /// they are not written: after a crash the event then goes out once more than it should.
+    /// the next snapshot has them first: after a crash before it the event goes out once more than it should. Shadows are
+    /// told and not waited for: with the hot level lost it may do so as well. `false` where the log had no space.
     #[cold]
-    pub(crate) fn log_marks(&self, shard: &mut Shard, event: u32) {
+    pub(crate) fn log_marks(&self, shard: &mut Shard, event: u32) -> bool {
         let marks = shard.events[event].marks();
         let detail = mark_detail(&marks);
         let primary = shard.primary(event);
         let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
         let record = Decision { detail, stage: marks.stage, ..about };
-        if self.log.append_mark(&self.hot, &record).is_ok() {
-            shard.events[event].set(Flag::MarksLogged);
-            shard.marked.insert(event);
+        shard.events[event].set(Flag::MarksLogged);
+        match self.record(shard, event, &record) {
+            Ok(ticket) => {
+                ticket.unanswered();
+                true
+            }
+            Err(_) => false,
         }
     }
 }

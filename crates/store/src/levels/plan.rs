@@ -33,8 +33,8 @@ pub(crate) struct Moving {
     pub(crate) marks: ImageMarks,
     pub(crate) parts: Vec<Part>,
     pub(crate) record: Option<WarmRecord>,
-    /// Decisions about it go to the log of a device.
-    pub(crate) logged_there: bool,
+    /// Position up to which a device must know what was decided before its image there counts.
+    pub(crate) needs: u64,
     /// Payload bytes of its parts, once they are read.
     pub(crate) bytes: u64,
     /// Payload bytes of the whole event.
@@ -101,6 +101,9 @@ impl Engine {
     pub(crate) fn plan_event(&self, shard: &mut Shard, event: u32, which: Which<'_>) -> Option<Moving> {
         let leaf = &shard.events[event];
         let State::Live(state) = leaf.state else { return None };
+        if shard.closed {
+            return None;
+        }
         let whole = matches!(which, Which::Whole);
         if leaf.is(Flag::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
             return None;
@@ -139,10 +142,13 @@ impl Engine {
             return None;
         }
         shard.events[event].set(Flag::Moving);
+        // From here on the shadows are told; what they were told before must be durable where the image goes.
+        shard.sets_out(event);
+        let needs = self.level.as_ref().map_or(0, |level| level.log.end());
         let leaf = &shard.events[event];
         let run = shard.runs[leaf.run as usize].run;
-        let (stream, logged_there, event_bytes) = (self.stream_of(&marks), leaf.is(Flag::Warm), leaf.bytes);
-        Some(Moving { primary, run, stream, marks, parts, record, logged_there, bytes: 0, event_bytes })
+        let (stream, event_bytes) = (self.stream_of(&marks), leaf.bytes);
+        Some(Moving { primary, run, stream, marks, parts, record, needs, bytes: 0, event_bytes })
     }
 
     /// Reads entries, and images of what stands on the warm level already. On an error the event stays where it is.

@@ -5,7 +5,7 @@
 //! packed attributes (of the schema's length) | packed sources, one after the other        status: 1 own sources, 2 announced
 //! ```
 
-use crate::engine::Engine;
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State, WarmRecord, Word};
 use crate::hot::{Class, Location, checksum};
 use forebay_core::{AttributeKind, Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
@@ -99,7 +99,6 @@ impl Engine {
         let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
         self.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         shard.set_attribute_word(event, Word::at(place.location));
         shard.warm_records.remove(&event);
         if shard.leave_warm(event) {
@@ -109,6 +108,7 @@ impl Engine {
             self.end_attributes(location);
             self.hot.region.fence();
         }
+        self.hot.written(place.location.segment);
         Ok(())
     }
 
@@ -178,6 +178,10 @@ impl Engine {
 
     /// The attributes of an event, under its lock.
     pub(crate) fn attributes(&self, shard: &Shard, event: u32) -> Result<Attributes> {
+        if shard.closed {
+            // The region may be another process's.
+            return Err(closed());
+        }
         Ok(match shard.attribute_word(event) {
             Some(word) if !self.keyspace.attributes.is_empty() => self.event_record(shard, event, word)?.attributes,
             _ => Attributes::new(),

@@ -88,17 +88,17 @@ impl Engine {
         };
         self.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let mut shard = cell.lock();
         let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
         let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
         if over || shard.closed {
-            drop(shard);
             self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            self.hot.end_record(place.location, length);
+            self.hot.abandon(place.location, length);
             return false;
         }
         shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
+        // Last: until here the record keeps the region.
+        self.hot.written(place.location.segment);
         true
     }
 }

@@ -80,14 +80,17 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.relieve_log();
-        let _effects = engine.quiesce.read();
+        let effects = engine.effects.begin();
         let cell = engine.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
         }
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
-        let Some(event) = shard.find(primary.as_bytes()).filter(debug) else { return Ok(false) };
+        let Some(event) = shard.find(primary.as_bytes()).filter(debug) else {
+            drop((shard, effects));
+            return engine.settle_again(primary.as_bytes()).map(|()| false);
+        };
         let of_run = &shard.runs[shard.events[event].run as usize];
         if of_run.is_closing() {
             return Err(Error::unavailable(format!("run {} is being closed", of_run.run)));
@@ -101,12 +104,12 @@ impl Store {
         engine.lower_marks(&mut shard, event);
         engine.hot.region.fence();
         let group = engine.group_of(&shard, event);
-        engine.record_now(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
+        let ticket = engine.record(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
         shard.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
-        drop(shard);
+        drop((shard, effects));
         engine.notify_ready();
-        Ok(true)
+        engine.settle(ticket).map(|()| true)
     }
 }
 

@@ -30,7 +30,7 @@ impl Store {
     /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
-        let _effects = engine.quiesce.read();
+        let effects = engine.effects.begin();
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
         let filter = Filter::parse(&engine.keyspace.attributes, &conditions)?;
@@ -40,10 +40,15 @@ impl Store {
         }
         let id = engine.next_hold.fetch_add(1, Ordering::Relaxed);
         let hold = Hold { id, run, conditions, filter };
-        engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&hold, true))?;
+        let ticket =
+            engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
         engine.holds_set.store(holds.len() as u32, Ordering::Release);
-        Ok(id)
+        drop((holds, effects));
+        let settled = engine.settle(ticket);
+        settled
+            .map(|()| id)
+            .map_err(|error| Error::new(error.kind(), format!("hold {id} is in force; {}", error.message())))
     }
 
     /// Ends a hold: its events go out again, unless another hold covers them. `false` where there is no such hold.
@@ -52,15 +57,23 @@ impl Store {
     /// `Full` without space to journal it, `Closed`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
         let engine = self.engine();
-        {
-            let _effects = engine.quiesce.read();
+        let name = name_of_hold(id, false);
+        let ended = {
+            let _effects = engine.effects.begin();
             engine.check_open()?;
             let mut holds = engine.holds.write();
-            let Some(at) = holds.iter().position(|hold| hold.id == id) else { return Ok(false) };
-            engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&holds[at], false))?;
-            holds.remove(at);
-            engine.holds_set.store(holds.len() as u32, Ordering::Release);
-        }
+            match holds.iter().position(|hold| hold.id == id) {
+                Some(at) => {
+                    let bytes = super::journal::encode_hold(&holds[at], false);
+                    let ticket = engine.journal_blob(Blob::Hold, &bytes, &name)?;
+                    holds.remove(at);
+                    engine.holds_set.store(holds.len() as u32, Ordering::Release);
+                    Some(ticket)
+                }
+                None => None,
+            }
+        };
+        let Some(ticket) = ended else { return engine.settle_again(&name).map(|()| false) };
         for cell in &engine.cells {
             let mut shard = cell.lock();
             // The youngest first: each goes back to the front.
@@ -72,7 +85,7 @@ impl Store {
             cell.publish_ready(&shard);
         }
         engine.notify_ready();
-        Ok(true)
+        engine.settle(ticket).map(|()| true)
     }
 
     /// All holds.
@@ -95,6 +108,10 @@ impl Store {
         }
         infos
     }
+}
+
+fn name_of_hold(id: u32, set: bool) -> Vec<u8> {
+    [&b"hold"[..], &id.to_le_bytes(), &[u8::from(set)]].concat()
 }
 
 impl Engine {

@@ -20,6 +20,7 @@ impl Store {
     pub fn tick(&self) {
         self.engine().maintain();
         self.engine().maintain_level(true);
+        self.engine().maintain_shadows();
     }
 }
 
@@ -53,7 +54,7 @@ impl Engine {
         self.watch_sources();
         self.hot.seal_closed();
         self.evacuate();
-        self.relieve_log();
+        self.fold_grown_log();
         // Whoever listens to inhibit may call the store.
         drop(round);
         self.update_pressure();
@@ -63,7 +64,7 @@ impl Engine {
         let now = self.now_ns();
         let mut any = false;
         for cell in &self.cells {
-            let _effects = self.quiesce.read();
+            let _effects = self.effects.begin();
             let mut shard = cell.lock();
             if shard.closed {
                 return;
@@ -81,9 +82,8 @@ impl Engine {
                         shard.runs[run].forget_pauses(arrival);
                         break;
                     }
-                    if self.make_ready(&mut shard, event).is_err() {
-                        break;
-                    }
+                    let Ok(ticket) = self.make_ready(&mut shard, event) else { break };
+                    ticket.unanswered();
                     moved = true;
                 }
             }
@@ -118,7 +118,7 @@ impl Engine {
                 if self.is_closed() {
                     return;
                 }
-                let _effects = self.quiesce.read();
+                let _effects = self.effects.begin();
                 let mut shard = cell.lock();
                 let Shard { timers, leases, .. } = &mut *shard;
                 let Some((deadline, lease)) = timers.first(leases) else { break };
@@ -134,9 +134,8 @@ impl Engine {
                     let group = self.group_of(&shard, event);
                     let record =
                         Decision { detail: reason as u32, ..shard.decision(event, DecisionKind::Debug, group) };
-                    if self.record_now(&shard, event, &record).is_err() {
-                        break;
-                    }
+                    let Ok(ticket) = self.record(&shard, event, &record) else { break };
+                    ticket.unanswered();
                 }
                 shard.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
                 if to_debug {
@@ -192,19 +191,18 @@ impl Engine {
             if self.is_closed() {
                 return false;
             }
-            let _effects = self.quiesce.read();
-            // The word and the entry are only read while the segment is sealed: nothing of it is written again but marks.
-            if self.hot.segment(number).state() != SEALED {
+            let _effects = self.effects.begin();
+            // The pin comes first: a segment that is sealed under it is not used again before the pin is gone, and nothing of
+            // a sealed one is written but marks. One that is in its next life meanwhile is let go as it is.
+            self.hot.segment(number).pin();
+            let sealed = self.hot.segment(number).state() == SEALED;
+            let found = if sealed { self.live_entry(location) } else { None };
+            let moved = found.is_none_or(|found| self.move_record(location, &found));
+            self.hot.unpin(number);
+            if !sealed {
                 break;
             }
-            let word = self.hot.region.load_word(self.hot.state_word_offset(location));
-            let live =
-                StateWord::decode(word, self.hot.seed(number), entry).is_some_and(|state| state.mark == Mark::Live);
-            if !live {
-                continue;
-            }
-            let Some(found) = self.hot.read_entry(location) else { continue };
-            if !self.move_record(location, &found) {
+            if !moved {
                 return false;
             }
         }
@@ -212,6 +210,13 @@ impl Engine {
             self.evacuated.fetch_add(1, Ordering::Relaxed);
         }
         true
+    }
+
+    /// The entry of a record in a sealed, pinned segment, if its word says that it is live.
+    fn live_entry(&self, location: Location) -> Option<Entry> {
+        let word = self.hot.region.load_word(self.hot.state_word_offset(location));
+        let state = StateWord::decode(word, self.hot.seed(location.segment), location.entry)?;
+        if state.mark == Mark::Live { self.hot.read_entry(location) } else { None }
     }
 
     /// Where the index or the list of kept conflicts says that this record lies: still here?
@@ -238,7 +243,7 @@ impl Engine {
         let cell = self.cell_of(primary.as_bytes());
         {
             let shard = cell.lock();
-            if self.is_current(&shard, from, entry).is_none() {
+            if shard.closed || self.is_current(&shard, from, entry).is_none() {
                 return true;
             }
             // Under the lock the record is live: the pin keeps its bytes while they are copied.
@@ -259,11 +264,9 @@ impl Engine {
         let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
         self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let mut shard = cell.lock();
-        let current = self.is_current(&shard, from, entry);
-        let ended = match current {
-            None => place.location,
+        match self.is_current(&shard, from, entry) {
+            None => self.hot.abandon(place.location, entry.length),
             Some(current) => {
                 match current {
                     Current::Kept(at) => shard.kept[at].location = place.location,
@@ -279,16 +282,13 @@ impl Engine {
                         }
                     }
                 }
-                from
+                self.hot.end_record(from, entry.length);
+                self.hot.region.fence();
+                self.hot.written(place.location.segment);
             }
-        };
-        drop(shard);
-        self.hot.end_record(ended, entry.length);
-        self.hot.region.fence();
-        self.hot.unpin(from.segment);
-        if self.is_closed() {
-            self.unlock_if_idle();
         }
+        drop(shard);
+        self.hot.unpin(from.segment);
         true
     }
 }

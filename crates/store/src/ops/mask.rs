@@ -8,6 +8,7 @@ use crate::SourceStatus;
 use crate::Store;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Flag, Mask, SourceCount, State, Until};
+use crate::levels::Ticket;
 use forebay_core::{Blob, Error, LiveState, Primary, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,10 +110,23 @@ impl Engine {
     }
 
     pub(crate) fn set_mask(&self, change: &MaskChange) -> Result<()> {
-        let _effects = self.quiesce.read();
+        let ticket = self.change_masks(change)?;
+        self.notify_ready();
+        // The policy asks again by itself; nobody waits for a device on its behalf.
+        if change.automatic {
+            ticket.unanswered();
+            return Ok(());
+        }
+        self.settle(ticket)
+    }
+
+    fn change_masks(&self, change: &MaskChange) -> Result<Ticket> {
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, change.run)?;
+        let bytes = encode_mask(change);
+        let name = [&b"mask"[..], &bytes].concat();
         // The policy does not lift what a person set; a person's mask stands over the policy's.
         let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
         let nothing_to_do = match known.masks.iter().find(open) {
@@ -124,9 +138,9 @@ impl Engine {
             None => !change.set,
         };
         if nothing_to_do {
-            return Ok(());
+            return Ok(self.ticket_again(&name));
         }
-        self.journal_blob(Blob::Mask, &encode_mask(change))?;
+        let ticket = self.journal_blob(Blob::Mask, &bytes, &name)?;
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
         known.note_mask(&self.keyspace.schema, change);
@@ -148,9 +162,7 @@ impl Engine {
             self.hot.region.fence();
             cell.publish_ready(&shard);
         }
-        drop(runs);
-        self.notify_ready();
-        Ok(())
+        Ok(ticket)
     }
 
     /// Figures of each source over all shards, and the text of its last event.

@@ -4,6 +4,8 @@ mod account;
 mod ahead;
 mod announce;
 mod attributes;
+#[cfg(test)]
+mod beside_close;
 mod conflict;
 mod debug;
 mod get;
@@ -36,13 +38,14 @@ pub(crate) use maintain::spawn;
 pub(crate) use mask::Watched;
 pub(crate) use producers::KnownProducer;
 pub use producers::Producer;
+pub(crate) use put::Claimed;
 pub use put::Reservation;
 pub use range::Range;
 pub use sample::Sampler;
 pub(crate) use sample::Samplers;
 pub use select::Lease;
 pub(crate) use select::nanoseconds;
-pub(crate) use snapshot::{Folded, FoldedRun};
+pub(crate) use snapshot::{Folded, FoldedRun, KeyTable, Seen, mark_of, mark_parts};
 pub(crate) use streams::{Outputs, output_number};
 
 /// Reads bytes as everything that a blob of the log can be.

@@ -71,7 +71,7 @@ impl Store {
             return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
         let engine = self.engine();
-        let _effects = engine.quiesce.read();
+        let _effects = engine.effects.begin();
         engine.check_open()?;
         let mut runs = engine.runs.lock();
         let known = engine.not_closed(&mut runs, run)?;
@@ -92,7 +92,7 @@ impl Store {
             fragments: before.as_ref().map_or(0, |before| before.fragments),
             bytes: before.as_ref().map_or(0, |before| before.bytes),
         };
-        engine.journal_blob(Blob::Producer, &encode_producer(run, &status))?;
+        let ticket = engine.journal_blob(Blob::Producer, &encode_producer(run, &status), name.as_bytes())?;
         let counts = Arc::new(Counts {
             announced: status.announced.into(),
             fragments: status.fragments.into(),
@@ -103,6 +103,9 @@ impl Store {
             Some(at) => known.producers[at] = producer,
             None => known.producers.push(producer),
         }
+        drop(runs);
+        // What it offers is not taken back: a device that has not heard of it hears of its reports.
+        ticket.unanswered();
         Ok(Producer { store: self.clone(), run, name: name.to_owned(), counts })
     }
 }
@@ -158,7 +161,7 @@ impl Drop for Producer {
 
 impl Engine {
     fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
-        let _effects = self.quiesce.read();
+        let effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         // A closed run has given its producers to its summary.
@@ -166,8 +169,10 @@ impl Engine {
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
         let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
         let status = ProducerStatus { finished, ..known.producers[at].now() };
-        self.journal_blob(Blob::Producer, &encode_producer(producer.run, &status))?;
+        let bytes = encode_producer(producer.run, &status);
+        let ticket = self.journal_blob(Blob::Producer, &bytes, producer.name.as_bytes())?;
         known.producers[at].status = status;
-        Ok(())
+        drop((runs, effects));
+        self.settle(ticket)
     }
 }

@@ -133,6 +133,9 @@ pub(super) enum Backing {
 
 impl Reservation {
     pub(super) fn new(store: &Store, backing: Backing, options: &PutOptions<'_>) -> Reservation {
+        if matches!(backing, Backing::Place(_)) {
+            store.holder.reservations.fetch_add(1, Ordering::Relaxed);
+        }
         let down = (options.persisted, options.level);
         Reservation { store: store.clone(), backing: Some(backing), down }
     }
@@ -166,6 +169,8 @@ impl Reservation {
         }
         match self.backing.take() {
             Some(Backing::Place(claimed)) => {
+                // From here on it is a call in flight, which a closing store waits for.
+                self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 engine.hot.region.flush(offset, claimed.length as usize);
                 let outcome = engine.publish(&claimed, crc)?;
@@ -221,6 +226,7 @@ impl DerefMut for Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(Backing::Place(claimed)) = self.backing.take() {
+            self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
             self.store.engine().give_up(&claimed);
         }
     }
@@ -500,7 +506,6 @@ impl Engine {
         let place = &claimed.place;
         self.hot.write_entry(place, &self.fragment_entry(claimed, crc, 0), StateWord::FRESH);
         self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.cell_of(primary);
@@ -516,14 +521,9 @@ impl Engine {
             }
             shard.remove_slot(event, rest);
             shard.settle(event);
-            drop(shard);
-            self.hot.end_record(place.location, claimed.length);
-            self.hot.region.fence();
-            if is_closed {
-                self.unlock_if_idle();
-                return Err(closed());
-            }
-            return Ok(PutOutcome::Late);
+            // Ended before anybody else can have the region: until here this record keeps it.
+            self.hot.abandon(place.location, claimed.length);
+            return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
         }
         shard.runs[run].ledger.offered += offered;
         if let Ok((slot, word)) = shard.slot(event, rest) {
@@ -546,6 +546,8 @@ impl Engine {
             self.keep_ready(&mut shard, event);
             cell.publish_ready(&shard);
         }
+        // Last: a closing store waits for what is in flight before it lets the region go.
+        self.hot.written(place.location.segment);
         drop(shard);
         if became_ready {
             self.notify_ready();
@@ -595,10 +597,8 @@ impl Engine {
         if let Some(location) = attributes {
             self.end_attributes(location);
         }
+        // Last: until here the place keeps the region.
         self.void(&claimed.place, &claimed.key, claimed.length);
-        if self.is_closed() {
-            self.unlock_if_idle();
-        }
     }
 
     /// Takes out an event that never had a fragment and waits for none, as if it had not been; answers its attribute
@@ -615,7 +615,7 @@ impl Engine {
         attributes
     }
 
-    /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes.
+    /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes, and lets go of it.
     pub(crate) fn void(&self, place: &Place, key: &Key, length: u32) {
         let entry = Entry {
             key: *key,
@@ -627,8 +627,6 @@ impl Engine {
             flags: EntryFlags::VOID,
         };
         self.hot.write_entry(place, &entry, StateWord::ENDED);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
-        self.hot.end_record(place.location, length);
+        self.hot.abandon_void(place.location.segment, length);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A walk is not a snapshot: events that come or go behind it are not seen, those ahead of it are.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, closed};
 use crate::home::State;
 use crate::limits::SHARDS;
 use crate::{EventInfo, Fragment, Store};
@@ -85,6 +85,11 @@ impl Iterator for Range {
             let inside = |rest: &[u8]| self.bounds.contains(&schema.values(schema.join(&primary, rest).as_bytes()));
             let (bytes, locations) = {
                 let shard = engine.cell_of(primary.as_bytes()).lock();
+                // Asked under the lock that the pins are taken under: a closed store gives out no guards.
+                if shard.closed {
+                    self.walk = None;
+                    return Some(Err(closed()));
+                }
                 let Some(event) = shard.find(primary.as_bytes()) else { continue };
                 let chosen = shard.fragments(event, inside);
                 let pinned = chosen.map(|(_, location)| location).inspect(|&location| engine.pin(location));

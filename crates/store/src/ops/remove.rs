@@ -3,10 +3,10 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, Flag, Shard, State};
+use crate::home::{Ended, Flag, ShardGuard, State};
+use crate::levels::Ticket;
 use crate::ops::range::Walk;
 use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Primary, Result, StateWord, Tally};
-use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -17,7 +17,6 @@ impl Store {
     pub fn remove(&self, key: &Key) -> Result<bool> {
         let engine = self.engine();
         engine.check_key(key)?;
-        engine.relieve_log();
         engine.remove_key(key)
     }
 
@@ -28,7 +27,6 @@ impl Store {
     pub fn remove_event(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        engine.relieve_log();
         Ok(engine.end_event(primary, DecisionKind::RemoveEvent, |_| true)?.is_some())
     }
 
@@ -44,7 +42,6 @@ impl Store {
         let whole = bounds.covers_whole_events(schema);
         let mut removed = 0;
         while let Some(primary) = walk.next(engine) {
-            engine.relieve_log();
             if whole {
                 let tally = engine.end_event(&primary, DecisionKind::RemoveEvent, |_| true)?;
                 removed += tally.map_or(0, |tally| tally.fragments);
@@ -73,24 +70,35 @@ impl Engine {
         kind: DecisionKind,
         allowed: impl Fn(LiveState) -> bool,
     ) -> Result<Option<Tally>> {
-        let _effects = self.quiesce.read();
-        let shard = self.cell_of(primary.as_bytes()).lock();
-        if shard.closed {
-            return Err(closed());
+        self.relieve_log();
+        let ended = {
+            let _effects = self.effects.begin();
+            let shard = self.cell_of(primary.as_bytes()).lock();
+            if shard.closed {
+                return Err(closed());
+            }
+            let there = shard.find(primary.as_bytes()).filter(|&event| {
+                let leaf = &shard.events[event];
+                // An event that is only a reservation under way has nothing to end.
+                let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
+                counted && matches!(leaf.state, State::Live(state) if allowed(state))
+            });
+            match there {
+                Some(event) => {
+                    let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
+                    Some(self.end_locked(shard, event, kind)?)
+                }
+                None => None,
+            }
+        };
+        match ended {
+            Some((tally, ticket)) => self.settle(ticket).map(|()| Some(tally)),
+            None => self.settle_again(primary.as_bytes()).map(|()| None),
         }
-        let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
-        let State::Live(state) = shard.events[event].state else { return Ok(None) };
-        // An event that is only a reservation under way has nothing to end.
-        let leaf = &shard.events[event];
-        if !allowed(state) || !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
-            return Ok(None);
-        }
-        let kind = if leaf.is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
-        self.end_locked(shard, event, kind).map(Some)
     }
 
-    /// Ends a live event whose lock is held, within a quiesce guard.
-    fn end_locked(&self, mut shard: MutexGuard<'_, Shard>, event: u32, kind: DecisionKind) -> Result<Tally> {
+    /// Ends a live event whose lock is held, within an effects guard.
+    fn end_locked(&self, mut shard: ShardGuard<'_>, event: u32, kind: DecisionKind) -> Result<(Tally, Ticket)> {
         let primary = shard.primary(event);
         let cell = self.cell_of(primary.as_bytes());
         let leaf = &shard.events[event];
@@ -100,7 +108,7 @@ impl Engine {
         let group = self.group_of(&shard, event);
         let tally = shard.tally(event);
         let record = Decision { detail: output, ..shard.decision(event, kind, group) };
-        let logged = self.record(&shard, event, &record)?;
+        let ticket = self.record(&shard, event, &record)?;
         if leased {
             self.leases.fetch_sub(1, Ordering::Relaxed);
         }
@@ -111,24 +119,34 @@ impl Engine {
         self.end(&mut shard, event, kind, group, &mut ended);
         cell.publish_ready(&shard);
         drop(shard);
-        let settled = self.settle(logged);
         self.finish(&ended);
-        settled.map(|()| tally)
+        Ok((tally, ticket))
     }
 
     fn remove_key(&self, key: &Key) -> Result<bool> {
+        self.relieve_log();
+        match self.remove_key_now(key)? {
+            Some(ticket) => self.settle(ticket).map(|()| true),
+            None => {
+                // Its event may have gone with it.
+                self.settle_again(self.keyspace.schema.primary_of(key).as_bytes())?;
+                self.settle_again(key.as_bytes()).map(|()| false)
+            }
+        }
+    }
+
+    fn remove_key_now(&self, key: &Key) -> Result<Option<Ticket>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let _effects = self.quiesce.read();
         let mut known = None;
         let (mut shard, event, slot, word) = loop {
             let shard = self.cell_of(primary).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.find(primary) else { return Ok(false) };
-            let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(false) };
+            let Some(event) = shard.find(primary) else { return Ok(None) };
+            let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(None) };
             if !word.is_present() {
-                return Ok(false);
+                return Ok(None);
             }
             let location = word.location();
             if !location.is_warm() || known.is_some_and(|(at, _)| at == location) {
@@ -137,12 +155,13 @@ impl Engine {
             // Its length stands on a device: read without the lock, then looked at again.
             known = Some((location, self.length_there(shard, location)?));
         };
+        let _effects = self.effects.begin();
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
         let warm = leaf.is(Flag::Warm);
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
-            return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|_| true);
+            return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
         }
         let location = word.location();
         let length =
@@ -160,7 +179,7 @@ impl Engine {
             self.hot.mark(anchor, marks);
             self.hot.region.fence();
         }
-        self.record_now(
+        let ticket = self.record(
             &shard,
             event,
             &Decision {
@@ -188,6 +207,6 @@ impl Engine {
         drop(shard);
         self.end_record(location, length);
         self.hot.region.fence();
-        Ok(true)
+        Ok(Some(ticket))
     }
 }

@@ -10,6 +10,7 @@
 use super::journal::encode_run;
 use crate::engine::{Engine, KnownRun, closed};
 use crate::home::Kept;
+use crate::levels::Ticket;
 use crate::limits::RUNS_MAX;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::{Blob, Error, Ledger, LiveState, Result, RunConfig};
@@ -29,7 +30,8 @@ impl Store {
         if run > part.max() {
             return Err(Error::invalid(format!("run {run} does not fit: 0 to {}", part.max())));
         }
-        engine.open_run(run, config)
+        let ticket = engine.open_run(run, config)?;
+        engine.settle(ticket)
     }
 
     /// Pauses a run: the time that its open events wait (`complete_within`) stands still. What still comes is taken,
@@ -56,8 +58,13 @@ impl Store {
     /// `Invalid` for an unknown run, `Closed` where it is closed.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
-        engine.change_run(run, RunState::Stopped)?;
-        engine.seal_stopped_run(run)
+        let changed = engine.change_run(run, RunState::Stopped);
+        // Also where it is not known whether every device has heard so.
+        if changed.as_ref().is_err_and(|error| error.kind() != forebay_core::Kind::OutcomeUnknown) {
+            return changed;
+        }
+        engine.seal_stopped_run(run)?;
+        changed
     }
 
     /// Closes a run and answers what it leaves behind, which is kept as `runs/run-N.json` in the store's directory.
@@ -72,7 +79,6 @@ impl Store {
         engine.look_at_sources(run);
         // One at a time: whoever fails opens the run's doors again.
         let _only_one = engine.closing_run.lock();
-        let _effects = engine.quiesce.read();
         engine.check_open()?;
         let known = engine.not_closed(&mut engine.runs.lock(), run)?.clone();
         engine.check_settled(run)?;
@@ -139,11 +145,13 @@ impl Engine {
         let run = known.run;
         let summary = self.summary(known, ledger)?;
         self.write_summary(&summary)?;
+        let effects = self.effects.begin();
+        self.check_open()?;
         let mut runs = self.runs.lock();
         let place = self.not_closed(&mut runs, run)?;
         // What is told about a run beside its account is in its summary from now on.
         let state = KnownRun::new(run, RunState::Closed, place.config.clone());
-        self.journal(&state)?;
+        let ticket = self.journal(&state)?;
         *place = state;
         drop(runs);
         let now = self.now_ns();
@@ -165,7 +173,8 @@ impl Engine {
             self.hot.end_record(kept.location, kept.length);
         }
         self.hot.region.fence();
-        Ok(summary)
+        drop(effects);
+        self.settle(ticket).map(|()| summary)
     }
 
     /// The summary is whole on the medium under its name, or not there.
@@ -214,21 +223,22 @@ impl Engine {
         match self.open_run(run, &self.keyspace.run) {
             // Somebody else opened it meanwhile, maybe with another configuration.
             Err(error) if error.kind() == forebay_core::Kind::Conflict => Ok(()),
-            other => other,
+            // What is put into it waits for devices where it asks for that (`levels/persist.rs`).
+            other => other.map(Ticket::unanswered),
         }
     }
 
-    fn open_run(&self, run: u64, config: &RunConfig) -> Result<()> {
+    fn open_run(&self, run: u64, config: &RunConfig) -> Result<Ticket> {
         // In the order in which the log gives them back: the same rules are the same configuration.
         let mut config = config.clone();
         config.classes.sort_by(|one, other| one.0.cmp(&other.0));
         let config = &config;
-        let _effects = self.quiesce.read();
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         if let Some(known) = runs.iter().find(|known| known.run == run) {
             return match known.state {
-                state if state.takes_events() && known.config == *config => Ok(()),
+                state if state.takes_events() && known.config == *config => Ok(self.journaled(known)),
                 state if state.takes_events() => {
                     Err(Error::conflict(format!("run {run} is {} with another configuration", state.name())))
                 }
@@ -239,30 +249,32 @@ impl Engine {
             return Err(Error::full(format!("the store knows {RUNS_MAX} runs, the limit")));
         }
         let known = KnownRun::new(run, RunState::Open, config.clone());
-        self.journal(&known)?;
+        let ticket = self.journal(&known)?;
         let plan = self.plan(config);
         let now = self.now_ns();
         for cell in &self.cells {
-            cell.lock().add_run(run, plan.clone(), RunState::Open, now);
+            cell.lock().add_run(run, plan.clone(), RunState::Open, now, ticket.position());
         }
         runs.push(known);
-        Ok(())
+        Ok(ticket)
     }
 
     /// Pauses, resumes or stops.
     fn change_run(&self, run: u64, to: RunState) -> Result<()> {
-        let _effects = self.quiesce.read();
+        let effects = self.effects.begin();
         self.check_open()?;
         let mut runs = self.runs.lock();
         let known = self.not_closed(&mut runs, run)?;
         if known.state == to {
-            return Ok(());
+            let ticket = self.journaled(known);
+            drop((runs, effects));
+            return self.settle(ticket);
         }
         if !known.state.takes_events() {
             return Err(Error::closed(format!("run {run} is {}", known.state.name())));
         }
         let changed = KnownRun { state: to, ..known.clone() };
-        self.journal(&changed)?;
+        let ticket = self.journal(&changed)?;
         *known = changed;
         let now = self.now_ns();
         for cell in &self.cells {
@@ -271,12 +283,13 @@ impl Engine {
                 shard.runs[index as usize].enter(to, now);
             }
         }
-        Ok(())
+        drop((runs, effects));
+        self.settle(ticket)
     }
 
     /// Seals what still waits of a stopped run, once its grace time is over.
     pub(crate) fn seal_stopped_run(&self, run: u64) -> Result<()> {
-        let _effects = self.quiesce.read();
+        let _effects = self.effects.begin();
         let now = self.now_ns();
         let (mut any, mut sealed) = (false, Ok(()));
         for cell in &self.cells {
@@ -292,7 +305,8 @@ impl Engine {
             }
             let waiting = shard.open_events(index as usize);
             any |= !waiting.is_empty();
-            sealed = waiting.into_iter().try_for_each(|event| self.make_ready(&mut shard, event));
+            sealed =
+                waiting.into_iter().try_for_each(|event| self.make_ready(&mut shard, event).map(Ticket::unanswered));
             // Also where one could not be recorded: those before it are ready.
             cell.publish_ready(&shard);
             if sealed.is_err() {
@@ -306,8 +320,17 @@ impl Engine {
         sealed
     }
 
-    fn journal(&self, known: &KnownRun) -> Result<()> {
+    fn journal(&self, known: &KnownRun) -> Result<Ticket> {
         let bytes = encode_run(known, &self.keyspace.schema)?;
-        self.journal_blob(Blob::Run, &bytes)
+        self.journal_blob(Blob::Run, &bytes, &name_of_run(known))
     }
+
+    /// For a repeat of the call that brought a run into the state in which it is.
+    fn journaled(&self, known: &KnownRun) -> Ticket {
+        self.ticket_again(&name_of_run(known))
+    }
+}
+
+fn name_of_run(known: &KnownRun) -> Vec<u8> {
+    [&b"run"[..], &known.run.to_le_bytes(), &[known.state as u8]].concat()
 }

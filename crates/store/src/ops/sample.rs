@@ -215,9 +215,6 @@ impl Sampler {
             }
             engine.hot.unpin(location.segment);
         }
-        if engine.is_closed() {
-            engine.unlock_if_idle();
-        }
         if let Some(error) = failed {
             return Err(error);
         }
@@ -240,9 +237,6 @@ impl Drop for Sampler {
         if let Some(pinned) = self.mailbox.slot.lock().event.take() {
             let engine = self.store.engine();
             pinned.locations.iter().for_each(|&location| engine.unpin(location));
-            if engine.is_closed() {
-                engine.unlock_if_idle();
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{Ended, Flag, Shard, State};
+use crate::levels::Ticket;
 use forebay_core::{DecisionKind, LiveState, Primary, Result};
 
 impl Store {
@@ -14,7 +15,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.relieve_log();
-        let effects = engine.quiesce.read();
+        let effects = engine.effects.begin();
         let cell = engine.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
@@ -24,8 +25,9 @@ impl Store {
         let Some(event) = shard.find(primary.as_bytes()).filter(exists) else {
             return Ok(false);
         };
+        let mut ticket = Ticket::default();
         if shard.events[event].state == State::Live(LiveState::Open) {
-            engine.make_ready(&mut shard, event)?;
+            ticket = engine.make_ready(&mut shard, event)?;
             // Ready is monotone also for who asks: durable before it is answered.
             engine.hot.region.fence();
             cell.publish_ready(&shard);
@@ -33,15 +35,15 @@ impl Store {
         drop(shard);
         drop(effects);
         engine.notify_ready();
-        Ok(true)
+        engine.settle(ticket).map(|()| true)
     }
 }
 
 impl Engine {
     /// Moves an open event to ready and marks that (flushed, not fenced). One without a readable fragment has nothing
-    /// to process: it waits on for what is in flight, or, all of it removed or nothing seen, it ends. Within a quiesce
+    /// to process: it waits on for what is in flight, or, all of it removed or nothing seen, it ends. Within an effects
     /// guard.
-    pub(crate) fn make_ready(&self, shard: &mut Shard, event: u32) -> Result<()> {
+    pub(crate) fn make_ready(&self, shard: &mut Shard, event: u32) -> Result<Ticket> {
         let leaf = &shard.events[event];
         let (present, pending) = (leaf.present, leaf.pending);
         if present > 0 {
@@ -66,11 +68,12 @@ impl Engine {
                 shard.note_misses(event);
             }
             let group = self.group_of(shard, event);
-            self.record_now(shard, event, &shard.decision(event, kind, group))?;
+            let ticket = self.record(shard, event, &shard.decision(event, kind, group))?;
             let mut ended = Ended::new();
             self.end(shard, event, kind, group, &mut ended);
             self.finish(&ended);
+            return Ok(ticket);
         }
-        Ok(())
+        Ok(Ticket::default())
     }
 }

@@ -428,7 +428,8 @@ impl Engine {
     /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &mut Shard, event: u32) {
         if shard.events[event].is(Flag::Warm) {
-            return self.log_marks(shard, event);
+            self.log_marks(shard, event);
+            return;
         }
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
@@ -495,7 +496,6 @@ impl<'a> Round<'a> {
     fn end_closed(self) -> Result<Vec<Grant>> {
         let pinned = self.grants.iter().flat_map(|grant| &grant.locations);
         pinned.for_each(|&location| self.engine.unpin(location));
-        self.engine.unlock_if_idle();
         Err(closed())
     }
 

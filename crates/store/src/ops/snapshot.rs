@@ -1,52 +1,174 @@
 //! The snapshot that folds the decision log: what all earlier slots said, as one blob. `docs/format-hot.md` has the
 //! bytes.
 //!
-//! *Invariants*: a snapshot is taken while no decision is between its record and the last of its effects
-//! (`Engine::quiesce`), so that every record that a folded decision ended is marked dead already; the log before it is
-//! freed only after it is complete.
+//! ```text
+//! boundary of a log ─▶ accounts, shard by shard ─▶ events, in slices ─▶ runs, streams, holds ─▶ effects settled ─▶ written
+//!        └ decisions go on: each part says how far the log was when it was taken
+//! ```
+//!
+//! *Invariants*: nobody is stopped by a snapshot: each part is taken in a short hold of its lock. A reader goes on from the
+//! boundary and carries every slot out once more: what a slot says of events replaces what was said before, so that saying
+//! it twice changes nothing; what it adds to accounts counts only where the account was taken before it (`Seen`). What the
+//! snapshot replaces is freed only after every record before the boundary has its effects (`Effects::settled`).
+//!
+//! *Not here*: where it is written (`hot/log.rs`, `warm/log/replace.rs`).
 
 use super::hold::Hold;
 use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
 use super::producers::KnownProducer;
-use crate::engine::{Engine, KnownRun, deadline_after};
-use crate::home::{Code, Decided, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Until};
-use crate::levels::mark_detail;
-use crate::limits::{SHARDS, incidents_kept, verdicts_kept};
+use crate::engine::{Engine, KnownRun};
+use crate::home::{
+    Code, Decided, DecidedForm, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, State,
+    Superseded, Until,
+};
+use crate::hot::{Boundary, Class};
+use crate::levels::{ON_HOT_ONLY, mark_detail};
+use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use crate::{RunState, ops};
 use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Result, Tally};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Most sources of a run whose figures a snapshot keeps.
 const SOURCES_KEPT_MAX: usize = 4096;
+/// Events looked at in one hold of a shard's lock.
+const SLICE_EVENTS: u32 = 2048;
+
+/// How far the logs were when something was taken: slots of the hot log, entries of the shadows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) log: u64,
+    pub(crate) shadow: u64,
+}
 
 /// Everything that a log says, as recovery collects it.
 #[derive(Default)]
 pub(crate) struct Folded {
+    /// Where the hot log goes on after the snapshot.
+    pub(crate) boundary: Boundary,
+    /// How far the logs were when runs (with masks and producers), streams, outputs and holds were taken.
+    pub(crate) seen: [Seen; 4],
+    /// The same for the accounts of each batch of runs, by shard.
+    pub(crate) accounts_seen: Vec<[Seen; SHARDS]>,
     pub(crate) streams: Vec<String>,
     pub(crate) outputs: Vec<(u32, Vec<u8>)>,
     pub(crate) runs: Vec<FoldedRun>,
-    pub(crate) accepted: Vec<(Vec<u8>, u32)>,
-    pub(crate) debug: Vec<(Vec<u8>, u8)>,
+    /// Output of each accepted event of which not every image says so.
+    pub(crate) accepted: KeyTable,
+    /// Reason of each event of the debug stream.
+    pub(crate) debug: KeyTable,
     /// Whole keys, and whether each was a result.
     pub(crate) removed: Vec<(Vec<u8>, bool)>,
     /// Versions that ended on the warm level: whole keys.
-    pub(crate) superseded: Vec<(Vec<u8>, u16)>,
-    /// Marks of events of the warm level that their images do not have: stage, and detail as in the record.
-    pub(crate) marks: Vec<(Vec<u8>, (u8, u32))>,
+    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
+    /// Marks of events of the warm level that their images do not have: stage, and detail as in the record (`mark_of`).
+    pub(crate) marks: KeyTable,
     pub(crate) verdicts: Vec<Given>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) next_hold: u32,
     pub(crate) incidents: Vec<Incident>,
 }
 
+/// Stage and detail of marks as one number, and back.
+pub(crate) fn mark_of(stage: u8, detail: u32) -> u64 {
+    u64::from(stage) << 32 | u64::from(detail)
+}
+
+/// See [`mark_of`].
+pub(crate) fn mark_parts(mark: u64) -> (u8, u32) {
+    ((mark >> 32) as u8, mark as u32)
+}
+
 /// Leading bytes of primary keys, and members.
 pub(crate) type DecidedGroups = Vec<(Vec<u8>, Vec<Interval>)>;
+
+/// Events with a number each: by number and leading bytes of the key, in intervals. Events that stand side by side and
+/// have the same number take a byte or two together.
+#[derive(Default)]
+pub(crate) struct KeyTable {
+    members: BTreeMap<u64, BTreeMap<Vec<u8>, Vec<u64>>>,
+    pub(crate) groups: Vec<(u64, Vec<u8>, Vec<Interval>)>,
+}
+
+impl KeyTable {
+    fn add(&mut self, form: DecidedForm, primary: &[u8], number: u64) {
+        let (high, low) = form.split(primary);
+        let of_number = self.members.entry(number).or_default();
+        match of_number.get_mut(high) {
+            Some(members) => members.push(low),
+            None => _ = of_number.insert(high.to_vec(), vec![low]),
+        }
+    }
+
+    fn write(self, out: &mut Writer) {
+        let groups: usize = self.members.values().map(BTreeMap::len).sum();
+        out.u32(groups as u32);
+        for (number, of_number) in self.members {
+            for (high, mut members) in of_number {
+                members.sort_unstable();
+                members.dedup();
+                let (mut packed, mut before, mut intervals) = (Vec::new(), 0, 0_u32);
+                for run in members.chunk_by(|one, next| one + 1 == *next) {
+                    varint(&mut packed, run[0] - before);
+                    varint(&mut packed, run.len() as u64 - 1);
+                    before = run[run.len() - 1];
+                    intervals += 1;
+                }
+                out.u64(number);
+                out.bytes(&high);
+                out.u32(intervals);
+                out.bytes(&packed);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<KeyTable> {
+        let early = || Error::corrupt("a table of keys ends early");
+        let mut groups = Vec::new();
+        for _ in 0..reader.u32()? {
+            let (number, high, count) = (reader.u64()?, reader.bytes()?.to_vec(), reader.u32()?);
+            let mut packed = reader.bytes()?;
+            let (mut intervals, mut before) = (Vec::new(), 0_u64);
+            for _ in 0..count {
+                let gap = read_varint(&mut packed).ok_or_else(early)?;
+                let more = read_varint(&mut packed).and_then(|more| u32::try_from(more).ok()).ok_or_else(early)?;
+                let start = before.checked_add(gap).ok_or_else(early)?;
+                before = start.checked_add(u64::from(more)).ok_or_else(early)?;
+                intervals.push(Interval { start, length: more });
+            }
+            // Sorted and within 64 bits, or refused.
+            IntervalSet::from_intervals(intervals.iter().copied())?;
+            groups.push((number, high, intervals));
+        }
+        Ok(KeyTable { members: BTreeMap::new(), groups })
+    }
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
 
 pub(crate) struct FoldedRun {
     pub(crate) known: KnownRun,
@@ -77,152 +199,207 @@ fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
 }
 
 impl Engine {
-    /// Folds the log where it has grown, or where space is short and folding gives some back.
+    /// Folds the log where it has grown, or where space is short and folding gives some back: on the thread of the store,
+    /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
+        if !self.config.maintenance || !self.hot.admits(Class::Evacuation) {
+            self.fold_grown_log();
+        }
+    }
+
+    /// Folds the log where it has grown, or where space is short and folding gives some back.
+    pub(crate) fn fold_grown_log(&self) {
         let used = self.log.length();
         let per_segment = u64::from(self.hot.slots_per_segment());
-        let slots = self.hot.snapshot_slots.load(std::sync::atomic::Ordering::Relaxed);
+        let slots = self.hot.snapshot_slots.load(Ordering::Relaxed);
         let folded = slots.div_ceil(per_segment) as u32;
         let generous = (self.hot.geometry.segments / 16).max(2) + 2 * folded;
-        let short = !self.hot.admits(crate::hot::Class::NewEvent);
+        let short = !self.hot.admits(Class::NewEvent);
         if used <= folded + 1 || used <= generous && !short {
             return;
         }
-        if let Some(_only_one) = self.snapshotting.try_lock() {
+        // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
+        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
             let _ = self.fold_log();
         }
     }
 
-    /// Replaces the log by a snapshot.
+    /// Replaces what the log says by a snapshot. One at a time (`snapshotting`), but for opening and closing.
     pub(crate) fn fold_log(&self) -> Result<()> {
-        let _still = self.quiesce.write();
         self.forget_decided();
-        self.flush_device_logs();
-        self.log.keep_marks();
-        let snapshot = self.snapshot()?;
-        self.log.replace(&self.hot, &snapshot)?;
-        if let Some(level) = &self.level {
-            // Each device can be understood without the hot level; what was in its log is folded with the rest.
-            for device in 0..level.devices {
-                let folded = level.log.replace(device, &snapshot, deadline_after(level.patience));
-                level.set_behind(device, folded.is_err());
-                if let Err(error) = folded {
-                    level.note(error.to_string());
-                }
-            }
-        }
-        Ok(())
+        let boundary = self.log.boundary(&self.hot);
+        let snapshot = self.capture(boundary)?;
+        self.log.replace(&self.hot, &snapshot, &boundary)
     }
 
     pub(crate) fn verdicts_kept(&self) -> usize {
         verdicts_kept(self.hot.geometry.region_bytes())
     }
 
-    fn snapshot(&self) -> Result<Vec<u8>> {
+    fn seen(&self) -> Seen {
+        Seen { log: self.log.position(), shadow: self.level.as_ref().map_or(0, |level| level.log.end()) }
+    }
+
+    /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
+    /// goes on.
+    pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
         let schema = &self.keyspace.schema;
-        // Decisions rest; puts go on, which changes nothing that a snapshot holds. One shard at a time is enough.
-        let runs = self.runs.lock().clone();
-        let mut sums: Vec<Sum> = runs.iter().map(|_| Sum::default()).collect();
-        let (mut accepted, mut debug, mut removed) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut superseded, mut marks, mut outputs_there) = (Vec::new(), Vec::new(), Vec::new());
-        let mut incidents = Vec::new();
+        let form = self.decided_form;
+        // An accept that named its output before is recorded before the first event is looked at.
+        let turn = self.outputs.write().begin_turn();
+        self.effects.settled();
+        let mut sums: Vec<(u64, Sum)> = Vec::new();
+        let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
+        let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
+        let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
+        let mut used: HashSet<u32> = HashSet::new();
         let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
-        for cell in &self.cells {
-            let shard = cell.lock();
-            for (known, sum) in runs.iter().zip(&mut sums) {
-                if let Some(index) = shard.run_index(known.run) {
-                    sum.add(&shard, index, self);
+        for (number, cell) in self.cells.iter().enumerate() {
+            for batch in 0.. {
+                let shard = cell.lock();
+                let runs = &shard.runs[(batch * BATCH_RUNS).min(shard.runs.len())..];
+                if runs.is_empty() {
+                    break;
+                }
+                if accounts_seen.len() == batch {
+                    accounts_seen.push(Default::default());
+                }
+                accounts_seen[batch][number] = self.seen();
+                for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
+                    if sums.len() == at {
+                        sums.push((run.run, Sum::default()));
+                    }
+                    debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
+                    sums[at].1.add(&shard, at as u16, self);
                 }
             }
-            for event in shard.listed(LiveState::Accepted) {
-                let detail = shard.events[event].lease;
-                if shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm) {
-                    // Its images say so.
-                    outputs_there.push(detail);
-                    continue;
+            for first in (0..).step_by(SLICE_EVENTS as usize) {
+                let shard = cell.lock();
+                let end = shard.events.used().min(first + SLICE_EVENTS);
+                for event in first..end {
+                    let leaf = &shard.events[event];
+                    let State::Live(state) = leaf.state else { continue };
+                    let settled = leaf.is(Flag::SettledThere) && leaf.is(Flag::AllWarm);
+                    let marked = leaf.is(Flag::MarksLogged);
+                    match state {
+                        LiveState::Accepted => {
+                            used.extend(ops::output_number(leaf.lease));
+                            if settled {
+                                // Its images say so.
+                                continue;
+                            }
+                            accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
+                        }
+                        LiveState::Debug => {
+                            let reason = shard.reasons.get(&event).copied().unwrap_or_default();
+                            debug.add(form, shard.primary(event).as_bytes(), u64::from(reason));
+                        }
+                        _ => {}
+                    }
+                    if marked {
+                        let word = leaf.marks();
+                        let mark = mark_of(word.stage, mark_detail(&word));
+                        marks.add(form, shard.primary(event).as_bytes(), mark);
+                    }
+                    if shard.removed_slots > 0 {
+                        for (rest, result) in shard.removed_of(event) {
+                            removed.push((schema.join(&shard.primary(event), rest).as_bytes().to_vec(), result));
+                        }
+                    }
                 }
-                accepted.push((shard.primary(event).as_bytes().to_vec(), detail));
+                if end < first + SLICE_EVENTS {
+                    superseded.extend(shard.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
+                    incidents.extend(shard.incidents.last(kept).copied());
+                    break;
+                }
             }
-            for event in shard.listed(LiveState::Debug) {
-                let reason = shard.reasons.get(&event).copied().unwrap_or_default();
-                debug.push((shard.primary(event).as_bytes().to_vec(), reason));
-            }
-            for (event, rest, result) in shard.removed_keys() {
-                removed.push((schema.join(&shard.primary(event), &rest).as_bytes().to_vec(), result));
-            }
-            superseded.extend(shard.superseded.iter().map(|(key, version)| (key.as_bytes().to_vec(), *version)));
-            for event in shard.marked_events() {
-                let word = shard.events[event].marks();
-                let detail = mark_detail(&word);
-                marks.push((shard.primary(event).as_bytes().to_vec(), (word.stage, detail)));
-            }
-            incidents.extend(shard.incidents.last(kept).copied());
         }
+        if let Some(absent) = self.absent.get() {
+            used.extend(absent.accepted.iter().filter_map(|(_, detail)| ops::output_number(*detail as u32)));
+            for (table, kept) in
+                [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
+            {
+                kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
+            }
+            removed.extend(absent.removed.iter().cloned());
+            superseded.extend(absent.superseded.iter().cloned());
+        }
+
+        let mut seen = [Seen::default(); 4];
+        let (runs, streams, holds);
+        {
+            let known = self.runs.lock();
+            (runs, seen[0]) = (known.clone(), self.seen());
+        }
+        {
+            let known = self.streams.read();
+            (streams, seen[1]) = (known.clone(), self.seen());
+        }
+        let outputs = {
+            let mut outputs = self.outputs.write();
+            let left = outputs.retain(&used, turn);
+            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
+            seen[2] = self.seen();
+            left
+        };
+        {
+            let known = self.holds.read();
+            (holds, seen[3]) = ((known.clone(), self.next_hold.load(Ordering::Relaxed)), self.seen());
+        }
+        let verdicts: Vec<Given> = self.recent.lock().last().collect();
+        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
+        self.effects.settled();
+
         let mut out = Writer(Vec::new());
         out.u32(VERSION);
         out.u32(SHARDS as u32);
-        out.u32(self.boot);
-        out.u64(self.folds.fetch_add(1, Ordering::Relaxed));
-        let streams = self.streams.read().clone();
+        out.u64(boundary.order);
+        out.u32(boundary.slot);
+        out.u64(boundary.position);
+        seen.iter().for_each(|seen| write_seen(seen, &mut out));
+        out.u32(accounts_seen.len() as u32);
+        accounts_seen.iter().flatten().for_each(|seen| write_seen(seen, &mut out));
         out.u32(streams.len() as u32);
         streams.iter().for_each(|stream| out.bytes(stream.as_bytes()));
-        let details = accepted.iter().map(|(_, detail)| detail).chain(&outputs_there);
-        let used: HashSet<u32> = details.filter_map(|detail| ops::output_number(*detail)).collect();
-        let outputs = {
-            let mut outputs = self.outputs.write();
-            let left = outputs.retain(&used);
-            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
-            left
-        };
         out.u32(outputs.len() as u32);
         for (number, content) in outputs {
             out.u32(number);
             out.bytes(&content);
         }
         out.u32(runs.len() as u32);
-        for (known, sum) in runs.iter().zip(&mut sums) {
+        let mut none = Sum::default();
+        for (at, known) in runs.iter().enumerate() {
             out.0.extend(encode_run(known, schema)?);
-            sum.write(&mut out);
+            match sums.get_mut(at) {
+                Some((run, sum)) if *run == known.run => sum.write(&mut out),
+                // It was opened since.
+                _ => none.write(&mut out),
+            }
             write_marks_of(known, &mut out);
         }
-        out.u32(accepted.len() as u32);
-        for (primary, detail) in &accepted {
-            out.bytes(primary);
-            out.u32(*detail);
-        }
-        out.u32(debug.len() as u32);
-        for (primary, reason) in &debug {
-            out.bytes(primary);
-            out.u32(u32::from(*reason));
-        }
+        accepted.write(&mut out);
+        debug.write(&mut out);
         out.u32(removed.len() as u32);
         for (key, result) in &removed {
             out.bytes(key);
             out.u32(u32::from(*result));
         }
         out.u32(superseded.len() as u32);
-        for (key, version) in &superseded {
+        for (key, ended) in &superseded {
             out.bytes(key);
-            out.u32(u32::from(*version));
+            out.u32(u32::from(ended.version) | if ended.on_hot_only { ON_HOT_ONLY } else { 0 });
         }
-        out.u32(marks.len() as u32);
-        for (primary, (stage, detail)) in &marks {
-            out.bytes(primary);
-            out.u32(u32::from(*stage));
-            out.u32(*detail);
-        }
-        let verdicts: Vec<Given> = self.recent.lock().last().collect();
+        marks.write(&mut out);
         out.u32(verdicts.len() as u32);
         for given in verdicts {
             out.u32(u32::from(given.code.0));
             out.u32(given.boot);
             out.u64(given.counter);
         }
-        let holds = self.holds.read();
-        out.u32(self.next_hold.load(Ordering::Relaxed));
-        out.u32(holds.len() as u32);
-        holds.iter().for_each(|hold| out.bytes(&encode_hold(hold, true)));
+        out.u32(holds.1);
+        out.u32(holds.0.len() as u32);
+        holds.0.iter().for_each(|hold| out.bytes(&encode_hold(hold, true)));
         out.u32(incidents.len() as u32);
         for incident in incidents {
             out.bytes(incident.key.as_bytes());
@@ -230,13 +407,6 @@ impl Engine {
             out.u32(incident.length);
         }
         Ok(out.0)
-    }
-
-    /// Life and number of the fold of a snapshot that begins with these bytes: later ones are greater.
-    pub(crate) fn snapshot_head(bytes: &[u8]) -> Option<(u32, u64)> {
-        let mut reader = Reader(bytes);
-        let (_version, _shards) = (reader.u32().ok()?, reader.u32().ok()?);
-        Some((reader.u32().ok()?, reader.u64().ok()?))
     }
 
     /// Reads what [`Engine::fold_log`] wrote.
@@ -249,8 +419,18 @@ impl Engine {
                 "a snapshot of version {version} with {shards} shards; this build reads {VERSION} with {SHARDS}"
             )));
         }
-        let _head = (reader.u32()?, reader.u64()?);
-        let mut folded = Folded::default();
+        let boundary = Boundary { order: reader.u64()?, slot: reader.u32()?, position: reader.u64()? };
+        let mut folded = Folded { boundary, ..Folded::default() };
+        for seen in &mut folded.seen {
+            *seen = read_seen(&mut reader)?;
+        }
+        for _ in 0..reader.u32()? {
+            let mut batch = [Seen::default(); SHARDS];
+            for seen in &mut batch {
+                *seen = read_seen(&mut reader)?;
+            }
+            folded.accounts_seen.push(batch);
+        }
         let streams = reader.u32()?;
         if streams as usize > STREAMS_MAX {
             return Err(Error::corrupt(format!("a snapshot names {streams} streams")));
@@ -264,22 +444,17 @@ impl Engine {
         for _ in 0..reader.u32()? {
             folded.runs.push(read_folded_run(&mut reader, keyspace)?);
         }
-        let (primary, key) = (schema.primary_bytes(), schema.key_bytes());
-        for _ in 0..reader.u32()? {
-            folded.accepted.push((reader.exactly(primary)?, reader.u32()?));
-        }
-        for _ in 0..reader.u32()? {
-            folded.debug.push((reader.exactly(primary)?, reader.u32()? as u8));
-        }
+        let key = schema.key_bytes();
+        folded.accepted = KeyTable::read(&mut reader)?;
+        folded.debug = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {
             folded.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
         }
         for _ in 0..reader.u32()? {
-            folded.superseded.push((reader.exactly(key)?, reader.u32()? as u16));
+            let (key, word) = (reader.exactly(key)?, reader.u32()?);
+            folded.superseded.push((key, Superseded { version: word as u16, on_hot_only: word & ON_HOT_ONLY != 0 }));
         }
-        for _ in 0..reader.u32()? {
-            folded.marks.push((reader.exactly(primary)?, (reader.u32()? as u8, reader.u32()?)));
-        }
+        folded.marks = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {
             let code = Code(reader.u32()? as u16);
             folded.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
@@ -296,6 +471,15 @@ impl Engine {
         }
         Ok(folded)
     }
+}
+
+fn write_seen(seen: &Seen, out: &mut Writer) {
+    out.u64(seen.log);
+    out.u64(seen.shadow);
+}
+
+fn read_seen(reader: &mut Reader<'_>) -> Result<Seen> {
+    Ok(Seen { log: reader.u64()?, shadow: reader.u64()? })
 }
 
 /// One run over all shards.

@@ -15,6 +15,7 @@ use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The top bit of an accept's detail.
 pub(crate) const OUTPUT: u32 = 1 << 31;
@@ -34,13 +35,22 @@ pub(crate) struct Output {
     check: u32,
 }
 
+/// An output with the turn in which somebody last asked for it.
+#[derive(Debug)]
+struct Numbered {
+    number: u32,
+    asked: AtomicU64,
+}
+
 /// Outputs in use, by number and by content.
 #[derive(Default)]
 pub(crate) struct Outputs {
     by_number: HashMap<u32, Arc<Output>>,
-    by_content: HashMap<Vec<u8>, u32>,
+    by_content: HashMap<Vec<u8>, Numbered>,
     next: u32,
     pub(crate) bytes: u64,
+    /// Raised when a snapshot begins.
+    turn: u64,
 }
 
 impl Outputs {
@@ -56,17 +66,32 @@ impl Outputs {
 
     fn insert(&mut self, number: u32, content: &[u8], output: Output) {
         self.by_number.insert(number, Arc::new(output));
-        self.by_content.insert(content.to_vec(), number);
+        self.by_content.insert(content.to_vec(), Numbered { number, asked: self.turn.into() });
         self.bytes += content.len() as u64;
         self.next = self.next.max(number.saturating_add(1));
     }
 
-    /// Forgets outputs that no accepted event uses any more; answers what is left.
-    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>) -> Vec<(u32, Vec<u8>)> {
-        self.by_number.retain(|number, _| used.contains(number));
-        self.by_content.retain(|_, number| used.contains(number));
+    /// The number of an output that is in use; whoever asks may accept an event with it.
+    fn number_of(&self, content: &[u8]) -> Option<u32> {
+        let known = self.by_content.get(content)?;
+        known.asked.store(self.turn, Ordering::Relaxed);
+        Some(known.number)
+    }
+
+    /// A snapshot begins: outputs that are asked for from now on stay, whatever it finds in use.
+    pub(crate) fn begin_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// Forgets outputs that no accepted event uses any more, and nobody asked for since the turn; answers what is left.
+    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>, turn: u64) -> Vec<(u32, Vec<u8>)> {
+        let left = |known: &Numbered| used.contains(&known.number) || known.asked.load(Ordering::Relaxed) >= turn;
+        self.by_content.retain(|_, known| left(known));
+        let numbers: std::collections::HashSet<u32> = self.by_content.values().map(|known| known.number).collect();
+        self.by_number.retain(|number, _| numbers.contains(number));
         self.bytes = self.by_content.keys().map(|content| content.len() as u64).sum();
-        self.by_content.iter().map(|(content, number)| (*number, content.clone())).collect()
+        self.by_content.iter().map(|(content, known)| (known.number, content.clone())).collect()
     }
 }
 
@@ -139,7 +164,7 @@ impl Engine {
     }
 
     /// The detail of an accept into streams with chosen sources, and what ties a remembered accept to it; results go to
-    /// every stream. Within a quiesce guard that lasts until the accept is recorded: folding the log forgets choices
+    /// every stream. Within an effects guard that lasts until the accept is recorded: folding the log forgets choices
     /// that no accepted event has.
     pub(crate) fn output(
         &self,
@@ -168,7 +193,7 @@ impl Engine {
         }
         let content = encode(&chosen);
         let check = crc32c(&content);
-        if let Some(&number) = self.outputs.read().by_content.get(&content) {
+        if let Some(number) = self.outputs.read().number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
         if may_add().is_err() {
@@ -176,7 +201,7 @@ impl Engine {
         }
         self.check_open()?;
         let mut outputs = self.outputs.write();
-        if let Some(&number) = outputs.by_content.get(&content) {
+        if let Some(number) = outputs.number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
         let number = outputs.next;
@@ -184,10 +209,11 @@ impl Engine {
             return Err(Error::full("no more numbers for chosen sources of streams in this store"));
         }
         let journaled = [&number.to_le_bytes()[..], &content].concat();
-        self.journal_blob(Blob::Output, &journaled)?;
+        // The accept that comes with it is later in every shadow.
+        self.journal_blob(Blob::Output, &journaled, b"output")?.unanswered();
         let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
-        self.hot.output_bytes.store(outputs.bytes, std::sync::atomic::Ordering::Relaxed);
+        self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
         Ok((OUTPUT | number, check))
     }
 
@@ -233,17 +259,20 @@ impl Engine {
             // The same verdict, given meanwhile, brought the name: this one is its repetition.
             return known().ok_or(refused);
         }
-        // The caller may hold it already.
-        let _effects = self.quiesce.read_recursive();
+        // The caller may have one already.
+        let _effects = self.effects.begin();
         self.check_open()?;
         let mut streams = self.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {
             return Ok(at as u8);
         }
         if streams.len() == STREAMS_MAX {
-            return Err(Error::invalid(format!("stream `{name}` would be one more than {STREAMS_MAX}: {streams:?}")));
+            return Err(Error::invalid(format!(
+                "stream `{name}` would be one more than {STREAMS_MAX}: {:?}",
+                *streams
+            )));
         }
-        self.journal_blob(Blob::Stream, name.as_bytes())?;
+        self.journal_blob(Blob::Stream, name.as_bytes(), b"stream")?.unanswered();
         streams.push(name.to_owned());
         Ok(streams.len() as u8 - 1)
     }
@@ -265,7 +294,7 @@ mod tests {
         let mut outputs = Outputs::default();
         outputs.adopt(7, &content, 2).unwrap();
         assert!(outputs.adopt(8, &[9], 2).is_err());
-        assert_eq!(outputs.retain(&[7].into()).len(), 1);
-        assert_eq!((outputs.retain(&Default::default()).len(), outputs.bytes, outputs.next), (0, 0, 8));
+        assert_eq!(outputs.retain(&[7].into(), 1).len(), 1);
+        assert_eq!((outputs.retain(&Default::default(), 1).len(), outputs.bytes, outputs.next), (0, 0, 8));
     }
 }

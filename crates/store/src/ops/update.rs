@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! slot busy ─▶ write version n+1 ─▶ flush, fence ─▶ supersede record ─▶ swap location ─▶ end version n
+//!                                       └ where a device has version n: a copy of n+1 is durable on one first
 //! ```
 //!
 //! *On failure*: after a crash between the new version and the record, recovery finds both versions, keeps the higher
@@ -11,7 +12,8 @@ use super::put::Claimed;
 use crate::Store;
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Flag, NIL, Shard, State};
-use crate::hot::{Class, Location};
+use crate::hot::{Class, Location, checksum};
+use crate::levels::{ON_HOT_ONLY, Ticket};
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
@@ -31,14 +33,18 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` where there is no such fragment, `Fenced` where the event is leased under another token,
-    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, `Closed`.
+    /// `Conflict` where it is decided, `Full`, `Unavailable` while another update of the key does not end, `OutcomeUnknown`
+    /// where it is in force, and not known to survive the loss of the hot level, `Closed`.
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
         engine.relieve_log();
+        if let Some(version) = engine.repeat_update(key, value)? {
+            return Ok(version);
+        }
         let deadline = deadline_after(engine.config.put_deadline);
         let mut known = None;
-        let (claimed, version, old_length) = loop {
+        let (claimed, version, old_length, on_device) = loop {
             match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
                 Err(Again::Read(location)) => {
@@ -67,7 +73,20 @@ impl Store {
         };
         let place = claimed.place;
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.swap_version(&claimed, crc, (version, old_length), token)
+        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc, version), StateWord::FRESH);
+        engine.hot.region.fence();
+        // A device that has the version before must not be the only one to hear that it ended.
+        let copy = if on_device { Some(engine.persist_version(&claimed, crc, version)) } else { None };
+        let ticket = engine.swap_version(&claimed, (version, old_length), copy.as_ref(), token)?;
+        if let Some(Err(error)) = copy {
+            return Err(Error::unknown(format!(
+                "version {version} is in force, and survives this process; it stands on the hot level alone, and with that \
+                 lost the version before is back: {}",
+                error.message()
+            ))
+            .with_source(error));
+        }
+        engine.settle(ticket).map(|()| version)
     }
 
     /// Sets attributes of an event, over what they were; a leased event only under its lease.
@@ -88,6 +107,48 @@ impl Store {
 }
 
 impl Engine {
+    /// An update of what a device has, with the bytes that are in force already: asked again after an unknown outcome, also in
+    /// another life, it makes no other version. `None` where this is no such repeat.
+    fn repeat_update(&self, key: &Key, value: &[u8]) -> Result<Option<u16>> {
+        if self.level.is_none() {
+            return Ok(None);
+        }
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let (entry, warm, kept_back) = {
+            let shard = self.cell_of(primary).lock();
+            let Some(event) = shard.find(primary) else { return Ok(None) };
+            let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+            if !word.is_present() || word.is_busy() || word.is_warm() {
+                return Ok(None);
+            }
+            let kept_back = shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
+            let Some(entry) = self.hot.read_entry(word.location()) else { return Ok(None) };
+            (entry, shard.events[event].is(Flag::Warm), kept_back)
+        };
+        let same = entry.length as usize == value.len() && entry.payload_crc == checksum(value);
+        if !same || entry.version == 0 || !warm && !kept_back && !self.is_unsettled(key.as_bytes()) {
+            return Ok(None);
+        }
+        if kept_back && let Err(error) = self.persist(key) {
+            let why = format!("version {} is in force, and stands on the hot level alone: {}", entry.version, error.message());
+            return Err(Error::unknown(why).with_source(error));
+        }
+        let ticket = {
+            let mut shard = self.cell_of(primary).lock();
+            let told = match (shard.find(primary), shard.superseded.get(key).copied()) {
+                (Some(event), Some(ended)) if kept_back && ended.on_hot_only => {
+                    shard.superseded_is_told(event, key);
+                    let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
+                    self.shadow(&shard, event, &Decision { detail: u32::from(ended.version), ..about })
+                }
+                _ => self.ticket_again(key.as_bytes()),
+            };
+            drop(shard);
+            told
+        };
+        self.settle(ticket).map(|()| Some(entry.version))
+    }
+
     pub(crate) fn no_event(&self, primary: &Primary) -> Error {
         Error::invalid(format!("{}: there is no such event", self.keyspace.schema.text(primary.as_bytes())))
     }
@@ -112,14 +173,15 @@ impl Engine {
         leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
     }
 
-    /// Marks the slot busy and reserves a place; answers the new version and the length of the old one.
+    /// Marks the slot busy and reserves a place; answers the new version, the length of the old one, and whether a device
+    /// has that.
     fn claim_version(
         &self,
         key: &Key,
         length: u32,
         token: Option<&Token>,
         known: Option<(Location, Entry)>,
-    ) -> Result<std::result::Result<(Claimed, u16, u32), Again>> {
+    ) -> Result<std::result::Result<(Claimed, u16, u32, bool), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -153,23 +215,26 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
+        // Also one that is on its way there: its put may be answered at any moment.
+        let on_device = location.is_warm() || word.is_persisted() || shard.is_being_persisted(event);
+        if on_device {
+            shard.sets_out(event);
+        }
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        Ok(Ok((Claimed::version(*key, event, place, length, entry.status, word), version, entry.length)))
+        let claimed = Claimed::version(*key, event, place, length, entry.status, word);
+        Ok(Ok((claimed, version, entry.length, on_device)))
     }
 
     fn swap_version(
         &self,
         claimed: &Claimed,
-        crc: u32,
         (version, old_length): (u16, u32),
+        copy: Option<&Result<Location>>,
         token: Option<&Token>,
-    ) -> Result<u16> {
-        let _effects = self.quiesce.read();
+    ) -> Result<Ticket> {
+        let _effects = self.effects.begin();
         let place = &claimed.place;
-        self.hot.write_entry(place, &self.fragment_entry(claimed, crc, version), StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.cell_of(primary);
         let mut shard = cell.lock();
@@ -194,30 +259,38 @@ impl Engine {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
-            self.record_now(
-                &shard,
-                event,
-                &Decision {
-                    token: token.copied().unwrap_or(Token::NONE),
-                    fragments: 1,
-                    bytes: u64::from(old_length),
-                    detail: u32::from(version - 1),
-                    ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
-                },
-            )?;
+            // Where no device took the new version the shadows do not hear that the one before has ended.
+            let kept_back = copy.is_some_and(Result::is_err);
+            let decision = Decision {
+                token: token.copied().unwrap_or(Token::NONE),
+                fragments: 1,
+                bytes: u64::from(old_length),
+                detail: u32::from(version - 1) | if kept_back { ON_HOT_ONLY } else { 0 },
+                ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
+            };
+            let ticket = if kept_back {
+                self.log.append(&self.hot, &decision).map(|()| Ticket::default())?
+            } else {
+                self.record(&shard, event, &decision)?
+            };
             if self.level.is_some() {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
+                if kept_back {
+                    shard.keep_superseded_back(&claimed.key);
+                }
             }
             if shard.leave_warm(event) {
                 cell.publish_ready(&shard);
             }
-            shard.set_word(
-                event,
-                slot,
-                word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location),
-            );
+            let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location);
+            let copied = copy.and_then(|copy| copy.as_ref().ok());
+            shard.set_word(event, slot, if copied.is_some() { here.persisted() } else { here });
+            if let Some(copy) = copied {
+                shard.copies.entry(event).or_default().push((*copy, 1));
+                self.becomes_warm(&mut shard, event);
+            }
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];
@@ -234,19 +307,28 @@ impl Engine {
                 *ledger.live(state) += new_tally;
                 *ledger.live(state) -= old_tally;
             }
-            Ok(old)
+            Ok((old, ticket))
         })();
-        shard.settle(event);
-        drop(shard);
-        let (ended, length) = match &settled {
-            Ok(old) => (*old, old_length),
-            Err(_) => (place.location, claimed.length),
-        };
-        self.end_record(ended, length);
-        self.hot.region.fence();
-        if self.is_closed() {
-            self.unlock_if_idle();
+        if copy.is_some() {
+            shard.arrives(primary, &[]);
         }
-        settled.map(|_| version)
+        shard.settle(event);
+        // Letting go of the new version is the last that this call does to the region.
+        match settled {
+            Ok((old, ticket)) => {
+                self.end_record(old, old_length);
+                self.hot.region.fence();
+                self.hot.written(place.location.segment);
+                Ok(ticket)
+            }
+            Err(error) => {
+                self.hot.abandon(place.location, claimed.length);
+                drop(shard);
+                if let (Some(Ok(copy)), Some(level)) = (copy, &self.level) {
+                    level.warm.ended(crate::levels::place_of(*copy), 1);
+                }
+                Err(error)
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What lease holders decide: keep, drop, or hand to a later stage; with results of their own.
 //!
 //! ```text
-//! results written (not in force) ─▶ token checked ─▶ decision record durable ─▶ effects ─▶ answer
+//! results written (not in force) ─▶ token checked ─▶ decision record ─▶ effects ─▶ shadows durable ─▶ answer
 //! ```
 //!
 //! *Invariants*: one verdict per grant: the token decides, not the clock (tests/semantics/verdicts.rs); results count
@@ -12,7 +12,7 @@
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
 use crate::hot::{Class, Location, Place};
-use crate::levels::Logged;
+use crate::levels::Ticket;
 use crate::limits::SHARDS;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
@@ -65,10 +65,13 @@ impl Store {
         let results: Vec<&[u8]> = accept.results.iter().map(|result| result.0).collect();
         engine.relieve_log();
         engine.await_records_in_flight(primary, token);
-        let _effects = engine.quiesce.read();
-        let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
-        let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
-        engine.decide_resting(primary, token, &judgement)
+        let ticket = {
+            let _effects = engine.effects.begin();
+            let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
+            let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
+            engine.decide_now(primary, token, &judgement)?
+        };
+        engine.answer(token, ticket)
     }
 
     /// Drops a leased event. Repeating it with the same token gives the same answer.
@@ -109,7 +112,6 @@ impl Store {
     pub fn release(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        engine.relieve_log();
         let held = |state| matches!(state, LiveState::Accepted | LiveState::Debug);
         Ok(engine.end_event(primary, DecisionKind::Release, held)?.is_some())
     }
@@ -180,12 +182,23 @@ impl Engine {
         self.check_primary(primary)?;
         self.relieve_log();
         self.await_records_in_flight(primary, token);
-        let _effects = self.quiesce.read();
-        self.decide_resting(primary, token, judgement)
+        let ticket = {
+            let _effects = self.effects.begin();
+            self.decide_now(primary, token, judgement)?
+        };
+        self.answer(token, ticket)
     }
 
-    /// The same within a quiesce guard.
-    fn decide_resting(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
+    /// Answers for a verdict, or for the repetition of one, once it is durable where its event stands.
+    fn answer(&self, token: &Token, ticket: Option<Ticket>) -> Result<()> {
+        match ticket {
+            Some(ticket) => self.settle(ticket),
+            None => self.settle_verdict_again(token),
+        }
+    }
+
+    /// The verdict is recorded and carried out; `None` where it was before. Within an effects guard.
+    fn decide_now(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<Option<Ticket>> {
         if !judgement.results.is_empty() {
             // A repetition writes nothing, and needs no space.
             let shard = self.cell_of(primary.as_bytes()).lock();
@@ -193,9 +206,7 @@ impl Engine {
                 return Err(closed());
             }
             if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
-                self.repeat(&shard, primary, token, judgement)?;
-                drop(shard);
-                return self.flush_log_of(primary, token);
+                return self.repeat(&shard, primary, token, judgement).map(|()| None);
             }
         }
         let written = self.write_results(primary, token, judgement.results)?;
@@ -203,19 +214,13 @@ impl Engine {
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
         if !matches!(decided, Ok(Some(_))) {
             // A repeat has its results from the first time; others are not in force.
-            written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
-            self.hot.region.fence();
+            self.abandon_results(&written);
         }
-        // Nothing ends on the medium before the decision is durable there.
-        let settled = decided.and_then(|logged| match logged {
-            Some(logged) => self.settle(logged),
-            None => self.flush_log_of(primary, token),
-        });
         self.finish(&ended);
-        settled
+        decided
     }
 
-    /// The decision on its way; `None` where the same verdict was recorded before.
+    /// The decision in force; `None` where the same verdict was recorded before.
     fn decide_locked(
         &self,
         primary: &Primary,
@@ -223,7 +228,7 @@ impl Engine {
         judgement: &Judgement<'_>,
         written: &[Written],
         ended: &mut Ended,
-    ) -> Result<Option<Logged>> {
+    ) -> Result<Option<Ticket>> {
         let index = self.shard_of(primary.as_bytes());
         let cell = &self.cells[index];
         let mut shard = cell.lock();
@@ -238,11 +243,11 @@ impl Engine {
         let group = self.group_of(&shard, event);
         let record =
             |shard: &Shard, kind, detail| Decision { token: *token, detail, ..shard.decision(event, kind, group) };
-        let logged;
+        let ticket;
         match judgement.verdict {
             Verdict::Accepted => {
                 let decision = record(&shard, DecisionKind::Accept, judgement.detail);
-                logged = self.record_on(&shard, event, &with_results(decision, written), !written.is_empty())?;
+                ticket = self.record(&shard, event, &with_results(decision, written))?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "accepted");
                 shard.move_to(event, LiveState::Accepted);
@@ -250,15 +255,14 @@ impl Engine {
                 self.queue_demotion(&mut shard, event);
             }
             Verdict::Rejected => {
-                logged = self.record(&shard, event, &record(&shard, DecisionKind::Reject, 0))?;
+                ticket = self.record(&shard, event, &record(&shard, DecisionKind::Reject, 0))?;
                 self.offer_decided(&shard, event, "rejected");
                 self.end(&mut shard, event, DecisionKind::Reject, group, ended);
             }
             Verdict::Passed => {
                 let stage = judgement.detail as u8;
                 let decision = Decision { stage, ..record(&shard, DecisionKind::Pass, 0) };
-                // Its marks go to the hot log, never before it.
-                logged = self.record_on(&shard, event, &with_results(decision, written), true)?;
+                ticket = self.record(&shard, event, &with_results(decision, written))?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];
@@ -279,7 +283,7 @@ impl Engine {
         if judgement.verdict == Verdict::Passed {
             self.notify_ready();
         }
-        Ok(Some(logged))
+        Ok(Some(ticket))
     }
 
     /// What would make a verdict impossible, before anything is recorded.
@@ -306,15 +310,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes results to the medium, not in force yet.
+    /// Writes results to the medium, not in force yet: in flight until the verdict is recorded, or not.
     fn write_results(&self, primary: &Primary, token: &Token, results: &[ResultFragment<'_>]) -> Result<Vec<Written>> {
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
         for (source, bytes) in results {
             let length = bytes.len() as u32;
             let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
                 // Durably ended before the answer: the same token may yet decide with others.
-                written.iter().for_each(|result| self.hot.end_record(result.location, result.length));
-                self.hot.region.fence();
+                self.abandon_results(&written);
                 return Err(Error::full(format!(
                     "no space for a result of {length} bytes, fill {:.0} %: nothing is decided",
                     self.hot.fill() * 100.0
@@ -342,8 +345,11 @@ impl Engine {
             flags: EntryFlags::RESULT,
         };
         self.hot.write_entry(place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
-        self.hot.segment(place.location.segment).written();
+    }
+
+    /// Results that no verdict brought into force.
+    fn abandon_results(&self, written: &[Written]) {
+        written.iter().for_each(|result| self.hot.abandon(result.location, result.length));
     }
 
     /// The verdict is recorded: its results are fragments of the event from now on.
@@ -361,6 +367,7 @@ impl Engine {
         }
         if !written.is_empty() {
             self.hot.region.fence();
+            written.iter().for_each(|result| self.hot.written(result.location.segment));
         }
     }
 

@@ -9,6 +9,7 @@ use crate::RunState;
 use crate::home::{Flag, State, WarmRecord, Word};
 use crate::hot::Location;
 use crate::levels::at;
+use crate::ops::mark_parts;
 use crate::warm::{Found, ImagePlace, Warm};
 use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Mark, Result, StateWord, Tally};
 use std::cmp::Ordering;
@@ -34,8 +35,8 @@ impl Records<'_> {
         };
         let of_run = &shard.runs[run as usize];
         let kept = image.head.marks.state != ImageState::Undecided
-            || self.decided.accepted.contains_key(primary)
-            || self.decided.debug.contains_key(primary);
+            || self.decided.accepted.contains(primary)
+            || self.decided.debug.contains(primary);
         let over = of_run.state == RunState::Closed && !kept;
         if over || of_run.decided.contains(engine.decided_form, primary) {
             return Ok(());
@@ -51,8 +52,8 @@ impl Records<'_> {
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
             let superseded = || {
-                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).copied();
-                let found = shard.superseded.get(&named(entry.rest)).copied();
+                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).map(|ended| ended.version);
+                let found = shard.superseded.get(&named(entry.rest)).map(|ended| ended.version);
                 said.max(found).is_some_and(|version| version >= entry.version)
             };
             let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
@@ -169,7 +170,7 @@ impl Records<'_> {
                 let partly = shard.fragments(event, |_| true).any(|(_, location)| elsewhere(location));
                 let leaf = &mut shard.events[event];
                 // Images of the rest may say less: as long as the log has the decision, it must keep it.
-                if !partly || !self.decided.accepted.contains_key(primary) {
+                if !partly || !self.decided.accepted.contains(primary) {
                     leaf.set(Flag::SettledThere);
                 }
                 leaf.lease = marks.detail;
@@ -179,7 +180,7 @@ impl Records<'_> {
                 leaf.adopt_marks(word_of(marks));
             }
             _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {
-                if brings && self.decided.accepted.contains_key(primary) {
+                if brings && self.decided.accepted.contains(primary) {
                     shard.events[event].clear(Flag::SettledThere);
                 }
             }
@@ -187,8 +188,8 @@ impl Records<'_> {
                 // Whether it stands there now the logs say; without the hot level's log the image is believed, unless
                 // something later is known.
                 let replayed = self.decided.replayed.contains(primary);
-                let believed = self.hot_lost && !replayed || self.decided.debug.contains_key(primary);
-                let unmarked = !self.decided.marks.contains_key(primary);
+                let believed = self.hot_lost && !replayed || self.decided.debug.contains(primary);
+                let unmarked = !self.decided.marks.contains(primary);
                 // What it failed before its replay is forgiven.
                 let forgiven = ImageMarks { deliveries: 0, ready: true, ..marks };
                 shard.events[event].adopt_marks(word_of(if believed { marks } else { forgiven }));
@@ -216,13 +217,14 @@ impl Records<'_> {
     pub(super) fn settle_images(&mut self) {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
-        for (primary, &(stage, detail)) in &self.decided.marks {
-            let shard = &mut *self.shards[engine.shard_of(primary)];
+        let (shards, decided) = (&mut self.shards, self.decided);
+        decided.marks.each(|primary, mark| {
+            let (stage, detail) = mark_parts(mark);
+            let shard = &mut *shards[engine.shard_of(primary)];
             // Also of one that nothing on the warm level belongs to any more: its records on the hot one do not have them.
-            let Some(event) = shard.find(primary) else { continue };
+            let Some(event) = shard.find(primary) else { return };
             if shard.events[event].is(Flag::Warm) {
                 shard.events[event].set(Flag::MarksLogged);
-                shard.marked.insert(event);
             }
             let leaf = &mut shard.events[event];
             (leaf.stage, leaf.deliveries) = (stage, detail as u8);
@@ -236,7 +238,7 @@ impl Records<'_> {
                     leaf.set(flag);
                 }
             }
-        }
+        });
         for (index, event, marks) in std::mem::take(&mut self.doubted) {
             let shard = &mut *self.shards[index];
             let leaf = &mut shard.events[event];
@@ -245,16 +247,18 @@ impl Records<'_> {
             // Later it may be the only image: the log says from now on that it is wrong.
             if more && leaf.is(Flag::Warm) {
                 leaf.set(Flag::MarksLogged);
-                shard.marked.insert(event);
             }
         }
-        for (key, &version) in &self.decided.superseded {
+        for (key, &ended) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
             // Also of an event that has nothing on the warm level any more: a device's log may still say it.
             if let Some(event) = shard.find(primary.as_bytes()) {
-                shard.note_superseded(event, key, version);
+                shard.note_superseded(event, key, ended.version);
+                if ended.on_hot_only {
+                    shard.keep_superseded_back(&key);
+                }
             }
         }
     }

@@ -3,12 +3,13 @@
 use super::Decided;
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
-use crate::home::{Ending, Given, Shard, Verdict, shard_of_parts};
+use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
 use crate::hot::LOG;
-use crate::levels::LOST;
-use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
+use crate::levels::{LOST, ON_HOT_ONLY};
+use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{
-    Folded, FoldedRun, Hold, KnownProducer, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
+    Folded, FoldedRun, Hold, KnownProducer, Seen, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
+    mark_of,
 };
 use crate::warm::LogSlots;
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
@@ -16,12 +17,12 @@ use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
     Tally, Token,
 };
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The valid slots of a log segment.
-fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
+/// The valid slots of a log segment; of a snapshot's those before the first that does not verify: it may have been given
+/// up, or cut off, and is only used whole.
+fn read_slots(engine: &Engine, number: u32, kind: SegmentKind) -> Result<Vec<Slot>> {
     let hot = &engine.hot;
     let (seed, size) = (hot.seed(number), hot.slots.slot_bytes());
     let read = |slot: u32| {
@@ -31,7 +32,9 @@ fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
     let count = hot.slots_per_segment();
     let slots: Vec<Slot> = (0..count).map_while(read).collect();
     let end = slots.len() as u32;
-    if let Some(later) = (end..count).find(|&slot| read(slot).is_some()) {
+    if kind == SegmentKind::Log
+        && let Some(later) = (end..count).find(|&slot| read(slot).is_some())
+    {
         return Err(Error::corrupt(format!(
             "segment {number}: decision slot {end} does not verify although slot {later} after it does"
         )));
@@ -40,38 +43,71 @@ fn read_slots(engine: &Engine, number: u32) -> Result<Vec<Slot>> {
     Ok(slots)
 }
 
-fn starts_snapshot(slots: &[Slot]) -> bool {
-    matches!(slots.first(), Some(Slot::Blob(chunk)) if chunk.blob == Blob::Snapshot && chunk.first)
+/// A snapshot that is whole: its segments and its bytes.
+struct Whole {
+    segments: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+/// The last whole snapshot: chunks of one side by side, over segments in the order in which they were taken. One that did
+/// not become whole was given up.
+fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Whole> {
+    let mut of_snapshots: Vec<&SegmentHeader> =
+        headers.iter().flatten().filter(|header| header.kind == SegmentKind::Snapshot).collect();
+    of_snapshots.sort_unstable_by_key(|header| header.order);
+    let (mut found, mut building) = (None, None);
+    for header in of_snapshots {
+        let slots = read_slots(engine, header.segment, SegmentKind::Snapshot)?;
+        for (at, slot) in slots.into_iter().enumerate() {
+            let Slot::Blob(chunk) = slot else {
+                return Err(Error::corrupt(format!("segment {}: a decision in a snapshot", header.segment)));
+            };
+            if chunk.first {
+                building = Some(Whole { segments: Vec::new(), bytes: Vec::new() });
+            }
+            let Some(whole) = &mut building else { continue };
+            if at == 0 {
+                whole.segments.push(header.segment);
+            }
+            whole.bytes.extend_from_slice(&chunk.data);
+            if chunk.last {
+                found = building.take();
+            }
+        }
+    }
+    found.ok_or_else(|| Error::corrupt("the decision log has no whole snapshot: what was decided is not known"))
 }
 
 /// Reads the log into the shards and the lists of what is decided.
-pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>], of_devices: &[LogSlots]) -> Result<Decided> {
-    let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(|h| h.kind == SegmentKind::Log).collect();
+pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
+    let snapshot = last_snapshot(engine, headers)?;
+    let folded = Engine::read_snapshot(&engine.keyspace, &snapshot.bytes)?;
+    let slots = snapshot.bytes.len().div_ceil(engine.hot.slots.blob_bytes()) as u64;
+    engine.hot.snapshot_slots.store(slots, Ordering::Relaxed);
+    let boundary = folded.boundary;
+    // What is before the boundary is folded, and free.
+    let goes_on = |header: &&SegmentHeader| header.kind == SegmentKind::Log && header.order >= boundary.order;
+    let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(goes_on).collect();
     log.sort_unstable_by_key(|header| header.order);
-    let numbers: Vec<u32> = log.iter().map(|header| header.segment).collect();
-    // Backwards to the last snapshot that is whole. What is before it is folded and free.
-    let mut segments: Vec<(u32, Vec<Slot>)> = Vec::new();
-    let mut from = None;
-    for &number in numbers.iter().rev() {
-        segments.insert(0, (number, read_slots(engine, number)?));
-        if starts_snapshot(&segments[0].1) && has_whole_snapshot(&segments) {
-            from = Some(number);
-            break;
-        }
-    }
-    let Some(from) = from else {
-        return Err(Error::corrupt("the decision log has no whole snapshot: what was decided is not known"));
-    };
-    // A snapshot that did not become whole was given up; the log went on before it.
     let mut chain: Vec<(u32, Vec<Slot>)> = Vec::new();
-    let mut whole = false;
-    for (number, slots) in segments {
-        let given_up = starts_snapshot(&slots) || whole && is_continued_snapshot(&slots) || slots.is_empty();
-        if number == from || !given_up {
-            let last = |slot: &Slot| matches!(slot, Slot::Blob(chunk) if chunk.blob == Blob::Snapshot && chunk.last);
-            whole |= slots.iter().any(last);
-            chain.push((number, slots));
+    let mut log_first = None;
+    for header in log {
+        // A segment in between that is gone would be a hole.
+        let before: usize = chain.iter().map(|(_, slots): &(u32, Vec<Slot>)| slots.len()).sum();
+        let first = log_first.get_or_insert(header.payload_end);
+        if header.payload_end != *first + before as u64 {
+            return Err(Error::corrupt(format!(
+                "segment {}: the decision log goes on at slot {}, but its segments before end at {}",
+                header.segment,
+                header.payload_end,
+                *first + before as u64
+            )));
         }
+        chain.push((header.segment, read_slots(engine, header.segment, SegmentKind::Log)?));
+    }
+    // A segment that was taken and not written to is no part of the log.
+    while chain.len() > 1 && chain.last().is_some_and(|last| last.1.is_empty()) {
+        chain.pop();
     }
     let full = engine.hot.slots_per_segment() as usize;
     for pair in chain.windows(2) {
@@ -84,181 +120,183 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>], of_device
             )));
         }
     }
-    for (number, _) in &chain {
+    let first_order = chain.first().map_or(0, |(first, _)| engine.hot.segment(*first).order.load(Ordering::Relaxed));
+    let skipped = if first_order == boundary.order { boundary.slot as usize } else { 0 };
+    if boundary.order > 0 && first_order != boundary.order || chain.first().is_some_and(|first| first.1.len() < skipped)
+    {
+        return Err(Error::corrupt(format!(
+            "the decision log lacks what its snapshot goes on from: slot {} of the segment taken as number {}",
+            boundary.slot, boundary.order
+        )));
+    }
+    let total: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
+    let position = boundary.position + (total - skipped) as u64;
+    for number in chain.iter().map(|(number, _)| number).chain(&snapshot.segments) {
         engine.hot.segment(*number).set_state(LOG);
     }
-    let slots = chain.last().map_or(0, |last| last.1.len()) as u32;
-    engine.log.adopt(chain.iter().map(|(number, _)| *number).collect(), slots);
-    replay(engine, chain.into_iter().flat_map(|(_, slots)| slots), of_devices)
+    let last = chain.last().map_or(0, |last| last.1.len()) as u32;
+    let segments = chain.iter().map(|(number, _)| *number).collect();
+    engine.log.adopt(segments, last, position, snapshot.segments);
+    let slots = (boundary.position..).zip(chain.into_iter().flat_map(|(_, slots)| slots).skip(skipped));
+    let mut replay = Replay::new(engine, folded, |seen| seen.log)?;
+    let mut blob = Vec::new();
+    let mut begun = 0;
+    for (position, slot) in slots {
+        match slot {
+            Slot::Decision(decision) => replay.decision(position, &decision)?,
+            Slot::Blob(chunk) => {
+                if chunk.first {
+                    blob.clear();
+                    begun = position;
+                }
+                blob.extend_from_slice(&chunk.data);
+                if chunk.last {
+                    replay.blob(begun, chunk.blob, &blob)?;
+                }
+            }
+        }
+    }
+    replay.end()
 }
 
-/// Reads the logs of devices alone: the latest snapshot of any, what its device says after it, and all decisions.
-pub(super) fn read_devices(engine: &Engine, of_devices: &[LogSlots]) -> Result<Decided> {
-    let latest = of_devices.iter().filter_map(|slots| snapshot_head(slots).map(|head| (head, slots)));
-    let latest = latest.max_by_key(|(head, _)| *head);
-    let (_, latest) = latest.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
-    let mut slots = Vec::new();
-    latest.each(&mut |slot| {
-        slots.push(slot);
+/// Reads the shadows of devices where there is no hot log: all hold the same, so that the longest of the last life says it
+/// all. One that nothing was folded into in that life is older than what it lacks.
+pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Decided> {
+    let longest =
+        shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));
+    let found = longest.and_then(|slots| snapshot_of(slots).map(|snapshot| (slots, snapshot)));
+    let (longest, snapshot) = found.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
+    let folded = Engine::read_snapshot(&engine.keyspace, &snapshot)?;
+    let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
+    // What replaced these went with the hot level.
+    replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);
+    let mut position = longest.position();
+    longest.each(&mut |slot| {
+        match slot {
+            Slot::Decision(decision) => replay.decision(position, &decision)?,
+            Slot::Blob(chunk) if chunk.blob == Blob::Snapshot => return Ok(()),
+            Slot::Blob(chunk) => replay.blob(position, chunk.blob, &chunk.data)?,
+        }
+        position += 1;
         Ok(())
     })?;
-    replay(engine, slots.into_iter(), of_devices)
+    replay.end()
 }
 
-/// Life and number of the fold that a log begins with.
-fn snapshot_head(slots: &LogSlots) -> Option<(u32, u64)> {
-    let mut head = None;
+/// The snapshot that a shadow begins with.
+fn snapshot_of(slots: &LogSlots) -> Option<Vec<u8>> {
+    let mut snapshot = None;
     // The first slot is enough: an error ends the walk.
     let _ = slots.each(&mut |slot| {
         if let Slot::Blob(chunk) = slot
             && chunk.blob == Blob::Snapshot
         {
-            head = Engine::snapshot_head(&chunk.data);
+            snapshot = Some(chunk.data);
         }
         Err(Error::internal("only the first slot is wanted"))
     });
-    head
+    snapshot
 }
 
-/// The latest life that any snapshot was made in.
-pub(super) fn boot_of_snapshots(of_devices: &[LogSlots]) -> u32 {
-    of_devices.iter().filter_map(snapshot_head).map(|head| head.0).max().unwrap_or(0)
+/// A log being read, after its snapshot.
+struct Replay<'a> {
+    engine: &'a Engine,
+    shards: Shards<'a>,
+    runs: Vec<KnownRun>,
+    streams: Vec<String>,
+    decided: Decided,
+    /// How far the log was when runs, streams, outputs and holds of the snapshot were taken.
+    seen: [u64; 4],
+    /// The same for the accounts of each batch of runs, by shard.
+    accounts_seen: Vec<[u64; SHARDS]>,
 }
 
-fn is_continued_snapshot(slots: &[Slot]) -> bool {
-    matches!(slots.first(), Some(Slot::Blob(chunk)) if chunk.blob == Blob::Snapshot && !chunk.first)
-}
-
-fn has_whole_snapshot(segments: &[(u32, Vec<Slot>)]) -> bool {
-    let slots = segments.iter().flat_map(|(_, slots)| slots);
-    for (at, slot) in slots.enumerate() {
-        match slot {
-            Slot::Blob(chunk) if chunk.blob == Blob::Snapshot && chunk.first == (at == 0) => {
-                if chunk.last {
-                    return true;
-                }
-            }
-            _ => return false,
-        }
-    }
-    false
-}
-
-fn replay(engine: &Engine, slots: impl Iterator<Item = Slot>, of_devices: &[LogSlots]) -> Result<Decided> {
-    let schema = &engine.keyspace.schema;
-    let mut shards = engine.lock_all();
-    let mut runs: Vec<KnownRun> = Vec::new();
-    let mut streams: Vec<String> = Vec::new();
-    let mut decided = Decided {
-        accepted: HashMap::new(),
-        debug: HashMap::new(),
-        passed: HashMap::new(),
-        results: HashSet::new(),
-        removed: HashMap::new(),
-        superseded: HashMap::new(),
-        marks: HashMap::new(),
-        replayed: HashSet::new(),
-    };
-    let mut blob = Vec::new();
-    for slot in slots {
-        let decision = match slot {
-            Slot::Decision(decision) => decision,
-            Slot::Blob(chunk) => {
-                if chunk.first {
-                    blob.clear();
-                }
-                blob.extend_from_slice(&chunk.data);
-                if !chunk.last {
-                    continue;
-                }
-                match chunk.blob {
-                    Blob::Stream if streams.len() == STREAMS_MAX => {
-                        return Err(Error::corrupt("the log names more streams than a decision can"));
-                    }
-                    Blob::Stream => streams.push(String::from_utf8_lossy(&blob).into_owned()),
-                    Blob::Run => {
-                        let known = decode_run(&blob, schema)?;
-                        adopt_run(engine, &mut shards, &mut runs, known, Ledger::default());
-                    }
-                    Blob::Output => {
-                        let (number, content) = blob
-                            .split_first_chunk::<4>()
-                            .ok_or_else(|| Error::corrupt("an output of a stream ends early"))?;
-                        engine.outputs.write().adopt(u32::from_le_bytes(*number), content, schema.rest_bytes())?;
-                    }
-                    Blob::Mask => {
-                        let change = decode_mask(&blob, schema)?;
-                        let known = known_run(&mut runs, change.run)?;
-                        apply_mask(&mut known.masks, &change, engine.now_ns());
-                        known.note_mask(schema, &change);
-                    }
-                    Blob::Hold => {
-                        let (hold, set) = decode_hold(&blob, &engine.keyspace.attributes)?;
-                        adopt_hold(engine, hold, set);
-                    }
-                    Blob::Producer => {
-                        let (run, status) = decode_producer(&blob)?;
-                        let producers = &mut known_run(&mut runs, run)?.producers;
-                        let standing = producers.iter().position(|known| known.status.name == status.name);
-                        match standing {
-                            Some(at) => producers[at] = KnownProducer::recovered(status),
-                            None => producers.push(KnownProducer::recovered(status)),
-                        }
-                    }
-                    Blob::Snapshot => {
-                        let folded = Engine::read_snapshot(&engine.keyspace, &blob)?;
-                        adopt_snapshot(engine, &mut shards, &mut runs, &mut streams, &mut decided, folded)?;
-                    }
-                }
-                continue;
-            }
+impl<'a> Replay<'a> {
+    fn new(engine: &'a Engine, folded: Folded, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
+        let mut replay = Replay {
+            engine,
+            shards: engine.lock_all(),
+            runs: Vec::new(),
+            streams: Vec::new(),
+            decided: Decided::new(engine),
+            seen: folded.seen.each_ref().map(&of_log),
+            accounts_seen: folded.accounts_seen.iter().map(|batch| batch.each_ref().map(&of_log)).collect(),
         };
-        apply(engine, &mut shards, &mut decided, &decision)?;
+        let Replay { shards, runs, streams, decided, .. } = &mut replay;
+        adopt_snapshot(engine, shards, runs, streams, decided, folded)?;
+        Ok(replay)
     }
-    for slots in of_devices {
-        slots.each(&mut |slot| match slot {
-            Slot::Decision(decision) if is_known(engine, &shards, &decided, &decision) => {
-                // What its event came to later may be all that the hot log says.
-                if let Some(primary) = decision.key.get(..schema.primary_bytes()) {
-                    note_verdict(engine, primary, &decision);
+
+    /// A blob of the log, whole. What the snapshot has of it is not carried out again.
+    fn blob(&mut self, position: u64, blob: Blob, data: &[u8]) -> Result<()> {
+        let Replay { engine, shards, runs, streams, .. } = self;
+        let schema = &engine.keyspace.schema;
+        let [runs_seen, streams_seen, outputs_seen, holds_seen] = self.seen;
+        let seen = match blob {
+            Blob::Run | Blob::Mask | Blob::Producer => runs_seen,
+            Blob::Stream => streams_seen,
+            Blob::Output => outputs_seen,
+            Blob::Hold => holds_seen,
+            Blob::Snapshot => return Err(Error::corrupt("a snapshot in the middle of a log")),
+        };
+        if position < seen {
+            return Ok(());
+        }
+        match blob {
+            Blob::Stream if streams.len() == STREAMS_MAX => {
+                return Err(Error::corrupt("the log names more streams than a decision can"));
+            }
+            Blob::Stream => streams.push(String::from_utf8_lossy(data).into_owned()),
+            Blob::Run => {
+                let known = decode_run(data, schema)?;
+                adopt_run(engine, shards, runs, known, Ledger::default());
+            }
+            Blob::Output => {
+                let (number, content) =
+                    data.split_first_chunk::<4>().ok_or_else(|| Error::corrupt("an output of a stream ends early"))?;
+                engine.outputs.write().adopt(u32::from_le_bytes(*number), content, schema.rest_bytes())?;
+            }
+            Blob::Mask => {
+                let change = decode_mask(data, schema)?;
+                let known = known_run(runs, change.run)?;
+                apply_mask(&mut known.masks, &change, engine.now_ns());
+                known.note_mask(schema, &change);
+            }
+            Blob::Hold => {
+                let (hold, set) = decode_hold(data, &engine.keyspace.attributes)?;
+                adopt_hold(engine, hold, set);
+            }
+            Blob::Producer => {
+                let (run, status) = decode_producer(data)?;
+                let producers = &mut known_run(runs, run)?.producers;
+                let standing = producers.iter().position(|known| known.status.name == status.name);
+                match standing {
+                    Some(at) => producers[at] = KnownProducer::recovered(status),
+                    None => producers.push(KnownProducer::recovered(status)),
                 }
-                Ok(())
             }
-            Slot::Decision(decision) => apply(engine, &mut shards, &mut decided, &decision),
-            Slot::Blob(_) => Ok(()),
-        })?;
+            Blob::Snapshot => {}
+        }
+        Ok(())
     }
-    for known in &runs {
-        let masks = Arc::new(known.masks.clone());
-        for shard in shards.iter_mut() {
-            if let Some(index) = shard.run_index(known.run) {
-                shard.runs[index as usize].masks = masks.clone();
+
+    fn end(mut self) -> Result<Decided> {
+        for known in &self.runs {
+            let masks = Arc::new(known.masks.clone());
+            for shard in self.shards.iter_mut() {
+                if let Some(index) = shard.run_index(known.run) {
+                    shard.runs[index as usize].masks = masks.clone();
+                }
             }
         }
+        drop(self.shards);
+        *self.engine.runs.lock() = self.runs;
+        *self.engine.streams.write() = self.streams;
+        Ok(self.decided)
     }
-    *engine.runs.lock() = runs;
-    *engine.streams.write() = streams;
-    Ok(decided)
 }
 
-/// Whether what a decision says is in what was read before it.
-fn is_known(engine: &Engine, shards: &Shards<'_>, decided: &Decided, decision: &Decision) -> bool {
-    let schema = &engine.keyspace.schema;
-    let Some(primary) = decision.key.get(..schema.primary_bytes()) else { return false };
-    let shard = &shards[engine.shard_of(primary)];
-    let Some(index) = shard.run_index(schema.run_of(primary)) else { return false };
-    let of_run = &shard.runs[index as usize];
-    of_run.decided.contains(engine.decided_form, primary)
-        || match decision.kind {
-            DecisionKind::RemoveKey => decided.removed.contains_key(&decision.key),
-            DecisionKind::Supersede => {
-                decided.superseded.get(&decision.key).is_some_and(|&version| u32::from(version) >= decision.detail)
-            }
-            _ => false,
-        }
-}
-
-type Shards<'a> = Vec<parking_lot::MutexGuard<'a, Shard>>;
+type Shards<'a> = Vec<ShardGuard<'a>>;
 
 fn known_run(runs: &mut [KnownRun], run: u64) -> Result<&mut KnownRun> {
     let known = runs.iter_mut().find(|known| known.run == run);
@@ -278,13 +316,15 @@ fn adopt_hold(engine: &Engine, hold: Hold, set: bool) {
 fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun, ledger: Ledger) {
     let plan = engine.plan(&known.config);
     let now = engine.now_ns();
+    // The first snapshot of this life tells the devices.
+    let shadowed = engine.level.as_ref().map_or(0, |level| level.log.end());
     for (at, shard) in shards.iter_mut().enumerate() {
         match shard.run_index(known.run) {
             Some(index) => {
                 shard.runs[index as usize].enter(known.state, now);
             }
             None => {
-                shard.add_run(known.run, plan.clone(), known.state, now);
+                shard.add_run(known.run, plan.clone(), known.state, now, shadowed);
                 if at == 0 {
                     let index = shard.runs.len() - 1;
                     shard.runs[index].ledger = with_stored(ledger);
@@ -326,11 +366,11 @@ fn adopt_snapshot(
     for folded in folded.runs {
         adopt_folded_run(engine, shards, runs, folded)?;
     }
-    decided.accepted = folded.accepted.into_iter().collect();
-    decided.debug = folded.debug.into_iter().collect();
+    decided.accepted.adopt(folded.accepted);
+    decided.debug.adopt(folded.debug);
+    decided.marks.adopt(folded.marks);
     decided.removed = folded.removed.into_iter().collect();
     decided.superseded = folded.superseded.into_iter().collect();
-    decided.marks = folded.marks.into_iter().collect();
     engine.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
     for hold in folded.holds {
         adopt_hold(engine, hold, true);
@@ -406,58 +446,92 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
 fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
     let Some(verdict) = Verdict::of(decision.kind) else { return };
     let Token { boot, counter, .. } = decision.token;
-    let mut recent = engine.recent.lock();
-    if recent.get(decision.token).is_some() {
+    if engine.recent.lock().get(decision.token).is_some() {
         // A snapshot has it, with an output that may be forgotten since.
         return;
     }
     let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
     let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
-    recent.keep(given, true, engine.verdicts_kept());
+    engine.recent.lock().keep(given, true, engine.verdicts_kept());
 }
 
-fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decision: &Decision) -> Result<()> {
-    let schema = &engine.keyspace.schema;
-    let whole = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
-    let expected = if whole { schema.key_bytes() } else { schema.primary_bytes() };
-    if decision.key.len() != expected {
-        return Err(Error::corrupt(format!("a {:?} record with a key of {} bytes", decision.kind, decision.key.len())));
+impl Replay<'_> {
+    /// A decision: what it says of its event replaces what was said before. It is booked unless the accounts of the
+    /// snapshot have it.
+    fn decision(&mut self, position: u64, decision: &Decision) -> Result<()> {
+        let Replay { engine, shards, decided, accounts_seen, .. } = self;
+        let schema = &engine.keyspace.schema;
+        let whole = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
+        let expected = if whole { schema.key_bytes() } else { schema.primary_bytes() };
+        if decision.key.len() != expected {
+            let (kind, bytes) = (decision.kind, decision.key.len());
+            return Err(Error::corrupt(format!("a {kind:?} record with a key of {bytes} bytes")));
+        }
+        let primary = &decision.key[..schema.primary_bytes()];
+        let number = engine.shard_of(primary);
+        let shard = &mut shards[number];
+        let run = schema.run_of(primary);
+        let Some(index) = shard.run_index(run) else {
+            return Err(Error::corrupt(format!("a {:?} record of run {run}, which was never opened", decision.kind)));
+        };
+        let seen = accounts_seen.get(usize::from(index) / BATCH_RUNS).map_or(0, |batch| batch[number]);
+        let booked = position < seen;
+        note_verdict(engine, primary, decision);
+        let endings_bytes = shard.endings_bytes;
+        let of_run = &mut shard.runs[index as usize];
+        let detail = decision.detail;
+        let judged = (primary.to_vec(), decision.token.counter as u32);
+        match decision.kind {
+            DecisionKind::Accept => {
+                decided.results.insert(judged);
+                decided.debug.remove(primary);
+                decided.accepted.insert(primary, u64::from(detail));
+            }
+            DecisionKind::Pass => {
+                decided.results.insert(judged);
+                decided.passed.insert(primary.to_vec(), decision.stage);
+            }
+            DecisionKind::Debug => {
+                decided.debug.insert(primary, u64::from(detail));
+                decided.replayed.remove(primary);
+            }
+            DecisionKind::Mark => decided.marks.insert(primary, mark_of(decision.stage, detail)),
+            DecisionKind::Replay => {
+                decided.debug.remove(primary);
+                decided.replayed.insert(primary.to_vec());
+            }
+            DecisionKind::RemoveKey => _ = decided.removed.insert(decision.key.clone(), detail & 1 != 0),
+            DecisionKind::Supersede => {
+                let known = decided.superseded.entry(decision.key.clone()).or_default();
+                known.version = known.version.max(detail as u16);
+                known.on_hot_only = detail & ON_HOT_ONLY != 0;
+            }
+            DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
+                if of_run.state != RunState::Closed || of_run.keeps_decided {
+                    of_run.decided.insert(engine.decided_form, primary);
+                    if let Some(ending) = Ending::of(decision.kind) {
+                        let endings = &mut of_run.endings[ending as usize];
+                        endings.insert_within(endings_bytes, engine.decided_form, primary);
+                    }
+                }
+                decided.accepted.remove(primary);
+                decided.debug.remove(primary);
+            }
+        }
+        if !booked {
+            book(engine, of_run, decision);
+        }
+        Ok(())
     }
-    let primary = &decision.key[..schema.primary_bytes()];
-    let shard = &mut shards[engine.shard_of(primary)];
-    let number = schema.run_of(primary);
-    let Some(index) = shard.run_index(number) else {
-        return Err(Error::corrupt(format!("a {:?} record of run {number}, which was never opened", decision.kind)));
-    };
-    note_verdict(engine, primary, decision);
-    let event = Tally::event(u64::from(decision.fragments), decision.bytes);
-    let endings_bytes = shard.endings_bytes;
-    let of_run = &mut shard.runs[index as usize];
+}
+
+/// What a decision moves in the account of its run.
+fn book(engine: &Engine, of_run: &mut Run, decision: &Decision) {
     let detail = decision.detail;
+    let event = Tally::event(u64::from(decision.fragments), decision.bytes);
     let tally = match decision.kind {
-        DecisionKind::Accept => {
-            decided.accepted.insert(primary.to_vec(), detail);
-            decided.results.insert((primary.to_vec(), decision.token.counter as u32));
-            return Ok(());
-        }
-        DecisionKind::Pass => {
-            decided.passed.insert(primary.to_vec(), decision.stage);
-            decided.results.insert((primary.to_vec(), decision.token.counter as u32));
-            return Ok(());
-        }
-        DecisionKind::Debug => {
-            decided.debug.insert(primary.to_vec(), detail as u8);
-            decided.replayed.remove(primary);
-            return Ok(());
-        }
-        DecisionKind::Mark => {
-            decided.marks.insert(primary.to_vec(), (decision.stage, detail));
-            return Ok(());
-        }
-        DecisionKind::Replay => {
-            decided.debug.remove(primary);
-            decided.replayed.insert(primary.to_vec());
-            return Ok(());
+        DecisionKind::Accept | DecisionKind::Pass | DecisionKind::Debug | DecisionKind::Mark | DecisionKind::Replay => {
+            return;
         }
         DecisionKind::NeverSeen => Tally::default(),
         DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent => event,
@@ -467,16 +541,9 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
     of_run.ledger.stored += fragments;
     of_run.ledger.offered += fragments;
     match decision.kind {
-        DecisionKind::RemoveKey => {
-            let term = if detail & LOST != 0 { &mut of_run.ledger.lost } else { &mut of_run.ledger.removed };
-            *term += tally;
-            decided.removed.insert(decision.key.clone(), detail & 1 != 0);
-        }
-        DecisionKind::Supersede => {
-            of_run.ledger.superseded += tally;
-            let version = decided.superseded.entry(decision.key.clone()).or_default();
-            *version = (*version).max(detail as u16);
-        }
+        DecisionKind::RemoveKey if detail & LOST != 0 => of_run.ledger.lost += tally,
+        DecisionKind::RemoveKey => of_run.ledger.removed += tally,
+        DecisionKind::Supersede => of_run.ledger.superseded += tally,
         kind => {
             let counted = kind != DecisionKind::NeverSeen;
             of_run.book_end(kind, tally, decision.group, !decision.incomplete, counted);
@@ -484,15 +551,6 @@ fn apply(engine: &Engine, shards: &mut Shards<'_>, decided: &mut Decided, decisi
             if kind == DecisionKind::Release {
                 engine.book_released(of_run, detail);
             }
-            if of_run.state != RunState::Closed || of_run.keeps_decided {
-                of_run.decided.insert(engine.decided_form, primary);
-                if let Some(ending) = Ending::of(kind) {
-                    of_run.endings[ending as usize].insert_within(endings_bytes, engine.decided_form, primary);
-                }
-            }
-            decided.accepted.remove(primary);
-            decided.debug.remove(primary);
         }
     }
-    Ok(())
 }

@@ -12,11 +12,13 @@
 mod images;
 mod log;
 mod records;
+mod standing;
 mod verify;
 
 use crate::engine::Engine;
+use crate::home::{Shard, Superseded};
 use crate::hot::{FREE, Location};
-use crate::levels::Level;
+use crate::levels::{Level, Ticket};
 use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
 use crate::warm::LogSlots;
@@ -25,14 +27,16 @@ use forebay_core::{
     Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
 };
 use records::Records;
+use standing::Standing;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 /// What the log says, ready to be asked for each record.
 struct Decided {
-    accepted: HashMap<Vec<u8>, u32>,
+    /// With the output.
+    accepted: Standing,
     /// With the reason.
-    debug: HashMap<Vec<u8>, u8>,
+    debug: Standing,
     /// Stage that an event was passed to, since the last snapshot: later ones stand in its marks.
     passed: HashMap<Vec<u8>, u8>,
     /// Verdicts since the last snapshot whose results count: event, low bits of the token's counter.
@@ -40,11 +44,38 @@ struct Decided {
     /// Removed keys, and whether each was a result.
     removed: HashMap<Vec<u8>, bool>,
     /// Highest version that a record says is superseded.
-    superseded: HashMap<Vec<u8>, u16>,
-    /// Marks of events that the warm level has, later than those in their images: stage, and detail as in the record.
-    marks: HashMap<Vec<u8>, (u8, u32)>,
+    superseded: HashMap<Vec<u8>, Superseded>,
+    /// Marks of events that the warm level has, later than those in their images (`mark_of`).
+    marks: Standing,
     /// Events that were replayed out of the debug stream: images that say otherwise are older.
     replayed: HashSet<Vec<u8>>,
+}
+
+impl Decided {
+    fn new(engine: &Engine) -> Decided {
+        let standing = || Standing::new(engine.decided_form, engine.keyspace.schema.primary_bytes());
+        Decided {
+            accepted: standing(),
+            debug: standing(),
+            passed: HashMap::new(),
+            results: HashSet::new(),
+            removed: HashMap::new(),
+            superseded: HashMap::new(),
+            marks: standing(),
+            replayed: HashSet::new(),
+        }
+    }
+}
+
+/// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
+/// device finds it when it comes back.
+#[derive(Default)]
+pub(crate) struct Absent {
+    pub(crate) accepted: Vec<(Vec<u8>, u64)>,
+    pub(crate) debug: Vec<(Vec<u8>, u64)>,
+    pub(crate) marks: Vec<(Vec<u8>, u64)>,
+    pub(crate) removed: Vec<(Vec<u8>, bool)>,
+    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
 }
 
 /// What the warm level says of itself.
@@ -64,8 +95,8 @@ pub(crate) struct Replaced(Vec<(Location, u32)>);
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
 pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut There>) -> Result<Replaced> {
     let headers = read_headers(engine)?;
-    let decided =
-        log::read(engine, &headers, there.as_ref().map(|there| there.decisions.as_slice()).unwrap_or_default())?;
+    // The hot log alone says what is decided; the shadows are brought up to it.
+    let decided = log::read(engine, &headers)?;
     let mut shards = engine.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
@@ -87,6 +118,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
         adopt_images(engine, level, &mut records, there, figures_kept)?;
     }
     records.settle()?;
+    keep_absent(engine, &decided, &records.shards);
     let replaced = Replaced(records.replaced);
     drop(shards);
     for number in 0..engine.hot.geometry.segments {
@@ -100,7 +132,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
 
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
 pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
-    let decided = log::read_devices(engine, &there.decisions)?;
+    let decided = log::read_shadows(engine, &there.decisions)?;
     let mut shards = engine.lock_all();
     shards.iter_mut().for_each(|shard| shard.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
@@ -110,9 +142,51 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Rep
         adopt_images(engine, level, &mut records, &mut there, false)?;
     }
     records.settle()?;
+    keep_absent(engine, &decided, &records.shards);
     let replaced = Replaced(records.replaced);
     drop(shards);
     Ok(replaced)
+}
+
+/// What is said of events that nothing was found of, where a device is not there.
+fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
+    let Some(level) = engine.level.as_ref().filter(|level| level.present().count() < level.devices as usize) else {
+        return;
+    };
+    let primary_bytes = engine.keyspace.schema.primary_bytes();
+    let unknown = |primary: &[u8]| {
+        let shard = &shards[engine.shard_of(primary)];
+        let run = shard.run_index(engine.keyspace.schema.run_of(primary));
+        let over = |run: u16| shard.runs[run as usize].decided.contains(engine.decided_form, primary);
+        shard.find(primary).is_none() && run.is_some_and(|run| !over(run))
+    };
+    let of = |standing: &Standing| {
+        let mut kept = Vec::new();
+        standing.each(|primary, number| kept.extend(unknown(primary).then(|| (primary.to_vec(), number))));
+        kept
+    };
+    let absent = Absent {
+        accepted: of(&decided.accepted),
+        debug: of(&decided.debug),
+        marks: of(&decided.marks),
+        removed: decided
+            .removed
+            .iter()
+            .filter(|(key, _)| unknown(&key[..primary_bytes]))
+            .map(|(k, r)| (k.clone(), *r))
+            .collect(),
+        superseded: decided
+            .superseded
+            .iter()
+            .filter(|(key, _)| unknown(&key[..primary_bytes]))
+            .map(|(key, version)| (key.clone(), *version))
+            .collect(),
+    };
+    level.note(format!(
+        "devices are not there: what was decided about {} of their events is kept for them",
+        absent.accepted.len() + absent.debug.len() + absent.marks.len()
+    ));
+    let _ = engine.absent.set(absent);
 }
 
 /// What stands on the devices, and what does not any more: losses by name, and what was perhaps never acknowledged.
@@ -134,12 +208,14 @@ fn adopt_images(
 
 /// The latest life of which the devices' logs know.
 pub(crate) fn boot_after(there: &There) -> u32 {
-    // Each life begins with a snapshot on every device.
-    log::boot_of_snapshots(&there.decisions)
+    // A life begins with a snapshot on every device, unless all of them refuse it: lives that none of them knows of are
+    // fewer than these.
+    const LIVES_UNKNOWN_MAX: u32 = 1 << 16;
+    there.decisions.iter().map(LogSlots::boot).max().unwrap_or(0).saturating_add(LIVES_UNKNOWN_MAX)
 }
 
 fn is_not_data(header: SegmentHeader) -> bool {
-    header.kind == SegmentKind::Log
+    header.kind != SegmentKind::Data
 }
 
 /// A header copy that does not verify although records of its generation do: it was whole once, and has rotted. (A torn
@@ -173,7 +249,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
             let group = engine.group_of(shard, event);
             let reason = Reason::ProcessDied as u8;
             let record = Decision { detail: u32::from(reason), ..shard.decision(event, DecisionKind::Debug, group) };
-            let recorded = engine.log.append(&engine.hot, &record).is_ok();
+            let recorded = engine.record(shard, event, &record).map(Ticket::unanswered).is_ok();
             shard.move_to(event, LiveState::Debug);
             shard.reasons.insert(event, reason);
             // Without a record its marks say so, beside its fragments: these stay where they are.
@@ -192,6 +268,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         Err(error) if error.kind() == forebay_core::Kind::Full => {}
         other => other?,
     }
+    engine.fold_shadows();
     for (location, length) in left {
         engine.end_record(location, length);
     }

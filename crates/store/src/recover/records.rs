@@ -153,7 +153,7 @@ impl<'a> Records<'a> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-        let kept_decision = self.decided.accepted.contains_key(primary) || self.decided.debug.contains_key(primary);
+        let kept_decision = self.decided.accepted.contains(primary) || self.decided.debug.contains(primary);
         let number = schema.run_of(primary);
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
@@ -178,7 +178,7 @@ impl<'a> Records<'a> {
         if entry.flags.is_fragment() {
             let key = entry.key.as_bytes();
             let removed = !self.decided.removed.is_empty() && self.decided.removed.contains_key(key);
-            let superseded = || self.decided.superseded.get(key).is_some_and(|&version| version >= entry.version);
+            let superseded = || self.decided.superseded.get(key).is_some_and(|ended| ended.version >= entry.version);
             if removed || !self.decided.superseded.is_empty() && superseded() {
                 return Ok(Fate::Dead);
             }
@@ -340,6 +340,7 @@ impl<'a> Records<'a> {
         for at in 0..self.shards.len() {
             self.settle_shard(at)?;
         }
+        self.settle_decided();
         Ok(())
     }
 
@@ -363,8 +364,9 @@ impl<'a> Records<'a> {
                     if let Some(word) = shard.attribute_word(event) {
                         engine.hot.end_record(word.location(), engine.hot.length_of(word.location()));
                     }
+                    let reserved = !shard.events[event].is(Flag::AllWarm);
                     shard.withdraw(event);
-                    engine.hot.events.fetch_sub(1, Ordering::Relaxed);
+                    engine.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
                 } else if leaf.present > 0 {
                     let primary = shard.primary(event);
                     let passed = self.decided.passed.get(primary.as_bytes());
@@ -393,21 +395,28 @@ impl<'a> Records<'a> {
             }
         }
         engine.hot.region.fence();
-        for (primary, streams) in &self.decided.accepted {
+        Ok(())
+    }
+
+    /// Where the log says that events went.
+    fn settle_decided(&mut self) {
+        let (engine, decided, shards) = (self.engine, self.decided, &mut self.shards);
+        decided.accepted.each(|primary, output| {
+            let shard = &mut *shards[engine.shard_of(primary)];
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Accepted);
-                shard.events[event].lease = *streams;
+                shard.events[event].lease = output as u32;
                 engine.queue_again(shard, event);
             }
-        }
-        for (primary, reason) in &self.decided.debug {
+        });
+        decided.debug.each(|primary, reason| {
+            let shard = &mut *shards[engine.shard_of(primary)];
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Debug);
-                shard.reasons.insert(event, *reason);
+                shard.reasons.insert(event, reason as u8);
                 engine.queue_again(shard, event);
             }
-        }
-        Ok(())
+        });
     }
 
     /// What an event's own record says: its announcement, its sources, what follows from its attributes.

@@ -14,7 +14,7 @@ use super::relation::Relations;
 use super::source::{Cell, NO_OPEN_CHUNK, Source};
 use super::space::{Closed, Space};
 use super::table::Table;
-use crate::hot::{Class, Hot};
+use crate::hot::{Class, Hot, Kept, KeptBy};
 use forebay_core::limits::{RING_NOTE_OFFSET, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Result, RingKeyspace, SegmentKind, Superblock};
 use parking_lot::{Mutex, MutexGuard};
@@ -27,6 +27,10 @@ pub(super) struct Holder {
     pub(super) name: Arc<str>,
     pub(super) guards: AtomicU64,
     pub(super) bytes: AtomicU64,
+    /// Reservations out.
+    pub(super) reservations: AtomicU64,
+    /// Windows that wait, or read after they have waited.
+    pub(super) waiting: AtomicU64,
 }
 
 /// One ring.
@@ -78,11 +82,30 @@ impl Engine {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// counts as a call, never as nobody.
+    pub(super) fn kept(&self) -> Kept {
+        let users = self.hot.users();
+        let holders = self.holders.lock();
+        let of = |holder: Arc<Holder>| KeptBy {
+            holder: holder.name.to_string(),
+            guards: holder.guards.load(Ordering::Acquire),
+            reservations: holder.reservations.load(Ordering::Acquire),
+        };
+        let all = holders.iter().filter_map(Weak::upgrade).map(of);
+        Kept::new(users, all.filter(|holder| holder.guards + holder.reservations > 0).collect())
+    }
+
+    pub(super) fn windows_waiting(&self) -> u64 {
+        let holders = self.holders.lock();
+        holders.iter().filter_map(Weak::upgrade).map(|holder| holder.waiting.load(Ordering::SeqCst)).sum()
     }
 
     /// Chunks that pins may keep.
@@ -170,8 +193,7 @@ impl Engine {
     }
 
     fn is_unused(&self, segment: u32) -> bool {
-        let segment = self.hot.segment(segment);
-        segment.pins() == 0 && segment.in_flight() == 0
+        !self.hot.segment(segment).is_used()
     }
 
     /// Evicts this chunk; `false` where it came into use.

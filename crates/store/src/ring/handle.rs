@@ -44,6 +44,11 @@ impl Ring {
         &self.engine().keyspace
     }
 
+    /// Identity of the ring, given at its creation: no other has it.
+    pub fn id(&self) -> [u8; 16] {
+        self.engine().hot.store
+    }
+
     /// Boot generation of this opening.
     pub fn boot(&self) -> u32 {
         self.engine().boot
@@ -68,8 +73,14 @@ impl fmt::Debug for Ring {
 }
 
 pub(super) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
-    let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let holder = Arc::new(Holder { engine: engine.clone(), name: name.into(), guards, bytes });
+    let holder = Arc::new(Holder {
+        engine: engine.clone(),
+        name: name.into(),
+        guards: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        reservations: AtomicU64::new(0),
+        waiting: AtomicU64::new(0),
+    });
     let mut holders = engine.holders.lock();
     holders.retain(|known| known.strong_count() > 0);
     holders.push(Arc::downgrade(&holder));

@@ -12,8 +12,8 @@ use super::engine::Engine;
 use super::handle::{Ring, new_holder};
 use super::limits::{CHUNK_BYTES_DEFAULT_MAX, CHUNK_BYTES_MIN, CHUNKS_PER_SOURCE_DEFAULT, CHUNKS_PER_SOURCE_MIN};
 use super::{maintain, recover};
-use crate::hot::{Hot, Region};
-use crate::region_file::{self, Holds, Life, random_id, write_superblock};
+use crate::hot::{CALLS_WAIT, Hot, Kept, Region, outlasted, wait_for_none};
+use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use crate::sim::SimMedium;
 use forebay_core::limits::{PAYLOAD_ALIGN, RING_KEY_TAIL_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{EntryLayout, Error, Geometry, Result, RingKeyspace};
@@ -84,14 +84,23 @@ impl Ring {
         start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config)
     }
 
-    /// Flushes the ring and marks it clean; calls on any handle answer `Closed`, who waits for a window gets what is
-    /// there. Windows and reservations stay valid: others can open the ring once the last of them is dropped. Also done
-    /// when the last handle is gone.
+    /// Flushes the ring and marks it clean. Calls on any handle answer `Closed` from now on; who waits for a window gets
+    /// what is there, and calls in flight are waited for, at most 5 s. Windows and reservations are not: they stay valid,
+    /// others can open the ring once the last of them is dropped, and [`Ring::kept`] names their holders. Of several calls
+    /// to `close`, the first closes; the others wait for its end and answer the same. Also done when the last handle is
+    /// gone.
     ///
     /// # Errors
-    /// `Corrupt` where the medium refuses its pages.
+    /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight outlasted the wait: the ring is
+    /// closed and flushed, its lock is let go with the last of them, and the next opening looks at every record.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
+    }
+
+    /// What keeps a closed ring from being opened by others: windows and reservations by holder, calls in flight. Of an
+    /// open ring: what would.
+    pub fn kept(&self) -> Kept {
+        self.engine().kept()
     }
 
     fn start(engine: Engine) -> Result<Ring> {
@@ -107,9 +116,12 @@ impl Ring {
 
 impl Engine {
     pub(super) fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
+        self.hot.closing.once(|| self.close_now())
+    }
+
+    fn close_now(&self) -> Result<()> {
+        // Sequentially consistent, as `Waiting` is: a window that waits is seen below, or sees this.
+        self.closed.store(true, Ordering::SeqCst);
         // Nothing becomes visible from here on: claims and publications ask under the lock.
         for cell in self.table.iter() {
             let mut source = cell.source.lock();
@@ -119,29 +131,31 @@ impl Engine {
             cell.arrived.notify_all();
         }
         self.table.wake();
+        // Those who waited for a window read what is there; after that no window takes a guard.
+        wait_for_none(CALLS_WAIT, || self.windows_waiting());
+        for cell in self.table.iter() {
+            cell.source.lock().shut = true;
+        }
+        self.hot.shut();
+        let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
         let _taking = self.taking.lock();
         self.gather();
         self.hot.seal_closed();
-        let flushed = self.hot.region.sync();
+        let mut closed = self.hot.region.sync();
         // What is still in flight was never acknowledged, but it may yet write: then the next opening looks at all.
-        let settled = self.hot.segments.iter().all(|segment| segment.in_flight() == 0);
-        if flushed.is_ok() && settled {
+        if closed.is_ok() && self.hot.users().1 == 0 {
             self.write_note(&mut self.space.lock(), true);
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);
-            self.hot.region.sync()?;
+            closed = self.hot.region.sync();
         }
-        self.unlock_if_idle();
-        flushed
-    }
-
-    /// Lets others open a closed ring, once no window shows and no reservation fills its memory any more.
-    pub(super) fn unlock_if_idle(&self) {
-        let idle = |segment: &crate::hot::Segment| segment.pins() == 0 && segment.in_flight() == 0;
-        if self.is_closed() && self.hot.segments.iter().all(idle) {
-            self.hot.region.unlock();
+        if calls > 0 {
+            closed = closed.and_then(|()| Err(outlasted("ring", &self.kept())));
         }
+        // This life has written its last byte.
+        self.hot.let_go();
+        closed
     }
 }
 
@@ -209,27 +223,29 @@ fn start_new(
     config: RingConfig,
     store: [u8; 16],
 ) -> Result<Ring> {
-    let superblock = region_file::first_life(store, text, geometry);
+    let superblock = region_file::first_life(&region, store, text, geometry, 0);
     let hot = Hot::new(region, geometry, store, 1);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
     // The account begins with nothing; then the superblock makes it a ring.
     engine.write_note(&mut engine.space.lock(), false);
-    write_superblock(&engine.hot.region, &mut engine.superblock.lock());
+    write_superblock_durably(&engine.hot.region, &mut engine.superblock.lock())?;
     Ring::start(engine)
 }
 
 fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingConfig) -> Result<Ring> {
     let source_bytes = keyspace.source.bytes();
     let widths = (source_bytes + RING_KEY_TAIL_BYTES, source_bytes);
-    let Life { superblock, was_clean, power_lost } =
-        region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
-    check_capacity(keyspace, &superblock.geometry)?;
-    let hot = Hot::new(region, superblock.geometry, superblock.store, 1);
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock);
-    recover::recover(&engine, power_lost, was_clean)?;
+    let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    check_capacity(keyspace, &life.superblock.geometry)?;
+    life.begin(&region)?;
+    let hot = Hot::new(region, life.superblock.geometry, life.superblock.store, 1);
+    let engine = Engine::new(hot, keyspace.clone(), config, life.superblock.clone());
+    let recovered = recover::recover(&engine, life.power_lost, life.was_clean);
+    recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
     // The account as it was found, then the new life.
     engine.write_note(&mut engine.space.lock(), false);
-    write_superblock(&engine.hot.region, &mut engine.superblock.lock());
+    life.settle(&engine.hot.region)?;
+    *engine.superblock.lock() = life.superblock;
     Ring::start(engine)
 }

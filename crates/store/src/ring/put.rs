@@ -177,6 +177,8 @@ impl Engine {
         let cause = match met? {
             Met::Nothing => match place {
                 Some(place) => return Ok(Got::Place(source, place)),
+                // The close comes to this source in a moment: it is no lack of space.
+                None if self.is_closed() => return Err(closed()),
                 None => GapCause::NoSpace,
             },
             Met::Standing(standing) => {
@@ -316,13 +318,9 @@ impl Engine {
         }
     }
 
+    /// The last access to the region of who held the place, under the source's lock. The chunk's own live count stays.
     fn let_go(&self, location: Location) {
-        let segment = self.hot.segment(location.segment);
-        segment.written();
-        // The chunk's own live count stays.
-        if segment.ended(0) {
-            self.hot.free_if_idle(location.segment);
-        }
+        self.hot.left(location.segment, self.hot.segment(location.segment).abandoned(0));
     }
 
     /// A held place is not needed.
@@ -335,9 +333,6 @@ impl Engine {
             if source.waiting > 0 {
                 cell.arrived.notify_all();
             }
-        }
-        if self.is_closed() {
-            self.unlock_if_idle();
         }
     }
 
@@ -371,6 +366,10 @@ impl Engine {
         let same = entry.length as usize == value.len() && entry.payload_crc == crc && standing.item.span == stamp.span;
         let tally = Tally::fragment(value.len() as u64);
         let mut source = cell.source.lock();
+        if source.closed {
+            // The account is final.
+            return Err(closed());
+        }
         let ledger = source.accounts.of(stamp.run);
         ledger.offered += tally;
         if same {

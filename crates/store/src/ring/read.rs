@@ -7,10 +7,11 @@
 use super::engine::Holder;
 use super::source::{Cell, Source};
 use super::window::{Guards, Piece, SourceWindow, Window};
-use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::Engine};
+use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::Engine, engine::closed};
 use crate::hot::Location;
 use forebay_core::{Error, Result, SourceId};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a window; longer ones are cut to it.
@@ -27,6 +28,7 @@ impl Ring {
         let engine = self.engine();
         engine.check_window(begin, end)?;
         let names = engine.names(sources)?;
+        let _waiting = (!wait.is_zero()).then(|| Waiting::new(&self.holder));
         engine.check_open()?;
         // Real time, also where a test moves the ring's clock by hand.
         let deadline = (!wait.is_zero()).then(|| Instant::now() + wait.min(WAIT_MAX));
@@ -35,15 +37,15 @@ impl Ring {
         }
         let read = |source: &SourceId| match engine.table.find(source) {
             Some(cell) => read_source(&self.holder, cell, begin, end),
-            None => SourceWindow {
+            None => Ok(SourceWindow {
                 source: *source,
                 coverage: vec![Stretch { begin, end, state: Coverage::NotYet }],
                 first: None,
                 pieces: Vec::new(),
                 guards: Guards::new(&self.holder),
-            },
+            }),
         };
-        Ok(Window { begin, end, sources: names.iter().map(read).collect() })
+        Ok(Window { begin, end, sources: names.iter().map(read).collect::<Result<_>>()? })
     }
 
     /// Whether no source is `NotYet` in `[begin, end)`: a window of it would wait for nothing.
@@ -79,7 +81,7 @@ impl Ring {
         engine.check_source(source)?;
         engine.check_open()?;
         let Some(cell) = engine.table.find(source) else { return Ok(Vec::new()) };
-        let read = read_source(&self.holder, cell, begin, end);
+        let read = read_source(&self.holder, cell, begin, end)?;
         let gap = |stretch: &Stretch| match stretch.state {
             Coverage::Gap(cause) => Some(Gap { begin: stretch.begin, end: stretch.end, cause }),
             _ => None,
@@ -138,17 +140,39 @@ impl Engine {
     }
 }
 
+/// A window that waits, as the closing of the ring sees it.
+struct Waiting<'a>(&'a Holder);
+
+impl<'a> Waiting<'a> {
+    fn new(holder: &'a Holder) -> Waiting<'a> {
+        holder.waiting.fetch_add(1, Ordering::SeqCst);
+        Waiting(holder)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// One source's part of a window, under its lock.
-fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> SourceWindow {
+///
+/// # Errors
+/// `Closed` where the ring is: its memory may be another life's.
+fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> Result<SourceWindow> {
     let mut guards = Guards::new(holder);
     let source = cell.source.lock();
+    if source.shut {
+        return Err(closed());
+    }
     let pieces = collect(&source, &mut guards, begin, end);
     let reserved: Vec<(u64, u64)> = source.reserved.iter().map(|one| (one.timestamp, one.end)).collect();
     let covered = pieces.iter().map(|piece| (piece.timestamp, piece.timestamp + u64::from(piece.span)));
     let coverage = source.known.tile(begin, end, covered, &reserved);
     let first = source.known.first();
     drop(source);
-    SourceWindow { source: cell.id, coverage, first, pieces, guards }
+    Ok(SourceWindow { source: cell.id, coverage, first, pieces, guards })
 }
 
 fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Piece> {
@@ -171,4 +195,35 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
         pieces.sort_by_key(|piece| piece.timestamp);
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sim::SimMedium;
+    use crate::{Ring, RingConfig, RingPut, RingSources};
+    use forebay_core::{Kind, RingKeyspace};
+    use std::time::Duration;
+
+    /// A window that found the ring open, and is held up before it takes its guards, takes none.
+    #[test]
+    fn a_window_asks_under_the_lock_whether_its_ring_is_closed() {
+        let keyspace =
+            RingKeyspace { history: Duration::from_millis(1), ..RingKeyspace::wibeth("closing", 1).unwrap() };
+        let config = RingConfig { hot_bytes: 64 << 20, maintenance: false, ..RingConfig::default() };
+        let ring = Ring::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        let source = keyspace.source(&[1]).unwrap();
+        let put = ring.put(&source, 1 << 40, 2048, &[7; 7200], &RingPut::default());
+        assert_eq!(put.unwrap(), crate::RingOutcome::Stored);
+        let cell = ring.engine().table.find(&source).unwrap();
+        let mut locked = cell.source.lock();
+        std::thread::scope(|scope| {
+            let reads =
+                scope.spawn(|| ring.window(1 << 40, (1 << 40) + 10, &RingSources::Only(vec![source]), Duration::ZERO));
+            std::thread::sleep(Duration::from_millis(50));
+            (locked.closed, locked.shut) = (true, true);
+            drop(locked);
+            assert_eq!(reads.join().unwrap().unwrap_err().kind(), Kind::Closed);
+        });
+        assert!(ring.kept().is_empty());
+    }
 }

@@ -8,6 +8,7 @@ use super::{Ring, RingOutcome, RingPut};
 use crate::hot::checksum;
 use forebay_core::{GapCause, Result, RingStamp, SourceId, check_sent_as};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
 
 impl Ring {
     /// Reserves memory of the ring for a fragment of `length` bytes: filled in place, then committed. Where it cannot be
@@ -28,7 +29,10 @@ impl Ring {
         let wanted = engine.check_put(source, span, length)?;
         let stamp = RingStamp { timestamp, span, run: options.run };
         let backing = match engine.claim(source, stamp, wanted, options.status)? {
-            Claim::Place(claimed) => Backing::Place(claimed),
+            Claim::Place(claimed) => {
+                self.holder.reservations.fetch_add(1, Ordering::Relaxed);
+                Backing::Place(claimed)
+            }
             Claim::Standing => {
                 let put = RingPut { run: options.run, status: options.status };
                 Backing::Compared { bytes: vec![0; length], source: *source, stamp, put }
@@ -89,6 +93,8 @@ impl RingReservation {
         }
         match std::mem::replace(&mut self.backing, Backing::Done) {
             Backing::Place(claimed) => {
+                // From here on it is a call in flight, which a closing ring waits for.
+                self.ring.holder.reservations.fetch_sub(1, Ordering::Relaxed);
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 engine.hot.region.flush(offset, claimed.length as usize);
                 engine.publish(&claimed, found)
@@ -138,6 +144,7 @@ impl DerefMut for RingReservation {
 impl Drop for RingReservation {
     fn drop(&mut self) {
         if let Backing::Place(claimed) = std::mem::replace(&mut self.backing, Backing::Done) {
+            self.ring.holder.reservations.fetch_sub(1, Ordering::Relaxed);
             self.ring.engine().give_up(&claimed);
         }
     }

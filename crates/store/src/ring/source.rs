@@ -67,7 +67,10 @@ pub(super) struct Source {
     /// Readers that wait, and the lowest tick that one of them waits for.
     pub(super) waiting: u32,
     pub(super) wanted: u64,
+    /// The ring closes: nothing is put any more, nobody waits any more.
     pub(super) closed: bool,
+    /// It is closed: no guard is taken any more.
+    pub(super) shut: bool,
     /// Fragments of the last chunk that was full: room for as many is made at once.
     fragments_expected: usize,
 }

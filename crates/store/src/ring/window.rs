@@ -70,11 +70,9 @@ impl Drop for Guards {
         let count = self.segments.len() as u64;
         self.holder.guards.fetch_sub(count, Ordering::Relaxed);
         self.holder.bytes.fetch_sub(count * engine.hot.geometry.segment_bytes, Ordering::Relaxed);
+        // Last, after the figures: what has a guard and is not in them is a call in flight.
         for &segment in &self.segments {
             engine.hot.unpin(segment);
-        }
-        if count > 0 && engine.is_closed() {
-            engine.unlock_if_idle();
         }
     }
 }

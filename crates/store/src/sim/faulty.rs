@@ -75,7 +75,14 @@ pub(super) struct State {
     total: u64,
     plan: Vec<(Option<Operation>, u64, Fault)>,
     refused_reads: Vec<(String, Range<u64>)>,
+    /// How the names of files begin whose writes and syncs fail.
+    refused_writes: Vec<String>,
     stalled_until: Option<Instant>,
+    /// How the names of files begin that take no writes and syncs, and until when.
+    stalled_writes: Vec<(String, Instant)>,
+    /// Operations that wait for the end of a stall, and those of queues that are kept until then.
+    waiting: usize,
+    pub(super) held: usize,
     vanished: bool,
     files: BTreeMap<u32, Known>,
     pub(super) writes: Writes,
@@ -86,6 +93,15 @@ struct Known {
     name: String,
     length: u64,
     unsynced: Unsynced,
+}
+
+impl State {
+    fn takes_no_writes(&self, file: FileId) -> Option<Instant> {
+        let name = self.files.get(&file.0)?.name.as_str();
+        let now = Instant::now();
+        let stalls = self.stalled_writes.iter().filter(|(names, until)| name.starts_with(&**names) && *until > now);
+        stalls.map(|(_, until)| *until).max()
+    }
 }
 
 impl FaultyDevice {
@@ -109,6 +125,7 @@ impl FaultyDevice {
         let mut state = self.state.lock();
         state.plan.clear();
         state.refused_reads.clear();
+        state.refused_writes.clear();
     }
 
     /// Operations of this kind so far, failed ones included.
@@ -124,6 +141,11 @@ impl FaultyDevice {
     /// Answers reads that touch these bytes of a file with an I/O error.
     pub fn refuse_reads(&self, name: &str, bytes: Range<u64>) {
         self.state.lock().refused_reads.push((name.to_owned(), bytes));
+    }
+
+    /// Answers writes and syncs of files whose names begin like this with an I/O error, and does nothing of them.
+    pub fn refuse_writes(&self, names: &str) {
+        self.state.lock().refused_writes.push(names.to_owned());
     }
 
     /// Flips the bits of `mask` in one byte of a file, durably.
@@ -146,6 +168,24 @@ impl FaultyDevice {
     pub fn stall(&self, duration: Duration) {
         self.state.lock().stalled_until = Some(Instant::now() + duration.min(STALL_MAX));
         self.stall.notify_all();
+    }
+
+    /// For so long, at most a day, writes and syncs of files whose names begin like this get no answer, and nothing of
+    /// them happens; everything else goes on. Zero ends such a stall.
+    pub fn stall_writes(&self, names: &str, duration: Duration) {
+        let mut state = self.state.lock();
+        state.stalled_writes.retain(|(known, _)| known != names);
+        if !duration.is_zero() {
+            state.stalled_writes.push((names.to_owned(), Instant::now() + duration.min(STALL_MAX)));
+        }
+        drop(state);
+        self.stall.notify_all();
+    }
+
+    /// Operations that wait for the end of a stall now.
+    pub fn waiting(&self) -> usize {
+        let state = self.state.lock();
+        state.waiting + state.held
     }
 
     /// From now on the device is gone.
@@ -203,8 +243,54 @@ impl FaultyDevice {
                 return true;
             }
             let pause = left.min(until.saturating_duration_since(Instant::now()));
+            state.waiting += 1;
             self.stall.wait_for(&mut state, pause);
+            state.waiting -= 1;
         }
+    }
+
+    /// Whether writes and syncs of a file get no answer now, and until when at the latest.
+    pub(super) fn takes_no_writes(&self, file: FileId) -> Option<Instant> {
+        self.state.lock().takes_no_writes(file)
+    }
+
+    /// Waits until writes and syncs of one of these files may have an answer, but no longer than `wait`.
+    pub(super) fn wait_for_writes(&self, files: &[FileId], wait: Duration) {
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        loop {
+            let stalls: Vec<Option<Instant>> = files.iter().map(|file| state.takes_no_writes(*file)).collect();
+            let Some(first) = stalls.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().min())
+            else {
+                return;
+            };
+            let left = wait.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            let pause = left.min(first.saturating_duration_since(Instant::now()));
+            state.waiting += 1;
+            self.stall.wait_for(&mut state, pause);
+            state.waiting -= 1;
+        }
+    }
+
+    /// Whether writes and syncs of a file fail.
+    pub(super) fn refuses_writes(&self, file: FileId) -> bool {
+        let state = self.state.lock();
+        let name = state.files.get(&file.0).map(|known| known.name.as_str());
+        name.is_some_and(|name| state.refused_writes.iter().any(|refused| name.starts_with(&**refused)))
+    }
+
+    /// The same for an operation that waits.
+    fn let_write(&self, file: FileId) -> io::Result<()> {
+        while self.takes_no_writes(file).is_some() {
+            self.wait_for_writes(&[file], STALL_MAX);
+        }
+        if self.is_gone() {
+            return Err(gone());
+        }
+        if self.refuses_writes(file) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -406,7 +492,9 @@ impl Device for FaultyDevice {
     }
 
     fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(fault) = self.meet_and_wait(Operation::Write)? {
+        let fault = self.meet_and_wait(Operation::Write)?;
+        self.let_write(file)?;
+        if let Some(fault) = fault {
             return self.spoil(fault, file, offset, bytes);
         }
         let write = self.note(file, offset, bytes.len());
@@ -418,7 +506,9 @@ impl Device for FaultyDevice {
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
-        if self.meet_and_wait(Operation::Sync)? == Some(Fault::Fails) {
+        let fault = self.meet_and_wait(Operation::Sync)?;
+        self.let_write(file)?;
+        if fault == Some(Fault::Fails) {
             self.lose(file)?;
             return Err(Errno::IO.into());
         }

@@ -6,6 +6,11 @@
 //!
 //! A power loss keeps the image, and of each aligned 8-byte word that differs from it either the old or the new value,
 //! word by word, as H. LeBlanc et al. state it for persistent memory (CapybaraKV, OSDI 2025).
+//!
+//! The medium can also be an *ordinary file* ([`SimMedium::file`]). Flushes and fences make nothing durable there. The kernel
+//! writes a page back whenever it likes, here one at each step, and a power loss keeps the image, and of each page that
+//! differs from it the old or the new bytes. Only a sync makes pages durable. The machine has another boot id after that
+//! loss ([`SimMedium::after_power_loss`]), as a real one has.
 
 use parking_lot::Mutex;
 use std::ptr::NonNull;
@@ -15,8 +20,13 @@ use std::sync::Arc;
 pub struct SimMedium {
     memory: NonNull<u8>,
     length: usize,
+    /// What the machine calls its boot, for an ordinary file; persistent memory does not depend on it.
+    file_boot: Option<u64>,
     state: Mutex<State>,
 }
+
+/// The kernel writes whole pages.
+const PAGE_BYTES: usize = 4096;
 
 struct State {
     image: Vec<u8>,
@@ -79,10 +89,30 @@ impl SimMedium {
 
     /// A medium that holds what a crash left.
     pub fn from_image(image: Vec<u8>) -> Arc<SimMedium> {
+        SimMedium::with(image, None)
+    }
+
+    /// An empty ordinary file of so many bytes (rounded up to whole pages).
+    pub fn file(bytes: u64) -> Arc<SimMedium> {
+        SimMedium::with(vec![0; (bytes as usize).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES)], Some(1))
+    }
+
+    /// The file that `image` says, on the same machine after its next start.
+    pub fn after_power_loss(&self, image: Vec<u8>) -> Arc<SimMedium> {
+        SimMedium::with(image, self.file_boot.map(|boot| boot + 1))
+    }
+
+    /// The file that `image` says, on the same machine without a restart: what the death of the process leaves.
+    pub fn after_kill(&self, image: Vec<u8>) -> Arc<SimMedium> {
+        SimMedium::with(image, self.file_boot)
+    }
+
+    fn with(image: Vec<u8>, file_boot: Option<u64>) -> Arc<SimMedium> {
         let length = image.len();
         let medium = SimMedium {
             memory: memory::allocate(length),
             length,
+            file_boot,
             state: Mutex::new(State { image, flushed: Vec::new(), steps: 0, armed: None, hook: None, crash: None }),
         };
         medium.fill(&medium.state.lock().image);
@@ -126,8 +156,29 @@ impl SimMedium {
         (self.memory, self.length)
     }
 
+    /// Whether what was flushed and fenced survives power loss.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.file_boot.is_none()
+    }
+
+    /// The boot id of the machine; `None` where it is the real one's.
+    pub(crate) fn machine_boot(&self) -> Option<[u8; 36]> {
+        let text = format!("{:0>36}", self.file_boot?);
+        text.as_bytes().try_into().ok()
+    }
+
+    /// Makes the first bytes durable, in whole pages.
+    pub(crate) fn sync(&self, length: usize) {
+        self.step();
+        let end = length.next_multiple_of(PAGE_BYTES).min(self.length);
+        self.state.lock().image[..end].copy_from_slice(&self.view()[..end]);
+    }
+
     pub(crate) fn flush(&self, offset: u64, length: usize) {
         self.step();
+        if !self.is_persistent() {
+            return;
+        }
         let mut state = self.state.lock();
         let first = offset as usize & !63;
         let end = (offset as usize + length).next_multiple_of(64).min(self.length);
@@ -151,6 +202,9 @@ impl SimMedium {
                 state.crash = Some(self.lose(&state, seed));
             }
             state.steps = next;
+            if !self.is_persistent() {
+                self.write_back(&mut state);
+            }
             state.hook.take_if(|(at, _)| *at == next)
         };
         if let Some((_, hook)) = hook {
@@ -158,10 +212,19 @@ impl SimMedium {
         }
     }
 
+    /// The kernel writes some page back, now: a later power loss finds it as it is at this moment, or as it is then.
+    fn write_back(&self, state: &mut State) {
+        // Multiplied by an odd number, steps in order name pages in no order (Knuth's multiplicative hash).
+        let page = (state.steps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % self.length.div_ceil(PAGE_BYTES);
+        let (first, end) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(self.length));
+        state.image[first..end].copy_from_slice(&self.view()[first..end]);
+    }
+
     fn lose(&self, state: &State, seed: u64) -> Vec<u8> {
         let mut left = state.image.clone();
         let mut random = seed | 1;
-        for (old, new) in left.chunks_exact_mut(8).zip(self.view().chunks_exact(8)) {
+        let unit = if self.is_persistent() { 8 } else { PAGE_BYTES };
+        for (old, new) in left.chunks_mut(unit).zip(self.view().chunks(unit)) {
             if old != new {
                 // xorshift64: enough for a coin.
                 random ^= random << 13;

@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 const COMPACT_LIVE_SHARE: f64 = 0.5;
 /// Containers that nobody has written for so long are closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long closing may take in a round.
-const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 impl Warm {
     /// The container that should be emptied first: one that failed and still has something, else, where less than two are
@@ -88,7 +86,8 @@ impl Warm {
     /// `Unavailable` where a device fails; the others have had their turn.
     pub(crate) fn maintain(self: &Arc<Warm>) -> Result<()> {
         let recycled = self.recycle_empty().map(|_| ());
-        let closed: std::result::Result<(), Error> = self.close_filling(IDLE, Instant::now() + CLOSE_WAIT);
+        // In one round a device is waited for as long as it may stall: a store that closes waits for the round.
+        let closed: std::result::Result<(), Error> = self.close_filling(IDLE, Instant::now() + self.shape.stall);
         recycled.and(closed)
     }
 }

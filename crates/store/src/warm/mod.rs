@@ -40,7 +40,7 @@ pub(crate) use create::is_warm_file;
 pub(crate) use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
-pub(crate) use log::{DeviceLog, LogSlots, LogTicket};
+pub(crate) use log::{DeviceLog, LogSlots};
 pub(crate) use plan::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, WarmShape};
 pub(crate) use read::ReadImage;
 pub(crate) use recover::Found;

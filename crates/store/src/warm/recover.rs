@@ -313,6 +313,18 @@ impl Warm {
         DeviceSuperblock::decode(one).or_else(|_| DeviceSuperblock::decode(two)).map(|superblock| superblock.store)
     }
 
+    /// What a device of this store says of itself; `widths` as at its creation.
+    ///
+    /// # Errors
+    /// `Invalid` where it is none, or one of another store; `Corrupt`, `Unavailable`.
+    pub(crate) fn superblock_of(
+        device: &dyn Device,
+        store: &[u8; 16],
+        widths: (usize, usize),
+    ) -> Result<DeviceSuperblock> {
+        superblock(device, store, widths)
+    }
+
     /// Reads a directory into a buffer, and looks whether all of it is sound.
     fn read_directory(&self, container: &Container, place: DirectoryPlace, scratch: Buffer) -> DirectoryRead {
         let length = (place.bytes as usize).next_multiple_of(BLOCK_BYTES);

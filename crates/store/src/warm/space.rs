@@ -238,6 +238,16 @@ impl Warm {
         self.free.load(Ordering::Relaxed)
     }
 
+    /// The device of a container.
+    pub(crate) fn device_of(&self, container: u32) -> u32 {
+        self.containers.get(container as usize).map_or(0, |container| container.device)
+    }
+
+    /// Numbers of the devices that are there.
+    pub(crate) fn present_numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.devices).filter(|(_, slot)| slot.device.is_some()).map(|(number, _)| number)
+    }
+
     /// All containers.
     pub(crate) fn containers(&self) -> Vec<ContainerInfo> {
         let info = |container: &Container| ContainerInfo {

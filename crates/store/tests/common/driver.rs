@@ -281,6 +281,7 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
                 PutOutcome::Stored => Answer::Stored,
                 PutOutcome::Duplicate => Answer::Duplicate,
                 PutOutcome::Late => Answer::Late,
+                PutOutcome::LateUnknown => panic!("no answer was lost here"),
             }
         }
         Op::Update { event, source, tag, token } => {
@@ -319,6 +320,7 @@ fn run(store: &Store, model: &Model, op: &Op) -> Result<Answer> {
                 PutOutcome::Stored => Answer::Stored,
                 PutOutcome::Duplicate => Answer::Duplicate,
                 PutOutcome::Late => Answer::Late,
+                PutOutcome::LateUnknown => panic!("no answer was lost here"),
             }
         }
         Op::Pass { event, token, result } => {

@@ -123,3 +123,47 @@ fn check(medium: Arc<SimMedium>, answers: &[Answer], step: u64) {
     drop(ring);
     assert_eq!(open(&medium).ledger(), before, "step {step}");
 }
+
+/// Over an ordinary file the kernel writes pages when it likes, and a power loss takes what it has not written: that is
+/// noticed, also in the life that follows an orderly close.
+#[test]
+fn a_power_loss_over_a_file_in_the_life_after_an_orderly_close_is_noticed() {
+    let put = |ring: &Ring, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            let source = source(ring, 0);
+            let bytes = payload(&source, frame(number));
+            let put = RingPut { run: 1, status: frame(number) as u32 };
+            assert_eq!(ring.put(&source, frame(number), SPAN, &bytes, &put).unwrap(), RingOutcome::Stored);
+        }
+    };
+    let open = |medium: &Arc<SimMedium>, accept_loss| {
+        Ring::open_on(medium.clone(), &keyspace(2), RingConfig { accept_loss, ..config(CHUNKS) })
+    };
+    let medium = SimMedium::file(config(CHUNKS).hot_bytes);
+    let ring = Ring::create_on(medium.clone(), &keyspace(2), config(CHUNKS)).unwrap();
+    put(&ring, 0..40);
+    ring.close().unwrap();
+    drop(ring);
+    let mut served = 0;
+    for seed in 0..48 {
+        let second = medium.after_power_loss(medium.crash_now(seed));
+        let ring = open(&second, false).unwrap();
+        assert_eq!((ring.stats().fragments, ring.losses().len()), (40, 0), "closed in order");
+        put(&ring, 40..60);
+        let image = second.crash_now(seed * 7 + 1);
+        drop(ring);
+        let refused = open(&second.after_power_loss(image.clone()), false).err();
+        let refused = refused.unwrap_or_else(|| panic!("seed {seed}: served without a word"));
+        assert!(refused.message().contains("restarted"), "seed {seed}: {refused}");
+        let Ok(ring) = open(&second.after_power_loss(image), true) else { continue };
+        served += 1;
+        // Every fragment that is given out is the one that was put.
+        let window = ring.window(0, u64::MAX, &RingSources::All, Duration::ZERO).unwrap();
+        let there: usize = window.sources.iter().map(|source| genuine(source).len()).sum();
+        let ledger = ring.ledger();
+        assert_eq!((ledger.imbalance(), ledger.live[1].fragments), (None, there as u64), "seed {seed}");
+        let lost = ledger.lost.fragments;
+        assert!(lost == 0 || !ring.losses().is_empty(), "seed {seed}: {lost} lost, none named");
+    }
+    assert!(served > 4, "{served} served: this proves little");
+}

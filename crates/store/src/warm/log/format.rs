@@ -28,7 +28,7 @@ pub(super) const SECTOR_BYTES: usize = 512;
 pub(super) const BLOCK_HEAD_BYTES: usize = 32;
 
 const MAGIC: [u8; 8] = *b"FBDECLOG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const BLOCK_MAGIC: [u8; 4] = *b"FBDB";
 const FILE_HEAD_BYTES: usize = 128;
 
@@ -64,6 +64,10 @@ pub(super) struct FileHead {
     pub(super) file_bytes: u64,
     /// Blocks at the file's beginning that its snapshot takes.
     pub(super) snapshot_blocks: u32,
+    /// Life of the store in which the snapshot was taken.
+    pub(super) boot: u32,
+    /// Entries of all shadows before the first one in this file: the snapshot has them.
+    pub(super) position: u64,
 }
 
 impl FileHead {
@@ -80,6 +84,8 @@ impl FileHead {
         out[40..48].copy_from_slice(&self.generation.to_le_bytes());
         out[48..56].copy_from_slice(&self.file_bytes.to_le_bytes());
         out[56..60].copy_from_slice(&self.snapshot_blocks.to_le_bytes());
+        out[60..64].copy_from_slice(&self.boot.to_le_bytes());
+        out[64..72].copy_from_slice(&self.position.to_le_bytes());
         let crc = crc32c(&out[..FILE_HEAD_BYTES - 4]);
         out[FILE_HEAD_BYTES - 4..FILE_HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
@@ -96,7 +102,8 @@ impl FileHead {
         let version = word(bytes, 8);
         if version != VERSION {
             return Err(Error::invalid(format!(
-                "a decision log of format version {version}; this build reads version {VERSION}"
+                "a decision log of format version {version}; this build reads version {VERSION}: empty the store with the \
+                 build that made it, then make it again"
             )));
         }
         let state = match bytes[12] {
@@ -116,6 +123,8 @@ impl FileHead {
             generation: long(bytes, 40),
             file_bytes: long(bytes, 48),
             snapshot_blocks: word(bytes, 56),
+            boot: word(bytes, 60),
+            position: long(bytes, 64),
         }))
     }
 }
@@ -238,6 +247,8 @@ mod tests {
             generation: 5 << 32,
             file_bytes: 1 << 20,
             snapshot_blocks: 9,
+            boot: 6,
+            position: 7 << 40,
         }
     }
 
@@ -251,7 +262,7 @@ mod tests {
             assert_eq!(FileHead::decode(&bytes).unwrap(), None, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32c(&bytes[..124]);
         bytes[124..128].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(FileHead::decode(&bytes).unwrap_err().kind(), forebay_core::Kind::Invalid);

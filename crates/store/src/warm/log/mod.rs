@@ -1,4 +1,5 @@
-//! The decision logs of the warm level, one per device: what was decided about what stands on it.
+//! The shadows: on each device a copy of what was decided about events of which anything is on a device, for the day on
+//! which the hot level is lost.
 //!
 //! ```text
 //! decisions-0.fb   head | snapshot | commit | commit | …      one of them is the log,
@@ -8,14 +9,13 @@
 //! *Lifecycle*: created or opened; an opened log is folded (`replace`) before it takes anything; `append_*`, `wait`;
 //! `replace` when `fill` says so; `close`.
 //!
-//! *Invariants*: what `wait` answered for is found by every later opening, or is in a snapshot that is; the caller keeps
-//! decisions away from between taking a snapshot until `replace` returns.
+//! *Invariants*: every shadow holds the same entries in the same order, up to its own end (`tail.rs`); appending never
+//! waits for a device; what `wait` answered for is found by every later opening, or is in a snapshot that is.
 //!
 //! *On failure*: a device that refuses a write or a sync poisons its log, and only its: `Unavailable`, naming the device.
-//! `replace` makes it whole again in the other file, if the device lets it. What answered `Unavailable` may nevertheless be
-//! found by an opening that comes before the next `replace`.
+//! `replace` makes it whole again in the other file, if the device lets it.
 //!
-//! *Not here*: what decisions mean (`recover`), when the log is folded (`ops/maintain.rs`).
+//! *Not here*: what decisions mean (`recover`), when a log is folded (`levels/shadow.rs`).
 
 mod commit;
 mod format;
@@ -28,14 +28,15 @@ mod tests;
 
 pub(crate) use format::FILE_NAMES;
 pub(crate) use scan::LogSlots;
-pub(crate) use tail::LogTicket;
 
 use super::Device;
 use forebay_core::{Blob, Decision, Error, Result};
 use open::Which;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tail::{Health, Log};
+use tail::{Entry, Health, Log};
 
 /// How long creation waits for a device.
 const CREATE_DEADLINE: Duration = Duration::from_secs(30);
@@ -68,6 +69,10 @@ pub(crate) struct LogInfo {
 /// The decision logs of a set of devices.
 pub(crate) struct DeviceLog {
     logs: Vec<Log>,
+    /// Position behind the last entry. Held while an entry goes to all logs: they have one order.
+    end: Mutex<u64>,
+    /// The same, read without the lock.
+    seen: AtomicU64,
 }
 
 impl DeviceLog {
@@ -86,7 +91,7 @@ impl DeviceLog {
         let which =
             (0_u32..).zip(devices).map(|(number, device)| Which { device, number, store, key_bytes, log_bytes });
         let logs: Result<Vec<Log>> = which.map(|which| which.create(deadline)).collect();
-        Ok(DeviceLog { logs: logs? })
+        Ok(DeviceLog::of(logs?, 0))
     }
 
     /// Finds the log of each device. Nothing is written; each log takes entries once it was folded by `replace`.
@@ -122,51 +127,83 @@ impl DeviceLog {
                 losses.extend(lost);
             }
         }
-        Ok((DeviceLog { logs }, slots, losses))
+        let end = slots.iter().map(LogSlots::end).max().unwrap_or(0);
+        Ok((DeviceLog::of(logs, end), slots, losses))
     }
 
-    /// Puts a decision into the device's log, in memory. Waits only where much is waiting already.
+    fn of(logs: Vec<Log>, end: u64) -> DeviceLog {
+        DeviceLog { logs, end: Mutex::new(end), seen: AtomicU64::new(end) }
+    }
+
+    /// Tells all shadows of a decision, in memory; answers the position to wait for. One that takes nothing has it with its
+    /// next snapshot.
+    pub(crate) fn append_decision(&self, decision: &Decision) -> u64 {
+        self.append(Entry::Decision(decision.clone()))
+    }
+
+    /// The same for a blob, its pieces side by side.
+    pub(crate) fn append_blob(&self, blob: Blob, data: &[u8]) -> u64 {
+        self.append(Entry::Blob(blob, data.to_vec()))
+    }
+
+    fn append(&self, entry: Entry) -> u64 {
+        let entry = Arc::new(entry);
+        let mut end = self.end.lock();
+        self.logs.iter().for_each(|log| log.append(&entry, *end));
+        *end += 1;
+        self.seen.store(*end, Ordering::Release);
+        *end
+    }
+
+    /// Position behind the last entry that was appended.
+    pub(crate) fn end(&self) -> u64 {
+        self.seen.load(Ordering::Acquire)
+    }
+
+    /// Returns once everything before the position is durable on the device. One of those who wait writes and syncs for
+    /// all.
     ///
     /// # Errors
-    /// `Full` where the log has to be folded first, `Unavailable` where it is poisoned or the deadline passes.
-    pub(crate) fn append_decision(&self, device: u32, decision: &Decision, deadline: Instant) -> Result<LogTicket> {
-        self.log(device)?.decision(decision, deadline)
+    /// `Unavailable` where the device refused, or where the deadline passes: then it may still become durable, and can be
+    /// waited for again.
+    pub(crate) fn wait(&self, device: u32, position: u64, deadline: Instant) -> Result<()> {
+        self.log(device)?.wait(position, deadline)
     }
 
-    /// Puts a blob into the device's log, in memory, its pieces side by side.
-    ///
-    /// # Errors
-    /// As `append_decision`; blobs stop short of a reserve for decisions.
-    pub(crate) fn append_blob(&self, device: u32, blob: Blob, data: &[u8], deadline: Instant) -> Result<LogTicket> {
-        self.log(device)?.blob(blob, data, deadline)
+    /// Whether everything before the position is durable on the device.
+    pub(crate) fn is_durable(&self, device: u32, position: u64) -> bool {
+        self.log(device).is_ok_and(|log| log.state.lock().durable >= position)
     }
 
-    /// Returns once the entry is durable, and all that was appended to this device before it. One of those who wait
-    /// writes and syncs for all.
-    ///
-    /// # Errors
-    /// `Unavailable` where the device refused, or where the deadline passes: then it may still become durable, and the
-    /// same ticket can be waited for again.
-    pub(crate) fn wait(&self, ticket: LogTicket, deadline: Instant) -> Result<()> {
-        self.log(ticket.device)?.wait(ticket, deadline)
-    }
-
-    /// Makes everything durable that was appended to the device.
+    /// Makes everything durable that was appended.
     ///
     /// # Errors
     /// As `wait`.
     pub(crate) fn flush(&self, device: u32, deadline: Instant) -> Result<()> {
-        self.log(device)?.flush(deadline)
+        self.wait(device, self.end(), deadline)
     }
 
-    /// Folds the device's log: it goes on in its other file, behind a snapshot of what everything before it said. Entries
-    /// that were refused by a poisoned log are given up.
+    /// Folds the device's log: it goes on in its other file, behind the snapshot that `capture` makes, which has at least
+    /// what was appended before it is called. Appends and commits go on beside it. `boot` is the life of the store.
     ///
     /// # Errors
-    /// `Full` where the snapshot does not fit, `Unavailable` where entries are not durable yet or the device refuses,
-    /// `Corrupt` where it reads back other than written. Then the log is what it was, or poisoned.
-    pub(crate) fn replace(&self, device: u32, snapshot: &[u8], deadline: Instant) -> Result<()> {
-        self.log(device)?.replace(snapshot, deadline)
+    /// Those of `capture`; `Full` where the snapshot does not fit, `Unavailable` where the device refuses or the log is
+    /// being folded, `Corrupt` where it reads back other than written. Then the log is what it was, or poisoned.
+    pub(crate) fn replace(
+        &self,
+        device: u32,
+        boot: u32,
+        capture: impl FnOnce() -> Result<Vec<u8>>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let log = self.log(device)?;
+        {
+            let end = self.end.lock();
+            log.begin_fold(*end)?;
+        }
+        let done = capture().and_then(|snapshot| log.replace(&snapshot, boot, deadline));
+        log.end_fold();
+        done
     }
 
     /// How much of the device's log is taken, 0 to 1.
@@ -176,7 +213,7 @@ impl DeviceLog {
 
     /// Whether the device's log refuses until it is folded.
     pub(crate) fn is_poisoned(&self, device: u32) -> bool {
-        self.info(device).is_none_or(|info| info.poisoned.is_some())
+        self.log(device).is_ok_and(|log| log.state.lock().health != Health::Good)
     }
 
     /// Figures of the device's log; `None` where there is no such device.
@@ -184,9 +221,9 @@ impl DeviceLog {
         let log = self.logs.get(device as usize)?;
         let state = log.state.lock();
         Some(LogInfo {
-            blocks: log.blocks,
-            used: state.block + state.slots.div_ceil(state.pages.slots_per_block()),
-            file_bytes: log.file_bytes,
+            blocks: state.at.blocks,
+            used: state.at.block,
+            file_bytes: state.files[state.file].map_or(0, |file| file.1),
             generation: state.generation,
             commits: state.commits,
             appended: state.appended,

@@ -10,7 +10,7 @@ use super::format::{
     DEVICES_MAX, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, LOG_BYTES_MIN, Pages, block_offset,
 };
 use super::scan::{LogSlots, scan};
-use super::tail::{Health, Log, State};
+use super::tail::{Cursor, Health, Log, State};
 use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId};
 use forebay_core::limits::KEY_BYTES_MAX;
 use forebay_core::{Error, Result, SlotLayout};
@@ -56,21 +56,23 @@ pub(super) fn check_sizes(devices: usize, key_bytes: usize, log_bytes: u64) -> R
 }
 
 impl Which<'_> {
-    fn log(&self, files: [Option<FileId>; 2], file: usize, generation: u64, file_bytes: u64) -> Result<Log> {
+    fn log(&self, files: [Option<(FileId, u64)>; 2], file: usize, generation: u64, position: u64) -> Result<Log> {
         let name = self.device.name();
         let io = Io::new(&**self.device).map_err(|error| {
             Error::unavailable(format!("device {} ({name}): no queue", self.number)).with_source(error)
         })?;
         let layout = SlotLayout::for_key_bytes(self.key_bytes);
         let pages = Pages::new(layout, &self.store, self.number, file as u32, generation);
+        let bytes = files[file].map_or(self.log_bytes, |file| file.1);
+        let blocks = (bytes / BLOCK_BYTES as u64) as u32 - HEAD_BLOCKS;
+        let at = Cursor { pages, blocks, block: 0, commit: 1 };
         Ok(Log {
             device: self.device.clone(),
             number: self.number,
             store: self.store,
             key_bytes: self.key_bytes,
-            file_bytes,
-            blocks: (file_bytes / BLOCK_BYTES as u64) as u32 - HEAD_BLOCKS,
-            state: Mutex::new(State::new(io, pages, files, file, generation)),
+            file_bytes: self.log_bytes,
+            state: Mutex::new(State::new(io, at, files, file, generation, position)),
             changed: Condvar::new(),
         })
     }
@@ -88,11 +90,24 @@ impl Which<'_> {
             }
             .with_source(error)
         })?;
-        let log = self.log([Some(files[0]), Some(files[1])], 0, 1, self.log_bytes)?;
+        let sized = |file: FileId| Some((file, self.log_bytes));
+        let log = self.log([sized(files[0]), sized(files[1])], 0, 1, 0)?;
         {
             let mut state = log.state.lock();
             let Some(mut io) = state.io.take() else { return Err(Error::internal("a new log has no queue")) };
-            log.write_head(files[0], &log.head(0, 1, FileState::InForce, 0), &mut io, deadline)?;
+            let head = FileHead {
+                store: self.store,
+                device: self.number,
+                file: 0,
+                state: FileState::InForce,
+                key_bytes: self.key_bytes as u16,
+                generation: 1,
+                file_bytes: self.log_bytes,
+                snapshot_blocks: 0,
+                boot: 0,
+                position: 0,
+            };
+            log.write_head(files[0], &head, &mut io, deadline)?;
             (state.io, state.health) = (Some(io), Health::Good);
         }
         Ok(log)
@@ -110,8 +125,8 @@ impl Which<'_> {
                 return Err(Error::corrupt(why));
             }
             // Both files are made anew by the first fold, so that nothing of an unknown generation is in the way.
-            let log = self.log([None, None], 1, 0, self.log_bytes)?;
-            let pages = log.state.lock().pages;
+            let log = self.log([None, None], 1, 0, 0)?;
+            let pages = log.state.lock().at.pages;
             return Ok((log, LogSlots::none(pages), vec![why]));
         };
         let at = head.file as usize;
@@ -120,9 +135,10 @@ impl Which<'_> {
             return Err(Error::corrupt(format!("{}: {file_bytes} bytes, as its head says, cannot be", self.place())));
         }
         let next_generation = heads.iter().map(|head| head.generation).max().unwrap_or(head.generation) + 1;
-        let usable = |found: &Option<Found>| found.as_ref().filter(|f| f.bytes == file_bytes).map(|f| f.file);
+        let whole = |bytes: u64| check_sizes(1, self.key_bytes, bytes).is_ok();
+        let usable = |found: &Option<Found>| found.as_ref().filter(|f| whole(f.bytes)).map(|f| (f.file, f.bytes));
         let files = [usable(&found[0]), usable(&found[1])];
-        let log = self.log(files, at, head.generation, file_bytes)?;
+        let log = self.log(files, at, head.generation, 0)?;
         let Some(there) = &found[at] else { return Err(Error::internal("the file in force is gone")) };
         let mut lost = Vec::new();
         if there.bytes != file_bytes {
@@ -132,9 +148,11 @@ impl Which<'_> {
         let pages = {
             let mut state = log.state.lock();
             state.next_generation = next_generation;
-            state.pages
+            state.at.pages
         };
-        let (slots, losses) = scan(pages, head.snapshot_blocks.min(log.blocks), image, &unreadable);
+        let blocks = (file_bytes / BLOCK_BYTES as u64) as u32 - HEAD_BLOCKS;
+        let (slots, losses) = scan(pages, head.snapshot_blocks.min(blocks), image, &unreadable);
+        let slots = slots.from(head.boot, head.position);
         lost.extend(losses);
         let lost: Vec<String> = lost.into_iter().map(|loss| format!("{}: {loss}", self.place())).collect();
         match lost.first() {

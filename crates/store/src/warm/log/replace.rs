@@ -1,20 +1,21 @@
 //! Folding: a snapshot of everything decided goes to the other file, which then is the log.
 //!
 //! ```text
-//! other file: head says begun ─▶ snapshot, sync, read back ─▶ head says in force ─▶ old file: head says replaced
+//! boundary ─▶ other file: head says begun ─▶ snapshot, sync, read back ─▶ entries since the boundary ─▶ head says in force
+//!                 └ meanwhile commits go on in the file in force            └ only here they wait
 //! ```
 //!
 //! *Invariants*: a generation is durable before the first block that carries it, so that no two attempts share one; the
-//! snapshot is durable and compared before its head makes it count; the file in force is not touched before that. So a
-//! crash at any step leaves exactly one log (test `a_cut_at_every_operation_leaves_one_log`).
+//! snapshot is durable and compared before its head makes it count; the file in force has every entry that was answered
+//! for until then. So a crash at any step leaves exactly one log (test `a_cut_at_every_operation_leaves_one_log`).
 //!
 //! *On failure*: before the head that makes it count, the log is what it was. From there on it is not known which of the
 //! two would be found: the log is poisoned until another snapshot has succeeded.
 
 use super::commit::{Io, Step, Transfer};
-use super::format::{BlockHead, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, Pages, block_offset};
+use super::format::{BlockHead, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, Pages, block_offset};
 use super::open::read_all;
-use super::tail::{Health, Log, TAIL_BYTES};
+use super::tail::{Cursor, Health, Log, TAIL_BYTES};
 use crate::warm::{BLOCK_BYTES, Buffer, FileId};
 use forebay_core::{Blob, BlobChunk, Error, Result, crc32c};
 use std::time::Instant;
@@ -23,99 +24,140 @@ use std::time::Instant;
 struct Move {
     target: usize,
     file: Option<FileId>,
-    old: Option<FileId>,
+    file_bytes: u64,
     generation: u64,
     pages: Pages,
     blocks: u32,
+    boot: u32,
+    boundary: u64,
 }
 
 impl Log {
-    /// Writes the snapshot into the other file and goes on there.
-    pub(super) fn replace(&self, snapshot: &[u8], deadline: Instant) -> Result<()> {
+    /// The snapshot that comes has every entry before this position; those from it on are kept.
+    pub(super) fn begin_fold(&self, boundary: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.fold.is_some() {
+            return Err(Error::unavailable(format!("{} is being folded", self.name())));
+        }
+        if state.health != Health::Good {
+            (state.first, state.taken) = (boundary, boundary);
+            debug_assert!(state.entries.is_empty(), "a log that takes nothing keeps nothing");
+        }
+        state.fold = Some(boundary);
+        Ok(())
+    }
+
+    /// The fold has ended, or will not take place.
+    pub(super) fn end_fold(&self) {
+        let mut state = self.state.lock();
+        state.fold = None;
+        state.forget();
+        self.changed.notify_all();
+    }
+
+    /// Writes the snapshot into the other file, and goes on there. Between `begin_fold` and `end_fold`.
+    pub(super) fn replace(&self, snapshot: &[u8], boot: u32, deadline: Instant) -> Result<()> {
         let layout = self.layout();
         let slots = snapshot.len().div_ceil(layout.blob_bytes()).max(1) as u64;
+        let mut to = {
+            let mut state = self.state.lock();
+            let Some(boundary) = state.fold else {
+                return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+            };
+            let (target, generation) = (1 - state.file, state.next_generation);
+            state.next_generation += 1;
+            let pages = Pages::new(layout, &self.store, self.number, target as u32, generation);
+            let blocks = slots.div_ceil(u64::from(pages.slots_per_block()));
+            // A snapshot takes half of its file at most: there is room for what comes before the next one.
+            let file_bytes = self.file_bytes.max((2 * blocks + u64::from(HEAD_BLOCKS)) * BLOCK_BYTES as u64);
+            if file_bytes > LOG_BYTES_MAX {
+                return Err(Error::full(format!(
+                    "{}: a snapshot of {} bytes takes {blocks} blocks; a file has at most {LOG_BYTES_MAX} bytes",
+                    self.name(),
+                    snapshot.len()
+                )));
+            }
+            let known = state.files[target].filter(|(_, bytes)| *bytes >= file_bytes);
+            let (file, file_bytes) = (known.map(|known| known.0), known.map_or(file_bytes, |known| known.1));
+            Move { target, file, file_bytes, generation, pages, blocks: blocks as u32, boot, boundary }
+        };
+        // A queue of its own: commits go on beside it.
+        let mut io = Io::new(&*self.device).map_err(|error| self.refused("open a queue", &error))?;
+        let filled = self.fill_file(&mut to, snapshot, &mut io, deadline);
+        if let Some(file) = to.file {
+            self.state.lock().files[to.target] = Some((file, to.file_bytes));
+        }
+        filled?;
+        self.switch(&to, &mut io, deadline)
+    }
+
+    /// What came since the boundary goes behind the snapshot, and its head makes it count: meanwhile commits wait.
+    fn switch(&self, to: &Move, io: &mut Io, deadline: Instant) -> Result<()> {
+        let Some(file) = to.file else { return Err(Error::internal("a fold without a file")) };
         let mut state = self.state.lock();
         while state.busy {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
                 return Err(self.late());
             }
         }
-        let pending = state.appended - state.durable;
-        if state.health == Health::Good && pending > 0 {
-            return Err(Error::unavailable(format!(
-                "{}: {pending} entries are not durable yet: flush before the snapshot is taken",
-                self.name()
-            )));
+        if state.fold != Some(to.boundary) {
+            return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
         }
-        let blocks = slots.div_ceil(u64::from(state.pages.slots_per_block()));
-        if blocks > u64::from(self.blocks) {
-            return Err(Error::full(format!(
-                "{}: a snapshot of {} bytes takes {blocks} blocks of {}",
-                self.name(),
-                snapshot.len(),
-                self.blocks
-            )));
-        }
-        let Some(mut io) = state.io.take() else {
-            return Err(Error::internal(format!("{} has no queue", self.name())));
-        };
-        let (target, generation) = (1 - state.file, state.next_generation);
-        state.next_generation += 1;
-        (state.busy, state.moving) = (true, true);
-        let mut to = Move {
-            target,
-            file: state.files[target],
-            old: state.files[state.file].filter(|_| state.generation > 0),
-            generation,
-            pages: Pages::new(layout, &self.store, self.number, target as u32, generation),
-            blocks: blocks as u32,
-        };
-        let (old_file, old_generation) = (state.file, state.generation);
-        let (done, doubt) = parking_lot::MutexGuard::unlocked(&mut state, || {
-            let mut counts = false;
-            let done = self.fill_file(&mut to, snapshot, &mut io, deadline, &mut counts);
-            if let (Ok(()), Some(old)) = (&done, to.old) {
-                // Where this fails two heads say that they are in force, and the higher generation is.
-                let head = self.head(old_file, old_generation, FileState::Replaced, 0);
-                let _ = self.write_head(old, &head, &mut io, deadline);
+        state.busy = true;
+        let blocks = (to.file_bytes / BLOCK_BYTES as u64) as u32 - HEAD_BLOCKS;
+        let mut at = Cursor { pages: to.pages, blocks, block: to.blocks, commit: 1 };
+        let end = state.end();
+        let (mut taken, mut counts) = (to.boundary, false);
+        let mut carry = || -> Result<()> {
+            while taken < end {
+                let mut buffer = Buffer::new(TAIL_BYTES);
+                let (count, blocks) =
+                    at.lay(self.layout(), state.from(taken).take((end - taken) as usize), &mut buffer);
+                if count == 0 {
+                    return Err(Error::full(format!("{}: what came beside the fold does not fit", self.name())));
+                }
+                let (offset, length) = (block_offset(at.block), blocks as usize * BLOCK_BYTES);
+                at.moves_on(blocks);
+                taken += count;
+                let last = taken == end;
+                parking_lot::MutexGuard::unlocked(&mut state, || {
+                    self.carry(Transfer::new(file, offset, buffer, length, last), io, deadline)
+                })?;
+                if state.fold != Some(to.boundary) {
+                    return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+                }
             }
-            (done, counts)
-        });
-        (state.busy, state.moving, state.io) = (false, false, Some(io));
-        state.files[target] = to.file;
+            counts = true;
+            parking_lot::MutexGuard::unlocked(&mut state, || self.make_it_count(file, to, io, deadline))
+        };
+        let done = carry();
+        state.busy = false;
         match &done {
             Ok(()) => {
-                state.give_up();
-                (state.file, state.generation, state.pages) = (target, generation, to.pages);
-                (state.block, state.commit, state.health) = (to.blocks, 1, Health::Good);
+                let old = state.files[state.file].filter(|_| state.generation > 0);
+                let old_head = self.head(state.file, state.generation, FileState::Replaced, to);
+                let old_head = FileHead { file_bytes: old.map_or(0, |old| old.1), ..old_head };
+                (state.file, state.generation, state.at) = (to.target, to.generation, at);
+                (state.taken, state.durable, state.health) = (end, end.max(state.durable), Health::Good);
+                state.give_up_commit();
+                self.changed.notify_all();
+                drop(state);
+                if let Some((old, _)) = old {
+                    // Where this fails two heads say that they are in force, and the higher generation is.
+                    let _ = self.write_head(old, &old_head, io, deadline);
+                }
+                return Ok(());
             }
-            Err(error) if doubt => state.health = Health::Poisoned(error.message().to_owned()),
+            Err(error) if counts => state.poison(error.message().to_owned()),
             Err(_) => {}
         }
         self.changed.notify_all();
         done
     }
 
-    /// Everything up to the head that makes the snapshot count; `counts` is set once that may have been written.
-    fn fill_file(
-        &self,
-        to: &mut Move,
-        snapshot: &[u8],
-        io: &mut Io,
-        deadline: Instant,
-        counts: &mut bool,
-    ) -> Result<()> {
-        if !io.settle(deadline) {
-            return Err(self.late());
-        }
-        let file = match to.file {
-            Some(file) => file,
-            None => self.make_file(to)?,
-        };
-        self.write_head(file, &self.head(to.target, to.generation, FileState::Begun, 0), io, deadline)?;
-        self.write_snapshot(file, to, snapshot, io, deadline)?;
-        *counts = true;
-        let head = self.head(to.target, to.generation, FileState::InForce, to.blocks);
+    /// Both copies of the head that makes the file count, read back.
+    fn make_it_count(&self, file: FileId, to: &Move, io: &mut Io, deadline: Instant) -> Result<()> {
+        let head = self.head(to.target, to.generation, FileState::InForce, to);
         self.write_head(file, &head, io, deadline)?;
         let mut found = Buffer::new(HEAD_BLOCKS as usize * BLOCK_BYTES);
         read_all(&*self.device, file, 0, &mut found).map_err(|error| self.refused("read", &error))?;
@@ -128,6 +170,16 @@ impl Log {
         }
     }
 
+    /// The snapshot in the other file, whole, durable and compared; it does not count yet.
+    fn fill_file(&self, to: &mut Move, snapshot: &[u8], io: &mut Io, deadline: Instant) -> Result<()> {
+        let file = match to.file {
+            Some(file) => file,
+            None => self.make_file(to)?,
+        };
+        self.write_head(file, &self.head(to.target, to.generation, FileState::Begun, to), io, deadline)?;
+        self.write_snapshot(file, to, snapshot, io, deadline)
+    }
+
     /// A file in place of one that is missing or too short.
     fn make_file(&self, to: &mut Move) -> Result<FileId> {
         let name = FILE_NAMES[to.target];
@@ -135,7 +187,7 @@ impl Log {
             if self.device.list()?.iter().any(|known| known == name) {
                 self.device.remove(name)?;
             }
-            let file = self.device.create(name, self.file_bytes)?;
+            let file = self.device.create(name, to.file_bytes)?;
             self.device.sync_names()?;
             Ok(file)
         };
@@ -197,7 +249,7 @@ impl Log {
         Ok(())
     }
 
-    pub(super) fn head(&self, file: usize, generation: u64, state: FileState, snapshot_blocks: u32) -> FileHead {
+    fn head(&self, file: usize, generation: u64, state: FileState, to: &Move) -> FileHead {
         FileHead {
             store: self.store,
             device: self.number,
@@ -205,8 +257,10 @@ impl Log {
             state,
             key_bytes: self.key_bytes as u16,
             generation,
-            file_bytes: self.file_bytes,
-            snapshot_blocks,
+            file_bytes: to.file_bytes,
+            snapshot_blocks: if state == FileState::InForce { to.blocks } else { 0 },
+            boot: to.boot,
+            position: to.boundary,
         }
     }
 

@@ -13,7 +13,7 @@
 
 use super::format::{BLOCK_HEAD_BYTES, BlockHead, Pages, SECTOR_BYTES};
 use crate::warm::BLOCK_BYTES;
-use forebay_core::{BlobChunk, Result, Slot};
+use forebay_core::{Blob, BlobChunk, Result, Slot};
 
 /// What one device's log says, in order, from its snapshot on.
 #[derive(Debug)]
@@ -24,11 +24,39 @@ pub(crate) struct LogSlots {
     slots: Vec<u32>,
     /// Block and slot from which nothing counts.
     end: (u32, u32),
+    /// Life of the store that wrote the snapshot, and entries of all shadows before the first one here.
+    boot: u32,
+    position: u64,
 }
 
 impl LogSlots {
     pub(super) fn none(pages: Pages) -> LogSlots {
-        LogSlots { pages, blocks: Vec::new(), slots: Vec::new(), end: (0, 0) }
+        LogSlots { pages, blocks: Vec::new(), slots: Vec::new(), end: (0, 0), boot: 0, position: 0 }
+    }
+
+    pub(super) fn from(self, boot: u32, position: u64) -> LogSlots {
+        LogSlots { boot, position, ..self }
+    }
+
+    /// Life of the store that wrote the snapshot.
+    pub(crate) fn boot(&self) -> u32 {
+        self.boot
+    }
+
+    /// Position of the first entry behind the snapshot.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Position behind the last entry: of the shadows of one life the longest has all that the others have.
+    pub(crate) fn end(&self) -> u64 {
+        let mut end = self.position;
+        let counted = self.each(&mut |slot| {
+            end += u64::from(!matches!(slot, Slot::Blob(BlobChunk { blob: Blob::Snapshot, .. })));
+            Ok(())
+        });
+        debug_assert!(counted.is_ok());
+        end
     }
 
     /// Hands out decisions and blobs in order. A blob comes as one chunk, first and last at once; one of which a piece
@@ -96,7 +124,7 @@ pub(super) fn scan(
     losses.extend(beyond.map(|n| format!("block {n} cannot be read, whatever it held")));
     image.truncate(counted * BLOCK_BYTES);
     image.shrink_to_fit();
-    (LogSlots { pages, blocks: image, slots, end }, losses)
+    (LogSlots { pages, blocks: image, slots, end, boot: 0, position: 0 }, losses)
 }
 
 struct Walk<'a> {

@@ -1,38 +1,44 @@
-//! The end of one device's log: what is appended and not yet durable, and who makes it so.
+//! The end of one device's shadow: entries that came and are not durable, and who makes them so.
 //!
 //! ```text
-//! append ─▶ tail (memory) ─▶ commit under way: write, sync ─▶ durable, waiters wake
+//! append ─▶ entries (memory) ─▶ commit under way: write, sync ─▶ durable, waiters wake
+//!              └ kept from a fold's boundary on, until the other file has them
 //! ```
 //!
-//! *Invariants*: one commit is under way at a time (`busy`); it takes all that is buffered, begins and ends at a block,
-//! and no block that it wrote is written again in this generation; tickets count slots' owners in the order of the log.
+//! *Invariants*: appending touches memory only; one commit is under way at a time (`busy`), begins and ends at a block, and
+//! no block that it wrote is written again in this generation; a log that has refused an entry takes none before a fold,
+//! so that it always holds all entries up to a position (`durable`), and none after a gap.
 //!
-//! *On failure*: the log is poisoned. Whatever was not durable answers `Unavailable` for good, also after the log has
-//! moved to its other file; nothing is written until it has.
+//! *On failure*: the log is poisoned: what was not durable waits for the next fold, whose snapshot has it.
 
 use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, Pages, block_offset};
 use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId};
-use forebay_core::{Blob, Decision, DecisionKind, Error, RecordSeed, Result, SlotLayout};
+use forebay_core::{Blob, Decision, Error, Result, SlotLayout};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes that wait for a commit, at most; a blob that is longer stands alone.
+/// Bytes of one commit, at most; a blob that is longer has one of its own.
 pub(super) const TAIL_BYTES: usize = 1 << 20;
-/// Failed stretches of tickets that are remembered; older ones answer `Unavailable` whole.
-const LIVES_REMEMBERED: usize = 64;
-/// One part of the file in so many is kept for decisions that end events.
-const RESERVE_PART: u32 = 16;
+/// Entries that wait for one device, at most: past them it is poisoned, and its next snapshot has them.
+pub(super) const ENTRIES_MAX: usize = 1 << 18;
 
-/// What was appended, to wait for: durable as soon as any later one of the same device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "nothing is decided until it is durable"]
-pub(crate) struct LogTicket {
-    pub(super) device: u32,
-    pub(super) life: u32,
-    pub(super) number: u64,
+/// What the shadows are told.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Decision(Decision),
+    Blob(Blob, Vec<u8>),
+}
+
+impl Entry {
+    fn slots(&self, layout: SlotLayout) -> u32 {
+        match self {
+            Entry::Decision(_) => 1,
+            Entry::Blob(_, data) => data.len().div_ceil(layout.blob_bytes()).max(1) as u32,
+        }
+    }
 }
 
 /// Whether the log takes anything.
@@ -45,35 +51,107 @@ pub(super) enum Health {
     Poisoned(String),
 }
 
+/// Where the next commit of a file goes.
+pub(super) struct Cursor {
+    pub(super) pages: Pages,
+    /// Blocks of the file that take slots.
+    pub(super) blocks: u32,
+    /// Block with which the next commit begins, and its number.
+    pub(super) block: u32,
+    pub(super) commit: u64,
+}
+
+impl Cursor {
+    /// Lays entries side by side as one commit, as many as fit buffer and file; answers how many, and the commit's
+    /// blocks, none where the file has no room for the first of them.
+    pub(super) fn lay<'a>(
+        &mut self,
+        layout: SlotLayout,
+        entries: impl Iterator<Item = &'a Arc<Entry>>,
+        buffer: &mut Buffer,
+    ) -> (u64, u32) {
+        let per_block = self.pages.slots_per_block();
+        let (mut slots, mut taken) = (0, 0);
+        for entry in entries {
+            let needed = (slots + entry.slots(layout)).div_ceil(per_block);
+            let bytes = needed as usize * BLOCK_BYTES;
+            if self.block + needed > self.blocks || bytes > buffer.len() && slots > 0 {
+                break;
+            }
+            if bytes > buffer.len() {
+                *buffer = Buffer::new(bytes);
+            }
+            let mut put = |encode: &dyn Fn(u32, &mut [u8])| {
+                let (block, index) = (slots / per_block, slots % per_block);
+                let start = block as usize * BLOCK_BYTES;
+                let bytes = &mut buffer[start..start + BLOCK_BYTES];
+                if index == 0 {
+                    bytes.fill(0);
+                }
+                let number = (self.block + block) * per_block + index;
+                encode(number, &mut bytes[self.pages.slot_range(index)]);
+                slots += 1;
+            };
+            match &**entry {
+                Entry::Decision(decision) => {
+                    put(&|number, out| layout.encode(decision, self.pages.seed(), number, out));
+                }
+                Entry::Blob(blob, data) => {
+                    for chunk in layout.chunks(*blob, data) {
+                        put(&|number, out| layout.encode_blob(&chunk, self.pages.seed(), number, out));
+                    }
+                }
+            }
+            taken += 1;
+        }
+        if slots == 0 {
+            if self.block == self.blocks {
+                return (0, 0);
+            }
+            buffer[..BLOCK_BYTES].fill(0);
+        }
+        let blocks = slots.div_ceil(per_block).max(1);
+        for (index, bytes) in (0..blocks).zip(buffer.chunks_exact_mut(BLOCK_BYTES)) {
+            let slots = (slots - index * per_block).min(per_block);
+            let head = BlockHead { commit: self.commit, index, blocks, slots };
+            self.pages.encode_head(head, self.block + index, bytes);
+        }
+        (taken, blocks)
+    }
+
+    /// The commit of so many blocks is on its way.
+    pub(super) fn moves_on(&mut self, blocks: u32) {
+        self.block += blocks;
+        self.commit += 1;
+    }
+}
+
 /// The end of a log. Guarded by its mutex.
 pub(super) struct State {
     pub(super) health: Health,
     /// Which of the two files is the log.
     pub(super) file: usize,
-    pub(super) files: [Option<FileId>; 2],
+    /// With their sizes in bytes.
+    pub(super) files: [Option<(FileId, u64)>; 2],
     pub(super) generation: u64,
-    /// The generation of the next move.
+    /// The generation of the next fold.
     pub(super) next_generation: u64,
-    pub(super) pages: Pages,
-    /// Block with which the next commit begins, and its number.
-    pub(super) block: u32,
-    pub(super) commit: u64,
-    /// Slots in the buffer.
-    pub(super) slots: u32,
-    pub(super) buffer: Buffer,
-    spare: Option<Buffer>,
-    /// Raised when what was not durable is given up.
-    pub(super) life: u32,
-    pub(super) appended: u64,
+    pub(super) at: Cursor,
+    /// Entries from position `first` on.
+    pub(super) entries: VecDeque<Arc<Entry>>,
+    pub(super) first: u64,
+    /// Up to where commits have taken entries, and up to where they are durable.
+    pub(super) taken: u64,
     pub(super) durable: u64,
-    /// How far each earlier life came.
-    lives: VecDeque<(u32, u64)>,
+    /// Boundary of the fold under way: entries from it on are kept for the other file.
+    pub(super) fold: Option<u64>,
+    spare: Option<Buffer>,
     under_way: Option<(Transfer, u64)>,
     /// Somebody does I/O and has taken `io` along.
     pub(super) busy: bool,
-    pub(super) moving: bool,
     pub(super) io: Option<Io>,
     pub(super) commits: u64,
+    pub(super) appended: u64,
 }
 
 /// One device's log.
@@ -82,60 +160,70 @@ pub(super) struct Log {
     pub(super) number: u32,
     pub(super) store: [u8; 16],
     pub(super) key_bytes: usize,
+    /// Bytes of a file, where its snapshot needs no more.
     pub(super) file_bytes: u64,
-    /// Blocks of a file that take slots.
-    pub(super) blocks: u32,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
 }
 
 impl State {
-    pub(super) fn new(io: Io, pages: Pages, files: [Option<FileId>; 2], file: usize, generation: u64) -> State {
+    pub(super) fn new(
+        io: Io,
+        at: Cursor,
+        files: [Option<(FileId, u64)>; 2],
+        file: usize,
+        generation: u64,
+        position: u64,
+    ) -> State {
         State {
             health: Health::Unfolded,
             file,
             files,
             generation,
             next_generation: generation + 1,
-            pages,
-            block: 0,
-            commit: 1,
-            slots: 0,
-            buffer: Buffer::new(TAIL_BYTES),
+            at,
+            entries: VecDeque::new(),
+            first: position,
+            taken: position,
+            durable: position,
+            fold: None,
             spare: None,
-            life: 0,
-            appended: 0,
-            durable: 0,
-            lives: VecDeque::new(),
             under_way: None,
             busy: false,
-            moving: false,
             io: Some(io),
             commits: 0,
+            appended: 0,
         }
     }
 
-    /// What was appended and is not durable is given up for good.
-    pub(super) fn give_up(&mut self) {
-        if self.durable < self.appended {
-            if self.lives.len() == LIVES_REMEMBERED {
-                self.lives.pop_front();
-            }
-            self.lives.push_back((self.life, self.durable));
-            self.life = self.life.wrapping_add(1);
-            self.durable = self.appended;
-        }
-        (self.slots, self.under_way) = (0, None);
+    /// The log takes nothing more before it was folded; what a fold under way needs is kept.
+    pub(super) fn poison(&mut self, why: String) {
+        self.health = Health::Poisoned(why);
+        self.under_way = None;
+        self.forget();
     }
 
-    /// Whether a ticket is durable; `None` where it never will be.
-    fn answer(&self, ticket: LogTicket) -> Option<bool> {
-        if ticket.life == self.life {
-            let durable = ticket.number <= self.durable;
-            return if durable || !matches!(self.health, Health::Poisoned(_)) { Some(durable) } else { None };
-        }
-        let end = self.lives.iter().find(|(life, _)| *life == ticket.life)?.1;
-        (ticket.number <= end).then_some(true)
+    /// The other file is the log now: a commit of the one before does not matter any more.
+    pub(super) fn give_up_commit(&mut self) {
+        self.under_way = None;
+    }
+
+    /// Drops entries that neither a commit nor a fold needs.
+    pub(super) fn forget(&mut self) {
+        let good = if self.health == Health::Good { self.taken } else { u64::MAX };
+        let needed = good.min(self.fold.unwrap_or(u64::MAX)).min(self.end());
+        self.entries.drain(..(needed - self.first) as usize);
+        self.first = needed;
+    }
+
+    /// Position behind the last entry that is kept.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Entries from a position on.
+    pub(super) fn from(&self, position: u64) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.range((position - self.first) as usize..)
     }
 }
 
@@ -149,104 +237,47 @@ impl Log {
         format!("the decision log of device {} ({})", self.number, self.device.name())
     }
 
-    pub(super) fn decision(&self, decision: &Decision, deadline: Instant) -> Result<LogTicket> {
-        if decision.key.len() > self.key_bytes {
-            let (key, room) = (decision.key.len(), self.key_bytes);
-            return Err(Error::invalid(format!("{}: a key of {key} bytes, which has {room}", self.name())));
-        }
-        let extra = matches!(decision.kind, DecisionKind::RemoveKey | DecisionKind::Supersede);
-        let layout = self.layout();
-        self.append(1, extra, deadline, |_, seed, number, out| layout.encode(decision, seed, number, out))
-    }
-
-    pub(super) fn blob(&self, blob: Blob, data: &[u8], deadline: Instant) -> Result<LogTicket> {
-        let layout = self.layout();
-        let chunks = layout.chunks(blob, data);
-        let encode = |at: usize, seed, number, out: &mut [u8]| layout.encode_blob(&chunks[at], seed, number, out);
-        self.append(chunks.len() as u64, true, deadline, encode)
-    }
-
-    /// Puts slots into the tail, side by side. `extra` ones stop short of the reserve.
-    fn append(
-        &self,
-        slots: u64,
-        extra: bool,
-        deadline: Instant,
-        mut encode: impl FnMut(usize, RecordSeed, u32, &mut [u8]),
-    ) -> Result<LogTicket> {
+    /// Takes the entry at this position, in memory, unless the log takes nothing.
+    pub(super) fn append(&self, entry: &Arc<Entry>, position: u64) {
         let mut state = self.state.lock();
-        loop {
-            self.check(&state)?;
-            if !state.moving {
-                let per_block = u64::from(state.pages.slots_per_block());
-                let needed = (u64::from(state.slots) + slots).div_ceil(per_block);
-                let reserve = if extra { (self.blocks / RESERVE_PART).max(1) } else { 0 };
-                if u64::from(state.block) + needed > u64::from(self.blocks - reserve) {
-                    return Err(Error::full(format!(
-                        "{}: {slots} slots do not fit: {} of {} blocks are taken, {reserve} kept; a fold makes room",
-                        self.name(),
-                        state.block,
-                        self.blocks
-                    )));
-                }
-                let bytes = needed as usize * BLOCK_BYTES;
-                if bytes > state.buffer.len() && state.slots == 0 {
-                    state.buffer = Buffer::new(bytes);
-                }
-                if bytes <= state.buffer.len() {
-                    break;
-                }
-            }
-            self.turn(&mut state, deadline)?;
+        if state.health != Health::Good && state.fold.is_none() {
+            return;
         }
-        let state = &mut *state;
-        let per_block = state.pages.slots_per_block();
-        for at in 0..slots as usize {
-            let (block, index) = (state.slots / per_block, state.slots % per_block);
-            let start = block as usize * BLOCK_BYTES;
-            let bytes = &mut state.buffer[start..start + BLOCK_BYTES];
-            if index == 0 {
-                bytes.fill(0);
-            }
-            let number = (state.block + block) * per_block + index;
-            encode(at, state.pages.seed(), number, &mut bytes[state.pages.slot_range(index)]);
-            state.slots += 1;
+        if state.entries.len() >= ENTRIES_MAX {
+            // A fold under way lacks it as well: it will not count.
+            state.fold = None;
+            state.poison(format!("{ENTRIES_MAX} entries wait for it"));
+            self.changed.notify_all();
+            return;
         }
+        debug_assert_eq!(state.end(), position, "a shadow holds every entry up to its end");
+        state.entries.push_back(entry.clone());
         state.appended += 1;
-        Ok(LogTicket { device: self.number, life: state.life, number: state.appended })
     }
 
-    /// Returns once the ticket is durable.
-    pub(super) fn wait(&self, ticket: LogTicket, deadline: Instant) -> Result<()> {
+    /// Returns once everything before the position is durable.
+    pub(super) fn wait(&self, position: u64, deadline: Instant) -> Result<()> {
         let mut state = self.state.lock();
-        loop {
-            match state.answer(ticket) {
-                Some(true) => return Ok(()),
-                Some(false) => self.turn(&mut state, deadline)?,
-                None => return Err(self.given_up(&state)),
+        while state.durable < position {
+            // A fold of a log that takes nothing settles what waits for it.
+            if state.health != Health::Good && state.fold.is_some() {
+                if self.changed.wait_until(&mut state, deadline).timed_out() {
+                    return Err(self.late());
+                }
+                continue;
             }
-        }
-    }
-
-    /// Makes all that was appended durable.
-    pub(super) fn flush(&self, deadline: Instant) -> Result<()> {
-        let mut state = self.state.lock();
-        let (life, number) = (state.life, state.appended);
-        while state.answer(LogTicket { device: self.number, life, number }) == Some(false) {
             self.turn(&mut state, deadline)?;
         }
-        match state.answer(LogTicket { device: self.number, life, number }) {
-            Some(_) => Ok(()),
-            None => Err(self.given_up(&state)),
-        }
+        Ok(())
     }
 
     /// Writes a commit without slots, which proves that everything in front of it was durable.
     pub(super) fn mark_end(&self, deadline: Instant) -> Result<()> {
-        self.flush(deadline)?;
+        let end = self.state.lock().end();
+        self.wait(end, deadline)?;
         let mut state = self.state.lock();
         self.check(&state)?;
-        if state.commit == 1 || state.block == self.blocks {
+        if state.at.commit == 1 || state.at.block == state.at.blocks {
             return Ok(());
         }
         let commits = state.commits;
@@ -272,7 +303,15 @@ impl Log {
         let (mut transfer, end) = match state.under_way.take() {
             Some(begun) => begun,
             None => match self.begin(state) {
-                Ok(begun) => begun,
+                Ok(Some(begun)) => begun,
+                Ok(None) => {
+                    state.io = Some(io);
+                    // The file is full: a fold makes room.
+                    if self.changed.wait_until(state, deadline).timed_out() {
+                        return Err(self.late());
+                    }
+                    return Ok(());
+                }
                 Err(error) => {
                     state.io = Some(io);
                     return Err(error);
@@ -295,53 +334,45 @@ impl Log {
                 Err(self.late())
             }
             Step::Failed(why) => {
-                state.health = Health::Poisoned(why);
+                state.poison(why);
                 Ok(())
             }
         }
     }
 
-    /// Takes all that is buffered, as one commit.
-    fn begin(&self, state: &mut State) -> Result<(Transfer, u64)> {
-        let Some(file) = state.files[state.file] else {
+    /// Takes what waits, as one commit; `None` where the file has no room for it.
+    fn begin(&self, state: &mut State) -> Result<Option<(Transfer, u64)>> {
+        let Some((file, _)) = state.files[state.file] else {
             return Err(Error::internal(format!("{} has no file", self.name())));
         };
-        let per_block = state.pages.slots_per_block();
-        let blocks = state.slots.div_ceil(per_block).max(1);
-        if state.slots == 0 {
-            state.buffer[..BLOCK_BYTES].fill(0);
+        let mut buffer = state.spare.take().unwrap_or_else(|| Buffer::new(TAIL_BYTES));
+        let State { at, entries, first, taken, .. } = state;
+        let waiting = entries.range((*taken - *first) as usize..);
+        let (count, blocks) = at.lay(self.layout(), waiting, &mut buffer);
+        if blocks == 0 || count == 0 && state.end() > state.taken {
+            state.spare = Some(buffer).filter(|buffer| buffer.len() == TAIL_BYTES);
+            return Ok(None);
         }
-        for (index, bytes) in (0..blocks).zip(state.buffer.chunks_exact_mut(BLOCK_BYTES)) {
-            let slots = (state.slots - index * per_block).min(per_block);
-            let head = BlockHead { commit: state.commit, index, blocks, slots };
-            state.pages.encode_head(head, state.block + index, bytes);
-        }
-        let next = state.spare.take().unwrap_or_else(|| Buffer::new(TAIL_BYTES));
-        let buffer = std::mem::replace(&mut state.buffer, next);
-        let length = blocks as usize * BLOCK_BYTES;
-        let transfer = Transfer::new(file, block_offset(state.block), buffer, length, true);
-        state.block += blocks;
-        state.commit += 1;
-        state.slots = 0;
-        Ok((transfer, state.appended))
+        let offset = block_offset(state.at.block);
+        state.at.moves_on(blocks);
+        state.taken += count;
+        state.forget();
+        Ok(Some((Transfer::new(file, offset, buffer, blocks as usize * BLOCK_BYTES, true), state.taken)))
     }
 
     /// # Errors
     /// `Unavailable` where the log takes nothing.
     pub(super) fn check(&self, state: &State) -> Result<()> {
-        match &state.health {
-            Health::Good => Ok(()),
-            Health::Unfolded => Err(Error::unavailable(format!("{} was opened and not folded yet", self.name()))),
-            Health::Poisoned(_) => Err(self.given_up(state)),
-        }
+        if state.health == Health::Good { Ok(()) } else { Err(self.given_up(state)) }
     }
 
     fn given_up(&self, state: &State) -> Error {
-        let why = match &state.health {
-            Health::Poisoned(why) => format!("poisoned: {why}"),
-            _ => "it moved to another file after a failure".to_owned(),
-        };
-        Error::unavailable(format!("{} did not make it durable: {why}", self.name()))
+        match &state.health {
+            Health::Poisoned(why) => {
+                Error::unavailable(format!("{} did not make it durable: poisoned: {why}", self.name()))
+            }
+            _ => Error::unavailable(format!("{} was opened and not folded yet", self.name())),
+        }
     }
 
     pub(super) fn late(&self) -> Error {

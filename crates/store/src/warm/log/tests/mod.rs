@@ -33,14 +33,17 @@ fn open(bed: &Bed) -> Result<OpenedLogs> {
 
 /// Appends a decision and waits for it.
 fn decide(log: &DeviceLog, number: u64) -> Result<()> {
-    log.wait(log.append_decision(0, &decision(number), soon())?, soon())
+    log.wait(0, log.append_decision(&decision(number)), soon())
 }
 
 /// Appends decisions and waits for none.
 fn append(log: &DeviceLog, numbers: std::ops::Range<u64>) {
-    for number in numbers {
-        let _ = log.append_decision(0, &decision(number), soon()).unwrap();
-    }
+    numbers.for_each(|number| _ = log.append_decision(&decision(number)));
+}
+
+/// Folds the log of the first device.
+fn fold(log: &DeviceLog, count: u64) -> Result<()> {
+    log.replace(0, 1, || Ok(snapshot(count)), soon())
 }
 
 /// A snapshot that says which decisions it stands for: the numbers below `count`.
@@ -75,43 +78,46 @@ fn numbers(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_appended_comes_back_in_order() {
+fn what_was_appended_comes_back_in_order_from_every_device() {
     let (first, second) = (Bed::new(), Bed::new());
     let devices = [first.device(), second.device()];
     let log = DeviceLog::create(&devices, STORE, 16, 1 << 20).unwrap();
     let blob = vec![7; 10_000];
     for number in 0..500 {
-        let ticket = log.append_decision((number % 2) as u32, &decision(number), soon()).unwrap();
+        let position = log.append_decision(&decision(number));
         if number % 100 == 0 {
-            log.wait(ticket, soon()).unwrap();
-            let _ = log.append_blob(1, Blob::Run, &blob, soon()).unwrap();
+            log.wait((number / 100 % 2) as u32, position, soon()).unwrap();
+            log.append_blob(Blob::Run, &blob);
         }
     }
-    let _ = log.append_blob(0, Blob::Stream, &[], soon()).unwrap();
+    log.append_blob(Blob::Stream, &[]);
     log.close(soon()).unwrap();
     let (again, slots, losses) = DeviceLog::open(&devices, STORE, 16, 1 << 20, false).unwrap();
     assert_eq!(losses, Vec::<String>::new());
-    for (device, slots) in slots.iter().enumerate() {
-        let expected: Vec<u64> = (0..500).filter(|number| number % 2 == device as u64).collect();
-        assert_eq!(told(slots), expected);
+    for slots in &slots {
+        assert_eq!(told(slots), numbers(500));
+        assert_eq!((slots.position(), slots.end(), slots.boot()), (0, 506, 0));
+        let mut blobs = Vec::new();
+        let of_runs = |slot: &Slot| matches!(slot, Slot::Blob(chunk) if chunk.blob == Blob::Run);
+        slots
+            .each(&mut |slot| {
+                blobs.extend(of_runs(&slot).then_some(slot));
+                Ok(())
+            })
+            .unwrap();
+        let whole = BlobChunk { blob: Blob::Run, first: true, last: true, data: blob.clone() };
+        assert_eq!(blobs, vec![Slot::Blob(whole); 5]);
     }
-    let mut blobs = Vec::new();
-    slots[1]
-        .each(&mut |slot| {
-            blobs.extend(matches!(slot, Slot::Blob(_)).then_some(slot));
-            Ok(())
-        })
-        .unwrap();
-    let whole = BlobChunk { blob: Blob::Run, first: true, last: true, data: blob };
-    assert_eq!(blobs, vec![Slot::Blob(whole); 5]);
     // Its end could be torn, so it takes nothing before it has been folded.
-    let refused = again.append_decision(0, &decision(1), soon()).unwrap_err();
+    let refused = decide(&again, 1).unwrap_err();
     assert_eq!((refused.kind(), refused.message().contains("not folded")), (Kind::Unavailable, true));
-    again.replace(0, &snapshot(3), soon()).unwrap();
+    again.replace(0, 7, || Ok(snapshot(3)), soon()).unwrap();
     decide(&again, 3).unwrap();
     let (_, slots, _) = DeviceLog::open(&devices, STORE, 16, 1 << 20, false).unwrap();
-    assert_eq!(told(&slots[0]), numbers(4));
-    assert_eq!(told(&slots[1]).len(), 250);
+    assert_eq!((told(&slots[0]), slots[0].boot()), (numbers(4), 7));
+    // What the other one refused is in no gap of it: it stays where it was.
+    assert_eq!(told(&slots[1]), numbers(500));
+    assert!(slots[0].end() > slots[1].end());
 }
 
 #[test]
@@ -123,14 +129,14 @@ fn a_directory_of_the_file_system_holds_it() {
         let log = DeviceLog::create(&[device()], STORE, 16, 1 << 20).unwrap();
         append(&log, 0..1000);
         log.flush(0, soon()).unwrap();
-        log.replace(0, &snapshot(1000), soon()).unwrap();
+        fold(&log, 1000).unwrap();
         decide(&log, 1000).unwrap();
         log.close(soon()).unwrap();
     }
     for count in [1001, 1002] {
         let (log, slots, losses) = DeviceLog::open(&[device()], STORE, 16, 1 << 20, false).unwrap();
         assert_eq!((told(&slots[0]), losses.len()), (numbers(count), 0));
-        log.replace(0, &snapshot(count), soon()).unwrap();
+        fold(&log, count).unwrap();
         decide(&log, count).unwrap();
     }
     std::fs::remove_dir_all(&path).unwrap();
@@ -163,66 +169,93 @@ fn threads_share_commits() {
 }
 
 #[test]
-fn a_full_log_refuses_until_it_is_folded_and_keeps_a_reserve() {
+fn a_full_log_takes_nothing_until_it_is_folded() {
     let bed = Bed::new();
     let log = create(&bed);
     let blocks = u64::from(log.info(0).unwrap().blocks);
     assert_eq!((blocks, log.fill(0)), (14, 0.0));
-    for number in 0..blocks - 1 {
+    for number in 0..blocks {
         decide(&log, number).unwrap();
     }
-    // The last block is for decisions that end events.
-    let removal = Decision::about(DecisionKind::RemoveKey, &[1; 16]);
-    assert_eq!(log.append_decision(0, &removal, soon()).unwrap_err().kind(), Kind::Full);
-    assert_eq!(log.append_blob(0, Blob::Run, &[7], soon()).unwrap_err().kind(), Kind::Full);
-    decide(&log, blocks - 1).unwrap();
     assert_eq!(log.fill(0), 1.0);
-    assert_eq!(decide(&log, blocks).unwrap_err().kind(), Kind::Full);
-    let too_much = vec![0; LOG_BYTES as usize];
-    assert_eq!(log.replace(0, &too_much, soon()).unwrap_err().kind(), Kind::Full);
-    for fold in 0..5 {
-        log.replace(0, &snapshot(blocks + fold), soon()).unwrap();
+    let position = log.append_decision(&decision(blocks));
+    let late = log.wait(0, position, Instant::now() + Duration::from_millis(20)).unwrap_err();
+    assert_eq!((late.kind(), log.is_poisoned(0)), (Kind::Unavailable, false));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| log.wait(0, position, soon()));
+        fold(&log, blocks + 1).unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    for more in 1..6 {
+        fold(&log, blocks + more).unwrap();
         assert!(log.fill(0) < 0.1);
-        decide(&log, blocks + fold).unwrap();
+        decide(&log, blocks + more).unwrap();
     }
     let (_, slots, _) = open(&bed).unwrap();
-    assert_eq!(told(&slots[0]), numbers(blocks + 5));
+    assert_eq!(told(&slots[0]), numbers(blocks + 6));
 }
 
 #[test]
-fn appending_past_the_tails_bound_commits_by_itself() {
-    let bed = Bed::new();
-    let log = DeviceLog::create(&[bed.device()], STORE, 16, 8 << 20).unwrap();
-    let count = 3 * (super::tail::TAIL_BYTES as u64 / 64);
-    let mut last = None;
-    for number in 0..count {
-        last = Some(log.append_decision(0, &decision(number), soon()).unwrap());
-    }
-    assert!(log.info(0).unwrap().commits >= 2);
-    // Longer than the tail: it stands alone.
-    let long = vec![7; 2 << 20];
-    let _ = log.append_blob(0, Blob::Run, &long, soon()).unwrap();
-    log.wait(last.unwrap(), soon()).unwrap();
-    log.flush(0, soon()).unwrap();
-    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 8 << 20, false).unwrap();
-    assert_eq!(told(&slots[0]), numbers(count));
-}
-
-#[test]
-fn a_fold_waits_for_nobody_and_loses_nobody() {
+fn a_snapshot_that_its_file_cannot_hold_gets_a_larger_one() {
     let bed = Bed::new();
     let log = create(&bed);
     decide(&log, 0).unwrap();
-    let pending = log.append_decision(0, &decision(1), soon()).unwrap();
-    let refused = log.replace(0, &snapshot(1), soon()).unwrap_err();
-    assert_eq!(refused.kind(), Kind::Unavailable);
-    assert!(refused.message().contains("1 entries are not durable"), "{refused}");
-    log.wait(pending, soon()).unwrap();
-    log.replace(0, &snapshot(2), soon()).unwrap();
-    // A ticket from before the fold stays durable.
-    log.wait(pending, soon()).unwrap();
+    let many = LOG_BYTES / 4;
+    for round in 0..3 {
+        fold(&log, many + round).unwrap();
+        decide(&log, many + round).unwrap();
+        let info = log.info(0).unwrap();
+        assert!(info.file_bytes >= 2 * 8 * many && log.fill(0) < 0.6, "{info:?}");
+    }
+    let (log, slots, losses) = open(&bed).unwrap();
+    assert_eq!((told(&slots[0]), losses.len()), (numbers(many + 3), 0));
+    fold(&log, 5).unwrap();
+    decide(&log, 5).unwrap();
+    assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(6));
+}
+
+#[test]
+fn appending_touches_memory_only_and_is_bounded() {
+    let bed = Bed::new();
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, 8 << 20).unwrap();
+    let writes = bed.count(Operation::Write);
+    let count = 3 * (super::tail::TAIL_BYTES as u64 / 64);
+    append(&log, 0..count);
+    // Longer than a commit: it has one of its own.
+    log.append_blob(Blob::Run, &vec![7; 2 << 20]);
+    assert_eq!(bed.count(Operation::Write), writes);
+    log.flush(0, soon()).unwrap();
+    assert!(log.info(0).unwrap().commits >= 4);
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, 8 << 20, false).unwrap();
+    assert_eq!(told(&slots[0]), numbers(count));
+    let position = log.append_decision(&decision(0));
+    append(&log, 0..super::tail::ENTRIES_MAX as u64);
+    assert!(log.is_poisoned(0), "its next snapshot has them");
+    assert_eq!(log.wait(0, position, soon()).unwrap_err().kind(), Kind::Unavailable);
+    fold(&log, 9).unwrap();
+    log.wait(0, position, soon()).unwrap();
+}
+
+#[test]
+fn a_fold_has_what_came_before_it_and_keeps_what_comes_beside_it() {
+    let bed = Bed::new();
+    let log = create(&bed);
+    decide(&log, 0).unwrap();
+    let pending = log.append_decision(&decision(1));
+    let mut beside = 0;
+    let capture = || {
+        // Durable in the file in force as well as in the next one.
+        log.wait(0, log.append_decision(&decision(2)), soon()).unwrap();
+        beside = log.append_decision(&decision(3));
+        Ok(snapshot(2))
+    };
+    log.replace(0, 1, capture, soon()).unwrap();
+    log.wait(0, pending, soon()).unwrap();
+    log.wait(0, beside, soon()).unwrap();
+    decide(&log, 4).unwrap();
     let (_, slots, _) = open(&bed).unwrap();
-    assert_eq!(told(&slots[0]), numbers(2));
+    assert_eq!((told(&slots[0]), slots[0].position(), slots[0].end()), (numbers(5), 2, 5));
+    assert_eq!(log.info(0).unwrap().generation, 2);
 }
 
 #[test]
@@ -252,8 +285,4 @@ fn sizes_that_cannot_be_are_refused() {
         assert_eq!(refused.kind(), Kind::Invalid, "{key_bytes} {log_bytes}");
     }
     assert_eq!(DeviceLog::create(&[], STORE, 16, LOG_BYTES).err().unwrap().kind(), Kind::Invalid);
-    let log = create(&bed);
-    let long = Decision::about(DecisionKind::Reject, &[1; 17]);
-    assert_eq!(log.append_decision(0, &long, soon()).unwrap_err().kind(), Kind::Invalid);
-    assert_eq!(log.append_decision(1, &decision(0), soon()).unwrap_err().kind(), Kind::Internal);
 }

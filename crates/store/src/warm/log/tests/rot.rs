@@ -7,7 +7,7 @@ use crate::sim::{ShiftingDevice, SimDevice};
 fn written(close: bool) -> (Bed, u64) {
     let bed = Bed::new();
     let log = create(&bed);
-    log.replace(0, &snapshot(3), soon()).unwrap();
+    fold(&log, 3).unwrap();
     decide(&log, 3).unwrap();
     append(&log, 4..74);
     log.flush(0, soon()).unwrap();
@@ -50,7 +50,7 @@ fn rot_in_front_of_a_commit_is_named() {
                 assert_eq!(losses.len(), 1, "{losses:?}");
                 let left = told(&slots[0]);
                 assert!(left.is_sorted() && left.len() as u64 >= count - 3, "{left:?}");
-                log.replace(0, &snapshot(2), soon()).unwrap();
+                fold(&log, 2).unwrap();
                 assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(2));
             }
         }
@@ -104,7 +104,7 @@ fn a_lost_piece_loses_its_blob_and_nothing_else() {
     let bed = Bed::new();
     let log = create(&bed);
     decide(&log, 0).unwrap();
-    let _ = log.append_blob(0, Blob::Run, &[7; 5000], soon()).unwrap();
+    log.append_blob(Blob::Run, &[7; 5000]);
     log.flush(0, soon()).unwrap();
     decide(&log, 1).unwrap();
     bed.alter(FILE_NAMES[0], |bytes| bytes[at(1) + 1000] ^= 1);
@@ -136,9 +136,9 @@ fn one_copy_of_a_head_is_enough_and_none_is_a_loss() {
     assert!(error.message().contains("neither file is in force"), "{error}");
     let (log, slots, losses) = DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, true).unwrap();
     assert_eq!((told(&slots[0]), losses.len()), (Vec::new(), 1));
-    log.replace(0, &snapshot(1), soon()).unwrap();
+    fold(&log, 1).unwrap();
     decide(&log, 1).unwrap();
-    log.replace(0, &snapshot(2), soon()).unwrap();
+    fold(&log, 2).unwrap();
     decide(&log, 2).unwrap();
     let (_, slots, losses) = open(&bed).unwrap();
     assert_eq!((told(&slots[0]), losses.len()), (numbers(3), 0));
@@ -155,7 +155,7 @@ fn what_cannot_be_read_is_a_loss_and_what_reads_short_is_not() {
     let log = DeviceLog::create(std::slice::from_ref(&device), STORE, 16, LOG_BYTES).unwrap();
     append(&log, 0..200);
     log.flush(0, soon()).unwrap();
-    log.replace(0, &snapshot(200), soon()).unwrap();
+    fold(&log, 200).unwrap();
     decide(&log, 200).unwrap();
     let (_, slots, _) = DeviceLog::open(&[device], STORE, 16, LOG_BYTES, false).unwrap();
     assert_eq!(told(&slots[0]), numbers(201));
@@ -186,7 +186,7 @@ fn missing_and_short_files_are_losses() {
     let (log, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, true).unwrap();
     assert_eq!(told(&slots[0]), numbers(4));
     for fold in 0..3 {
-        log.replace(0, &snapshot(4 + fold), soon()).unwrap();
+        super::fold(&log, 4 + fold).unwrap();
         decide(&log, 4 + fold).unwrap();
     }
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(7));
@@ -196,7 +196,7 @@ fn missing_and_short_files_are_losses() {
     bed.sim.sync_names().unwrap();
     let (log, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(count));
-    log.replace(0, &snapshot(count), soon()).unwrap();
+    fold(&log, count).unwrap();
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(count));
     // Both are missing.
     let bed = Bed::new();

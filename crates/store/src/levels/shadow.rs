@@ -1,0 +1,118 @@
+//! Keeping the shadows: on each device a copy of what is decided, folded before it is full and made whole after a failure.
+//!
+//! *Invariants*: nobody but the device's own keeper waits for its folds; each keeper has its own thread, so that a device
+//! that stalls holds up its own shadow only.
+//!
+//! *Not here*: their bytes (`warm/log/`), who waits for them (`decide.rs`).
+
+use super::Level;
+use crate::engine::{Engine, Holder, deadline_after};
+use forebay_core::Result;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Fill of a device's log from which on it is folded.
+const LOG_FILL: f64 = 0.5;
+/// Pause after a fold that did not help.
+const FOLD_AGAIN: Duration = Duration::from_secs(1);
+/// Pause between two looks, in milliseconds.
+const PAUSE_MS: u64 = 5;
+
+/// What the keeper of one shadow remembers.
+#[derive(Default)]
+pub(super) struct Keeper {
+    /// When folding may be tried again, where it did not help.
+    fold_again: Option<Instant>,
+}
+
+impl Engine {
+    /// One round for the shadow of each device.
+    pub(crate) fn maintain_shadows(&self) {
+        let Some(level) = &self.level else { return };
+        level.present().for_each(|device| self.maintain_shadow(level, device));
+    }
+
+    /// What came and nobody waits for becomes durable; a log that is half full, or takes nothing, is folded.
+    fn maintain_shadow(&self, level: &Level, device: u32) {
+        let Some(mut keeper) = level.keepers.get(device as usize).and_then(|keeper| keeper.try_lock()) else { return };
+        if self.is_closed() {
+            return;
+        }
+        if !level.log.is_poisoned(device) && level.log.fill(device) <= LOG_FILL {
+            keeper.fold_again = None;
+            if !level.log.is_durable(device, level.log.end()) {
+                // Whoever waits for an entry waits for as long as it takes; here the next round goes on.
+                let deadline = deadline_after(level.warm.shape().stall);
+                if let Err(error) = level.log.flush(device, deadline) {
+                    level.note(error.to_string());
+                }
+            }
+            return;
+        }
+        if keeper.fold_again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
+        let folded = self.fold_shadow(level, device);
+        keeper.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
+        if let Err(error) = folded {
+            level.note(error.to_string());
+        }
+    }
+
+    /// Without keepers a device's log is folded by who is about to wait for it.
+    pub(super) fn make_room(&self, level: &Level, device: u32) {
+        if level.log.is_poisoned(device) || level.log.fill(device) > LOG_FILL {
+            self.maintain_shadow(level, device);
+        }
+    }
+
+    /// Folds the shadow of one device.
+    fn fold_shadow(&self, level: &Level, device: u32) -> Result<()> {
+        // The hot log goes on where it is: a reader of a shadow alone asks for no place in it.
+        let capture = || self.capture(self.log.boundary(&self.hot));
+        level.log.replace(device, self.boot, capture, level.deadline())
+    }
+
+    /// Brings every shadow up to what is decided: at the beginning of a life.
+    pub(crate) fn fold_shadows(&self) {
+        let Some(level) = &self.level else { return };
+        for device in level.present() {
+            if let Err(error) = self.fold_shadow(level, device) {
+                level.note(error.to_string());
+            }
+        }
+    }
+
+    /// The shadows end here: what stands in them is whole.
+    pub(crate) fn close_device_logs(&self) {
+        let Some(level) = &self.level else { return };
+        let deadline = level.deadline();
+        // A keeper in the middle of a fold ends by the same patience.
+        let _kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.try_lock_until(deadline)).collect();
+        if let Err(error) = level.log.close(deadline) {
+            level.note(error.to_string());
+        }
+    }
+}
+
+/// A keeper for each device, until the store closes or its last handle is gone.
+pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
+    let Some(level) = &holder.engine.level else { return Ok(()) };
+    for device in level.present() {
+        let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+        std::thread::Builder::new().name(format!("forebay-log-{device}")).spawn(move || {
+            loop {
+                match engine.upgrade() {
+                    Some(engine) if !engine.is_closed() => {
+                        if let Some(level) = &engine.level {
+                            engine.maintain_shadow(level, device);
+                        }
+                    }
+                    _ => return,
+                }
+                std::thread::sleep(Duration::from_millis(PAUSE_MS));
+            }
+        })?;
+    }
+    Ok(())
+}

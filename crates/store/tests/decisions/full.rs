@@ -1,0 +1,139 @@
+//! Logs of devices that are full, and snapshots that are larger than they are.
+
+use crate::life::{Life, Plan};
+use forebay_store::core::{AttributeSchema, Completeness, Kind, LiveState, Token};
+
+/// More than a log of a device takes.
+const MANY: u64 = 1400;
+
+fn one_fragment_each(mut plan: Plan) -> Plan {
+    plan.keyspace.run.completeness = Completeness::Count(1);
+    (plan.device_bytes, plan.config.device_log_bytes) = (4 << 20, 64 << 10);
+    plan.config.container_bytes = 256 << 10;
+    plan.all_down()
+}
+
+/// So many ready events on the device.
+fn on_warm(plan: &Plan, events: u64) -> Life {
+    let life = plan.create();
+    for event in 0..events {
+        life.put(event, 0);
+        if event % 128 == 127 {
+            life.tick();
+        }
+    }
+    life.tick();
+    life
+}
+
+/// Rejects, accepts or passes each; answers who was told that it is done.
+fn decide(life: &Life, tokens: &[Token]) -> Vec<bool> {
+    let mut told = Vec::new();
+    for (event, token) in (0..).zip(tokens) {
+        let answer = match event % 3 {
+            0 => life.reject(event, token),
+            1 => life.accept(event, token),
+            _ => life.pass(event, token),
+        };
+        if let Err(error) = &answer {
+            assert_eq!(error.kind(), Kind::OutcomeUnknown, "event {event}: {error}");
+        }
+        told.push(answer.is_ok());
+    }
+    told
+}
+
+fn holds(life: &Life, told: &[bool], hot: bool) {
+    let wrong: Vec<_> = (0..told.len() as u64)
+        .filter(|event| hot || told[*event as usize])
+        .filter(|event| {
+            let found = life.find(*event).map(|found| (found.state, found.stage));
+            let expected = match event % 3 {
+                0 => None,
+                1 => Some((LiveState::Accepted, "fast".to_owned())),
+                _ => Some((LiveState::Ready, "final".to_owned())),
+            };
+            found != expected
+        })
+        .collect();
+    assert!(wrong.is_empty(), "with the hot level {hot}: {} events are other than decided: {wrong:?}", wrong.len());
+    life.balanced();
+}
+
+/// Nobody folds meanwhile: the log of the device is full long before the last verdict.
+#[test]
+fn verdicts_past_a_full_log_of_a_device_hold() {
+    let life = on_warm(&one_fragment_each(Plan::new()), MANY);
+    let tokens: Vec<Token> = (0..MANY).map(|event| life.lease(event)).collect();
+    let told = decide(&life, &tokens);
+    holds(&life, &told, true);
+    holds(&life.after_kill(), &told, true);
+    holds(&life.after_kill().after_kill(), &told, true);
+    holds(&life.after_loss_of_hot(0), &told, false);
+    // Once the log is folded all of it is durable there.
+    for (event, token) in (0..).zip(&tokens).filter(|(event, _)| event % 3 == 0) {
+        life.eventually_ok("the repeated verdict", |life| life.reject(event, token));
+    }
+    life.tick();
+    let rejected: Vec<bool> = (0..MANY).map(|event| event % 3 == 0 || told[event as usize]).collect();
+    holds(&life.after_loss_of_hot(0), &rejected, false);
+}
+
+/// Holds that are no part of any event take more than the log of a device has.
+#[test]
+fn verdicts_beside_a_snapshot_that_no_device_log_takes_hold() {
+    let mut plan = one_fragment_each(Plan::new());
+    plan.keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+    let life = on_warm(&plan, 120);
+    let conditions: Vec<String> =
+        (0..12_u32).map(|at| format!("lumi={}..{}", 4_000_000_000 + at, 4_100_000_000 + at)).collect();
+    let conditions: Vec<&str> = conditions.iter().map(|condition| &**condition).collect();
+    let mut holds_told = Vec::new();
+    for run in 100..500 {
+        match life.store.hold(Some(run), &conditions) {
+            Ok(id) => holds_told.push(id),
+            Err(error) => assert_eq!(error.kind(), Kind::OutcomeUnknown, "{error}"),
+        }
+    }
+    assert_eq!(life.holds().len(), 400);
+    life.tick();
+    let tokens: Vec<Token> = (0..120).map(|event| life.lease(event)).collect();
+    let told = decide(&life, &tokens);
+    (0..3).for_each(|_| life.tick());
+    holds(&life, &told, true);
+    let next = life.after_kill();
+    assert_eq!(next.holds().len(), 400);
+    holds(&next, &told, true);
+    holds(&next.after_kill(), &told, true);
+    holds(&life.after_loss_of_hot(0), &told, false);
+    // A snapshot that fits again makes the rest durable.
+    for hold in life.holds() {
+        assert!(matches!(life.store.release_hold(hold.id), Ok(true) | Err(_)));
+    }
+    life.tick();
+    for (event, token) in (0..).zip(&tokens).filter(|(event, _)| event % 3 == 0) {
+        life.eventually_ok("the repeated verdict", |life| life.reject(event, token));
+    }
+    let rejected: Vec<bool> = (0..120).map(|event| event % 3 == 0 || told[event as usize]).collect();
+    holds(&life.after_loss_of_hot(0), &rejected, false);
+    life.in_lives_with_hot(|life| assert_eq!(life.holds().len(), 0));
+}
+
+/// Every other event is decided, so that the memory of the decided has no long stretches: on the hot level alone, of
+/// which devices keep a snapshot each.
+#[test]
+fn verdicts_beside_a_long_memory_of_the_decided_hold() {
+    let mut plan = one_fragment_each(Plan::new());
+    plan.region_bytes = 4 << 20;
+    let life = on_warm(&plan, 60);
+    for event in (1000..25_000).step_by(3) {
+        life.put(event, 0);
+        assert!(life.remove_event(&life.name(event)).unwrap());
+    }
+    life.tick();
+    let tokens: Vec<Token> = (0..60).map(|event| life.lease(event)).collect();
+    let told = decide(&life, &tokens);
+    life.tick();
+    holds(&life.after_kill(), &told, true);
+    holds(&life.after_loss_of_hot(0), &told, false);
+}

@@ -1,0 +1,298 @@
+//! What happens to an event while a fragment of it is on its way to a device holds once both are answered: also where
+//! the hot level is lost.
+
+use crate::common::fixture::RUN;
+use crate::common::key;
+use crate::life::{CONTAINERS, LEASE, Life, Plan, WITHIN, try_put, until};
+use forebay_store::core::LiveState;
+use forebay_store::{Accept, PutOutcome, Sources};
+use std::time::{Duration, Instant};
+
+const EVENT: u64 = 1;
+
+/// Fragment 1 of an event is put as persisted; once it is on its way something else is done and answered; then the
+/// device goes on, and the put is answered.
+fn while_it_is_persisted(life: &Life, something: impl FnOnce(&Life)) -> forebay_store::core::Result<PutOutcome> {
+    life.put(EVENT, 0);
+    life.stall_writes(CONTAINERS);
+    life.meanwhile(|store| try_put(store, EVENT, 1, true), something)
+}
+
+#[test]
+fn an_event_that_is_rejected_while_a_fragment_is_persisted_does_not_come_back() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| {
+        let token = life.lease(EVENT);
+        life.reject(EVENT, &token).unwrap();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| assert_eq!(life.find(EVENT), None, "the rejected event is back"));
+}
+
+/// The same where the whole device stalls: the verdict waits for it, or says that it does not know.
+#[test]
+fn a_verdict_that_waits_behind_a_persisted_fragment_holds_once_it_is_answered() {
+    let life = &Plan::new().create();
+    life.put(EVENT, 0);
+    life.stall();
+    let verdict = std::thread::scope(|scope| {
+        let mut rejecting = None;
+        let put = life.meanwhile(
+            |store| try_put(store, EVENT, 1, true),
+            |_| {
+                let token = life.lease(EVENT);
+                let verdict = scope.spawn(move || life.reject(EVENT, &token));
+                // It is answered, or waits as well.
+                let began = Instant::now();
+                while !verdict.is_finished() && began.elapsed() < Duration::from_millis(100) {
+                    std::thread::yield_now();
+                }
+                rejecting = Some(verdict);
+            },
+        );
+        assert_eq!(put.unwrap(), PutOutcome::Stored);
+        rejecting.unwrap().join().unwrap()
+    });
+    verdict.unwrap();
+    life.in_every_life(|life, _| assert_eq!(life.find(EVENT), None, "the rejected event is back"));
+}
+
+#[test]
+fn an_event_that_is_accepted_while_a_fragment_is_persisted_is_accepted() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| {
+        let token = life.lease(EVENT);
+        life.accept(EVENT, &token).unwrap();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| {
+        let found = life.find(EVENT).expect("the persisted fragment");
+        assert_eq!((found.state, found.versions.get(&1)), (LiveState::Accepted, Some(&0)));
+    });
+}
+
+#[test]
+fn an_event_that_is_accepted_into_streams_while_a_fragment_is_persisted_has_its_outputs() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| {
+        let token = life.lease(EVENT);
+        let one = Sources::only(life.schema(), [1]).unwrap();
+        let streams = [("express", one), ("main", Sources::All)];
+        life.accept_into(&life.name(EVENT), &token, &Accept { streams: &streams, results: &[] }).unwrap();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    let outputs = life.outputs(&life.name(EVENT)).unwrap();
+    assert!(outputs.as_ref().is_some_and(|outputs| outputs.len() == 2));
+    life.in_every_life(|life, _| {
+        assert_eq!(life.state(EVENT), Some(LiveState::Accepted));
+        assert_eq!(life.outputs(&life.name(EVENT)).unwrap(), outputs);
+    });
+}
+
+#[test]
+fn an_event_that_is_passed_while_a_fragment_is_persisted_is_in_its_stage() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| {
+        let token = life.lease(EVENT);
+        life.pass(EVENT, &token).unwrap();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| {
+        let found = life.find(EVENT).expect("the persisted fragment");
+        assert_eq!((&*found.stage, found.versions.get(&1)), ("final", Some(&0)));
+    });
+}
+
+#[test]
+fn an_event_that_goes_to_debug_while_a_fragment_is_persisted_is_there() {
+    let life = Plan::new().one_delivery().create();
+    let put = while_it_is_persisted(&life, |life| {
+        let _ = life.lease(EVENT);
+        life.advance(2 * LEASE);
+        life.unhindered_round();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    assert_eq!(life.state(EVENT), Some(LiveState::Debug));
+    life.tick();
+    life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Debug)));
+}
+
+#[test]
+fn an_event_that_is_removed_while_a_fragment_is_persisted_does_not_come_back() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| assert!(life.remove_event(&life.name(EVENT)).unwrap()));
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| assert_eq!(life.find(EVENT), None, "the removed event is back"));
+}
+
+#[test]
+fn a_fragment_that_is_removed_while_it_is_persisted_does_not_come_back() {
+    let life = Plan::new().create();
+    let put = while_it_is_persisted(&life, |life| assert!(life.remove(EVENT, 1).unwrap()));
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, hot| {
+        assert_eq!(life.version(EVENT, 1), None, "the removed fragment is back");
+        assert_eq!(life.try_put(EVENT, 1, false).unwrap() == PutOutcome::Late, hot || life.find(EVENT).is_some());
+    });
+}
+
+/// The put was answered, and so was the update: the new version is what a device has.
+#[test]
+fn a_fragment_that_is_updated_while_it_is_persisted_has_its_new_version() {
+    let life = &Plan::new().create();
+    let put = std::thread::scope(|scope| {
+        let mut updating = None;
+        let put = while_it_is_persisted(life, |_| {
+            // Whether the new version waits for the device is the store's affair.
+            updating = Some(scope.spawn(|| life.update(EVENT, 1, 1, None)));
+            std::thread::sleep(Duration::from_millis(50));
+        });
+        assert_eq!(updating.unwrap().join().unwrap().unwrap(), 1);
+        put
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 1), Some(1)));
+}
+
+/// A persisted fragment stays persisted through updates, one after the other.
+#[test]
+fn an_updated_version_of_a_persisted_fragment_is_persisted() {
+    let life = Plan::new().create();
+    life.ready_persisted(EVENT);
+    for version in 1..4 {
+        assert_eq!(life.update(EVENT, 0, version, None).unwrap(), version);
+        life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(version)));
+    }
+    let token = life.lease(EVENT);
+    assert_eq!(life.update(EVENT, 1, 1, Some(&token)).unwrap(), 1);
+    life.in_every_life(|life, _| assert_eq!((life.version(EVENT, 0), life.version(EVENT, 1)), (Some(3), Some(1))));
+    life.accept(EVENT, &token).unwrap();
+    life.tick();
+    life.in_every_life(|life, _| {
+        let found = life.find(EVENT).unwrap();
+        assert_eq!((found.state, found.versions), (LiveState::Accepted, [(0, 3), (1, 1)].into()));
+    });
+}
+
+/// The same for one that went down with its event after it was persisted.
+#[test]
+fn an_updated_version_of_a_persisted_fragment_that_was_demoted_is_persisted() {
+    let life = Plan::new().all_down().create();
+    life.ready_persisted(EVENT);
+    life.tick();
+    assert_eq!(life.level(EVENT, 0), forebay_store::core::Level::Warm);
+    assert_eq!(life.update(EVENT, 0, 1, None).unwrap(), 1);
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(1)));
+}
+
+#[test]
+fn an_update_of_an_open_event_with_a_persisted_fragment_is_persisted() {
+    let life = Plan::new().create();
+    life.persist(EVENT, 0);
+    assert_eq!(life.update(EVENT, 0, 1, None).unwrap(), 1);
+    life.in_every_life(|life, _| {
+        let found = life.find(EVENT).expect("the persisted fragment");
+        assert_eq!((found.state, found.versions), (LiveState::Open, [(0, 1)].into()));
+    });
+}
+
+/// An event of which everything was removed ends by time while another fragment of it is on its way.
+#[test]
+fn an_event_that_ends_by_time_while_a_fragment_is_persisted_takes_it_or_not() {
+    let life = Plan::new().create();
+    let outcome = while_it_is_persisted(&life, |life| {
+        assert!(life.remove(EVENT, 0).unwrap());
+        assert!(life.remove(EVENT, 1).unwrap());
+        life.advance(2 * WITHIN);
+        life.unhindered_round();
+    });
+    assert_eq!(outcome.unwrap(), PutOutcome::Stored);
+    let put = life.try_put(EVENT, 2, true).unwrap();
+    let there = (put == PutOutcome::Stored).then_some(0);
+    life.in_every_life(|life, _| {
+        assert_eq!(life.version(EVENT, 0), None);
+        assert_eq!(life.version(EVENT, 1), None);
+        assert_eq!(life.version(EVENT, 2), there, "the put answered {put:?}");
+    });
+}
+
+/// Fills a segment with what is removed again, around a fragment that `between` puts.
+fn amid_rubbish(life: &Life, between: impl FnOnce()) {
+    let rubbish = |event: u64| {
+        let options = forebay_store::PutOptions::default();
+        let _ = life.store.put(&key(RUN, event, 0), &[7; 4000], &options).unwrap();
+    };
+    (1000..1002).for_each(rubbish);
+    between();
+    (1002..1010).for_each(rubbish);
+    (1000..1010).for_each(|event| assert!(life.remove_event(&life.name(event)).unwrap()));
+}
+
+/// The record moves to another segment while its copy is written.
+#[test]
+fn a_fragment_that_is_evacuated_while_it_is_persisted_is_persisted() {
+    let life = Plan::new().evacuating().create();
+    life.put(EVENT, 0);
+    life.stall_writes(CONTAINERS);
+    let put = life.meanwhile(
+        |store| try_put(store, EVENT, 1, true),
+        |life| {
+            amid_rubbish(life, || {});
+            let before = life.stats().evacuated;
+            life.unhindered_round();
+            assert!(life.stats().evacuated > before, "nothing was evacuated: {:?}", life.segments());
+        },
+    );
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 1), Some(0), "a persisted fragment is lost"));
+    // What nobody needs any more is used again, and what is needed is not.
+    for round in 0..40 {
+        for event in 2000 + round * 10..2010 + round * 10 {
+            life.ready_persisted(event);
+            assert!(life.remove_event(&life.name(event)).unwrap());
+        }
+        life.tick();
+    }
+    assert!(life.containers().iter().any(|container| container.generation > 1), "no container was used again");
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 1), Some(0), "a persisted fragment is overwritten"));
+    assert_eq!(life.try_put(EVENT, 1, true).unwrap(), PutOutcome::Duplicate);
+}
+
+/// Many at once, some rejected, some evacuated, some updated while they are on their way: each is what was answered.
+#[test]
+fn a_group_of_persisted_fragments_is_what_was_answered_of_each() {
+    const EVENTS: u64 = 12;
+    let life = Plan::new().create();
+    (0..EVENTS).for_each(|event| life.put(event, 0));
+    life.stall_writes(CONTAINERS);
+    let life = &life;
+    std::thread::scope(|scope| {
+        let putting: Vec<_> =
+            (0..EVENTS).map(|event| scope.spawn(move || try_put(&life.store, event, 1, true))).collect();
+        life.until_somebody_waits();
+        for event in 0..EVENTS {
+            until("the put is not visible", || life.find(event).is_some_and(|found| found.versions.len() == 2));
+            let token = life.lease(event);
+            match event % 4 {
+                0 => life.reject(event, &token).unwrap(),
+                1 => life.accept(event, &token).unwrap(),
+                2 => life.pass(event, &token).unwrap(),
+                _ => life.store.requeue(&life.name(event), &token).unwrap(),
+            }
+        }
+        life.answer_again();
+        for put in putting {
+            assert_eq!(put.join().unwrap().unwrap(), PutOutcome::Stored);
+        }
+    });
+    life.in_every_life(|life, _| {
+        for event in 0..EVENTS {
+            let found = life.find(event);
+            assert_eq!(found.is_none(), event % 4 == 0, "event {event}: {found:?}");
+            let Some(found) = found else { continue };
+            assert_eq!(found.versions.get(&1), Some(&0), "event {event}: {found:?}");
+            assert_eq!(found.state == LiveState::Accepted, event % 4 == 1, "event {event}: {found:?}");
+            assert_eq!(found.stage == "final", event % 4 == 2, "event {event}: {found:?}");
+        }
+    });
+}

@@ -1,0 +1,216 @@
+//! Devices in directories: one is lost, with the hot level or without it, and one whose loss was accepted comes back.
+
+use crate::common::fixture::RUN;
+use crate::common::{TempDir, key, put};
+use forebay_store::core::{Kind, LiveState};
+use forebay_store::{Config, PutOutcome, Sources, Store, WarmDevice, measure};
+use std::path::Path;
+
+const EVENTS: u64 = 160;
+const BYTES: usize = 4000;
+
+fn config(dir: &TempDir) -> Config {
+    let device = |number| WarmDevice::directory(dir.path().join(format!("warm-{number}")), 5 << 20);
+    Config {
+        warm: (0..2).map(device).collect(),
+        container_bytes: 64 << 10,
+        device_log_bytes: 2 << 20,
+        demote_high: 0.001,
+        demote_low: 0.0,
+        ..crate::common::small_config()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        if file.path().is_file() && !file.file_name().to_string_lossy().starts_with("devices") {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+/// What a process that is killed now leaves, without what is said to be lost. Answers where it is.
+fn killed(dir: &TempDir, without_hot: bool, without: &[usize]) -> TempDir {
+    let left = TempDir::new();
+    copy(&dir.store(), &left.store());
+    if without_hot {
+        std::fs::remove_file(left.store().join("hot.fb")).unwrap();
+    }
+    for device in (0..2).filter(|device| !without.contains(device)) {
+        copy(&dir.path().join(format!("warm-{device}")), &left.path().join(format!("warm-{device}")));
+    }
+    // As it was made, with the directories that it has here.
+    let rows: String = (0..2)
+        .map(|device| {
+            let path = left.path().join(format!("warm-{device}"));
+            format!("[[device]]\npath = \"{}\"\nbytes = {}\n", path.display(), 5 << 20)
+        })
+        .collect();
+    std::fs::write(left.store().join("devices.toml"), rows).unwrap();
+    left
+}
+
+fn open(dir: &TempDir) -> Store {
+    Store::open(&dir.store(), Config { accept_loss: true, ..config(dir) }).unwrap()
+}
+
+fn state(store: &Store, event: u64) -> Option<LiveState> {
+    let name = store.schema().primary(&[RUN, event]).unwrap();
+    store.get_event(&name, &Sources::None).unwrap().map(|event| event.state)
+}
+
+/// Events of one fragment on both devices; every third is rejected, every third accepted.
+fn life(dir: &TempDir) -> Store {
+    let store = Store::create(&dir.store(), &forebay_store::core::Keyspace::events("two", 1), config(dir)).unwrap();
+    for event in 0..EVENTS {
+        assert_eq!(put(&store, &key(RUN, event, 0), &[event as u8; BYTES]).unwrap(), PutOutcome::Stored);
+        if event % 8 == 7 {
+            measure::demote(&store);
+        }
+    }
+    store.tick();
+    let used = |device| store.containers().iter().any(|one| one.device == device && one.live_fragments > 0);
+    assert!(used(0) && used(1), "both devices hold something");
+    for event in 0..EVENTS {
+        let name = store.schema().primary(&[RUN, event]).unwrap();
+        let lease = store.lease(&name, None).unwrap().expect("a ready event");
+        match event % 3 {
+            0 => lease.reject().unwrap(),
+            1 => lease.accept(&["main"]).unwrap(),
+            _ => lease.requeue().unwrap(),
+        }
+    }
+    store
+}
+
+/// What is there is what was decided; answers how many events are not there that should be, were nothing lost.
+fn decided(store: &Store, what: &str) -> usize {
+    let found: Vec<_> = (0..EVENTS).map(|event| (event, state(store, event))).collect();
+    let wrong: Vec<_> = found
+        .iter()
+        .filter(|(event, found)| match event % 3 {
+            0 => found.is_some(),
+            1 => found.is_some_and(|state| state != LiveState::Accepted),
+            _ => found.is_some_and(|state| state != LiveState::Ready),
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{what}: {} events are other than decided: {wrong:?}", wrong.len());
+    for run in store.runs() {
+        assert_eq!(run.ledger.imbalance(), None, "{what}: {:?}", run.ledger);
+    }
+    found.iter().filter(|(event, found)| event % 3 != 0 && found.is_none()).count()
+}
+
+#[test]
+fn decisions_hold_when_a_device_is_lost_after_a_kill() {
+    let dir = TempDir::new();
+    let store = life(&dir);
+    assert_eq!(decided(&open(&killed(&dir, false, &[])), "killed"), 0);
+    for lost in 0..2 {
+        let left = killed(&dir, false, &[lost]);
+        let missing = decided(&open(&left), &format!("killed, device {lost} lost"));
+        assert!(missing > 0 && missing < EVENTS as usize * 2 / 3);
+        decided(&open(&left), &format!("killed, device {lost} lost, opened again"));
+    }
+    drop(store);
+}
+
+/// Decisions about events on present devices, whatever else is gone.
+#[test]
+fn decisions_hold_when_the_hot_level_and_a_device_are_lost() {
+    let dir = TempDir::new();
+    let store = life(&dir);
+    assert_eq!(decided(&open(&killed(&dir, true, &[])), "without the hot level"), 0);
+    for lost in 0..2 {
+        let left = killed(&dir, true, &[lost]);
+        decided(&open(&left), &format!("without the hot level and device {lost}"));
+    }
+    drop(store);
+}
+
+/// It comes back with all that it had. Nothing that was decided meanwhile, or before, is undone by it.
+#[test]
+fn a_device_that_returns_after_its_loss_was_accepted_undoes_nothing() {
+    for lost in 0..2 {
+        let dir = TempDir::new();
+        life(&dir).close().unwrap();
+        let place = dir.path().join(format!("warm-{lost}"));
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(&place, &elsewhere).unwrap();
+        let store = open(&dir);
+        decided(&store, &format!("device {lost} is lost"));
+        // What is left is decided, and lost events that come again are other ones.
+        let mut ended = Vec::new();
+        for event in (0..EVENTS).filter(|event| event % 3 == 2) {
+            let name = store.schema().primary(&[RUN, event]).unwrap();
+            if let Some(lease) = store.lease(&name, None).unwrap() {
+                lease.reject().unwrap();
+                ended.push(event);
+            }
+        }
+        store.tick();
+        store.close().unwrap();
+        drop(store);
+        std::fs::rename(&elsewhere, &place).unwrap();
+        for accept_loss in [false, true, false] {
+            let store = match Store::open(&dir.store(), Config { accept_loss, ..config(&dir) }) {
+                Ok(store) => store,
+                Err(error) => {
+                    let kinds = [Kind::Invalid, Kind::Corrupt, Kind::Unavailable];
+                    assert!(kinds.contains(&error.kind()), "{error}");
+                    assert!(error.to_string().contains("device") || error.to_string().contains("warm-"), "{error}");
+                    continue;
+                }
+            };
+            let what = format!("device {lost} is back, accept_loss {accept_loss}");
+            decided(&store, &what);
+            for event in &ended {
+                assert_eq!(state(&store, *event), None, "{what}: event {event}, rejected meanwhile, is back");
+            }
+            for event in 0..EVENTS {
+                if let Some(fragment) = store.get(&key(RUN, event, 0)).unwrap() {
+                    assert_eq!(fragment.to_vec(), [event as u8; BYTES], "{what}: event {event}");
+                }
+            }
+            store.tick();
+            store.close().unwrap();
+        }
+    }
+}
+
+/// The store goes on without a device, uses its own space again, and the device comes back with old images.
+#[test]
+fn a_device_that_returns_brings_no_older_version_back() {
+    let dir = TempDir::new();
+    let store = life(&dir);
+    store.close().unwrap();
+    drop(store);
+    let place = dir.path().join("warm-1");
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::rename(&place, &elsewhere).unwrap();
+    let store = open(&dir);
+    let mut updated = Vec::new();
+    for event in (0..EVENTS).filter(|event| event % 3 == 2) {
+        let name = key(RUN, event, 0);
+        match store.get(&name).unwrap() {
+            Some(_) => assert_eq!(store.update(&name, b"newer", None).unwrap(), 1),
+            // What was lost may come again, or be late: what is answered holds.
+            None if put(&store, &name, b"newer").unwrap() == PutOutcome::Late => continue,
+            None => {}
+        }
+        updated.push(event);
+    }
+    store.tick();
+    store.close().unwrap();
+    drop(store);
+    std::fs::rename(&elsewhere, &place).unwrap();
+    let Ok(store) = Store::open(&dir.store(), config(&dir)) else { return };
+    for event in updated {
+        let fragment = store.get(&key(RUN, event, 0)).unwrap();
+        assert_eq!(fragment.map(|fragment| fragment.to_vec()), Some(b"newer".to_vec()), "event {event}");
+    }
+    for run in store.runs() {
+        assert_eq!(run.ledger.imbalance(), None, "{:?}", run.ledger);
+    }
+}
