@@ -139,8 +139,9 @@ impl Target {
         }
         let artifacts = fuzz_dir().join("artifacts").join(&self.name);
         std::fs::create_dir_all(&artifacts)?;
-        // libFuzzer ends by itself; a hang or a hunger for memory in a decoder is a find.
-        let limits = ["-timeout=25", "-rss_limit_mb=2048", INPUT_BYTES_MAX, "-verbosity=1", "-print_final_stats=1"];
+        // libFuzzer ends by itself; a hang or a hunger for memory in a decoder is a find. Its clock is that on the wall: an
+        // input of a millisecond has been seen to take half a minute on a machine with ten times the work that it can do.
+        let limits = ["-timeout=240", "-rss_limit_mb=2048", INPUT_BYTES_MAX, "-verbosity=1", "-print_final_stats=1"];
         let mut command = self.command();
         command.args(limits).arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(corpus);

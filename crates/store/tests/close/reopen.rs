@@ -98,7 +98,7 @@ fn what_keeps_a_closed_store_is_named() {
     let reservation = store.named("readout").reserve(&key(1, 2, 0), 100, &PutOptions::default()).unwrap();
     let begun = Instant::now();
     store.close().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "guards and reservations are not waited for");
+    assert!(begun.elapsed() < Duration::from_secs(10), "guards and reservations are not waited for");
     let kept = store.kept();
     assert_eq!(kept.calls, 0, "{kept}");
     let words = kept.to_string();
@@ -108,7 +108,7 @@ fn what_keeps_a_closed_store_is_named() {
     let begun = Instant::now();
     let message = refused(Store::open(&dir.store(), small_config()), Kind::Unavailable);
     assert!(message.contains("open already"), "{message}");
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(begun.elapsed() < Duration::from_secs(10));
     // A second close answers as the first did.
     store.close().unwrap();
     drop(guard);

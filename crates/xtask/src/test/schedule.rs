@@ -132,7 +132,9 @@ fn one(step: &'static Step, failed_need: Option<&str>, context: &Context, screen
 #[cfg(test)]
 mod tests {
     use super::super::extent::Extent;
+    use super::super::screen::Log;
     use super::*;
+    use crate::Result;
 
     static BUILD: Step = step("build", Takes::CheckedBuilds, &[], &[]);
     static CLIPPY: Step = step("clippy", Takes::CheckedBuilds, &[], &[]);
@@ -157,6 +159,28 @@ mod tests {
         assert_eq!(names(&mut progress), ["build", "fmt"]);
         progress.running.retain(|step| step.name != "build");
         assert_eq!(names(&mut progress), ["clippy", "tests"]);
+    }
+
+    #[test]
+    fn all_steps_run_beside_each_other_and_end() {
+        static FIRST: Step = Step { run: |_, log| works(log), ..step("try-first", Takes::CheckedBuilds, &[], &[]) };
+        static WRONG: Step = Step { run: |_, _| Err("no".into()), ..step("try-wrong", Takes::Nothing, &[], &[]) };
+        static NEXT: Step = Step { run: |_, log| works(log), ..step("try-next", Takes::Nothing, &["try-first"], &[]) };
+        static NEVER: Step =
+            Step { run: |_, log| works(log), ..step("try-never", Takes::Nothing, &["try-wrong"], &[]) };
+        static ALONE: Step = Step { run: |_, log| works(log), ..step("try-alone", Takes::All, &[], &["try-never"]) };
+        fn works(log: &Log<'_>) -> Result<Outcome> {
+            log.block("at work");
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(Outcome::one(vec![]))
+        }
+        let context = Context { extent: Extent::Quick, fuzz_seconds: 0, built: std::sync::OnceLock::new() };
+        let done = run(vec![&FIRST, &WRONG, &NEXT, &NEVER, &ALONE], &context, &Screen::new(false), false);
+        let ended = |name: &str| done.iter().find(|done| done.name == name).map(|done| &done.outcome).unwrap();
+        assert_eq!(done.len(), 5);
+        assert_eq!((ended("try-next").passed, ended("try-alone").passed, ended("try-wrong").failed), (1, 1, 1));
+        assert_eq!((ended("try-never").passed, ended("try-never").failed), (0, 0));
+        assert!(ended("try-never").notes[0].contains("not run: `try-wrong` failed"));
     }
 
     #[test]
