@@ -136,7 +136,7 @@ fn a_power_loss_in_the_life_after_an_orderly_close_is_noticed_on_a_disk() {
     let left = Disk::mount(&left, dir.path().join("after"));
     let path = left.0.join("store");
     with_another_boot_id(&path);
-    let refused = Store::open(&path, config()).err().expect("served without a word");
+    let refused = Store::open(&path, config()).expect_err("served without a word");
     assert!(refused.kind() == Kind::Corrupt && refused.message().contains("restarted"), "{refused}");
     let store = Store::open(&path, Config { accept_loss: true, ..config() }).unwrap();
     assert_eq!(read(&store, 1).unwrap(), b"one");

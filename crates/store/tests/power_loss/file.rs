@@ -150,7 +150,7 @@ fn a_power_loss_in_the_first_life_is_noticed() {
         drop(store);
         // A region without a superblock would be taken for a creation that was cut off, and be made again.
         assert!(image[..8192].iter().any(|&byte| byte != 0), "seed {seed}");
-        let refused = open(&medium.after_power_loss(image), false).err().expect("served without a word");
+        let refused = open(&medium.after_power_loss(image), false).expect_err("served without a word");
         assert!(refused.message().contains("restarted"), "seed {seed}: {refused}");
     }
 }
