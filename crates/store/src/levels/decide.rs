@@ -136,7 +136,10 @@ impl Engine {
             }
             devices.extend(&way.doubted);
         }
-        if !shard.events[event].is(Flag::Warm) {
+        // What was removed or superseded stands in every shadow's snapshot, also where nothing else of the event does.
+        let leaf = &shard.events[event];
+        let named = leaf.is(Flag::Superseded) || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
+        if !leaf.is(Flag::Warm) && !named {
             return devices;
         }
         let stands = shard.fragments(event, |_| true).map(|(_, location)| location);

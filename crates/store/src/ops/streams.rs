@@ -10,6 +10,7 @@
 use super::verdict::with_sources;
 use crate::engine::{Engine, closed};
 use crate::home::Run;
+use crate::hot::Class;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
@@ -203,6 +204,10 @@ impl Engine {
         let mut outputs = self.outputs.write();
         if let Some(number) = outputs.number_of(&content) {
             return Ok((OUTPUT | number, check));
+        }
+        // It stands in every snapshot: also where the log's last segment has room it must not take what decisions need.
+        if !self.hot.admits(Class::Evacuation) {
+            return Err(Error::full("no space for another choice of sources of streams: nothing is decided"));
         }
         let number = outputs.next;
         if number >= OUTPUT - 1 {

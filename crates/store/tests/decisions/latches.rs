@@ -70,19 +70,6 @@ fn a_store_that_fills_up_behind_a_stalled_device_inhibits_until_it_answers() {
     life.balanced();
 }
 
-/// Writers that give a stalled device up again and again: when it answers, the store serves as before.
-#[test]
-#[ignore = "containers that a stall has poisoned are tried again by the next life only"]
-fn a_stall_that_is_met_again_and_again_uses_no_container_up() {
-    let life = plan().create();
-    let first = fill_some(&life);
-    life.stall_writes("");
-    fill(&life, first, |life| life.tick());
-    assert!(class(&life).is_some());
-    life.answer_again();
-    eventually(&life.store, "inhibit ends", || life.stats().inhibit.is_none());
-}
-
 fn fill_some(life: &Life) -> u64 {
     for event in 0..20 {
         let _ = life.store.put(&key(RUN, event, 0), &[7; 4000], &PutOptions::default()).unwrap();

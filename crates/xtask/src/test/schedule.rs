@@ -61,7 +61,7 @@ impl Progress {
                 .iter()
                 .all(|other| other.takes != Takes::All && (takes == Takes::Nothing || other.takes != takes)),
         };
-        free && !step.needs.iter().chain(step.after).any(|name| pending(name))
+        free && !step.needs.iter().chain(step.after).any(pending)
     }
 
     fn failed_need(&self, step: &Step) -> Option<&'static str> {

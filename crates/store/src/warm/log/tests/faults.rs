@@ -33,7 +33,7 @@ fn live(log: &DeviceLog, progress: &Progress) {
             progress.done.store(next, Ordering::SeqCst);
         }
         if round % 3 != 1 {
-            fold(&log, next).unwrap();
+            fold(log, next).unwrap();
         }
     }
     log.close(soon()).unwrap();
