@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_secs(2);
 /// The next ones: on a terminal one line that is written over, elsewhere lines of their own.
 const EVERY_ON_A_TERMINAL: Duration = Duration::from_secs(1);
-const EVERY_ELSEWHERE: Duration = Duration::from_secs(15);
+const EVERY_ELSEWHERE: Duration = Duration::from_secs(20);
 /// A line about progress is cut to what fits on most terminals.
 const COLUMNS: usize = 118;
 
