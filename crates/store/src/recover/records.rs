@@ -318,12 +318,7 @@ impl<'a> Records<'a> {
             if of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary) {
                 continue;
             }
-            let found = shard.find(primary);
-            if self.hot_lost && found.is_none() {
-                // All of it went with the hot level: what is left of it is what it lacks.
-                continue;
-            }
-            let event = found.unwrap_or_else(|| {
+            let event = shard.find(primary).unwrap_or_else(|| {
                 engine.hot.events.fetch_add(1, Ordering::Relaxed);
                 shard.create(primary, run, self.now_ns)
             });
