@@ -43,7 +43,7 @@ impl PutOutcome {
     /// What this answer to a repeat says of the whole put, where the answer to an earlier try was lost: a duplicate may be
     /// what that try stored, and is a success in any case; what is late now may have been in time then.
     ///
-    /// A client does this for the tries of one call. Whoever makes the same call again after `OutcomeUnknown` does it for
+    /// A client does this for the tries of one call. A caller that repeats a call after `OutcomeUnknown` does it for
     /// the answers of the two calls; [`Error::of_repeat`] is the same for errors.
     pub fn of_repeat(self) -> PutOutcome {
         match self {

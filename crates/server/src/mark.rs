@@ -41,7 +41,7 @@ pub(crate) struct Mark {
     _lock: File,
 }
 
-/// What stands in the file.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {

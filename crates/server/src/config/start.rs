@@ -7,7 +7,7 @@
 //! nothing there, no mark ───────────────────▶ made, where the section says of what
 //! ```
 //!
-//! *On failure*: a store that is there is never made anew.
+//! *On failure*: an existing store is never replaced by a new one.
 
 use crate::mark::{Mark, Marks, Started};
 use crate::served::Served;

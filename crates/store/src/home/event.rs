@@ -76,7 +76,7 @@ pub(crate) enum Flag {
     Booked = 32,
     /// It is complete although it lacks sources: they are masked.
     LacksMasked = 64,
-    /// Fragments of it stand on the warm level: its marks are logged, and what is decided about it is shadowed.
+    /// Some of its fragments are on the warm level: its marks are logged, and decisions about it are shadowed.
     Warm = 128,
     /// It stands in the list of ready events that the warm level has.
     Cold = 256,
@@ -86,7 +86,7 @@ pub(crate) enum Flag {
     Moving = 1024,
     /// Its images say that it is accepted, or in the debug stream: it stands where such events go.
     SettledThere = 2048,
-    /// Nothing of it stands on the hot level, which reserves nothing for it.
+    /// All of it is on the warm level: the hot level reserves nothing for it.
     AllWarm = 4096,
     /// Versions of its fragments are known to be superseded.
     Superseded = 8192,

@@ -125,7 +125,7 @@ pub(crate) struct Shard {
     looked_at: [Option<u32>; STAGES_MAX],
     /// Live events of which something is on its way to a device, or may have come there unnoticed.
     pub(crate) on_the_way: HashMap<Primary, Way>,
-    /// Events of which something stands on the hot level, over all shards (`Hot::events`).
+    /// Events with anything on the hot level, over all shards (`Hot::events`).
     pub(crate) hot_events: Arc<AtomicU64>,
     /// Events that are to go to the warm level, in the order in which they were decided.
     pub(crate) to_demote: VecDeque<Primary>,
@@ -381,7 +381,7 @@ impl Shard {
         self.events[event].set(Flag::Superseded);
     }
 
-    /// The version after it stands on the hot level alone: the shadows must not hear of its end.
+    /// Only the hot level has the version after it: the shadows must not hear of its end.
     pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
         if let Some(known) = self.superseded.get_mut(key) {
             known.on_hot_only = true;
@@ -433,8 +433,8 @@ impl Shard {
         !self.on_the_way.is_empty() && self.on_the_way.get(&self.primary(event)).is_some_and(|way| way.persisting > 0)
     }
 
-    /// It stands there, or will not; on the `doubted` devices it may be found all the same: decisions about the event go
-    /// there for as long as it lives. It may be gone since.
+    /// A carrier has ended. An image on a `doubted` device counts for nothing and may still be found there: decisions about
+    /// the event go to that device for as long as the event lives. The event may have ended already.
     pub(crate) fn arrives(&mut self, primary: &[u8], doubted: &[u32]) {
         let primary = Primary::from_packed(primary);
         let Some(way) = self.on_the_way.get_mut(&primary) else { return };

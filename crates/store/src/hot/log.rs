@@ -69,7 +69,7 @@ impl Log {
         Ok(())
     }
 
-    /// Position behind the last slot. Whoever holds the lock of what a decision is about sees it after that decision.
+    /// Position behind the last slot. Under the lock of an event's shard it includes every decision about that event.
     pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
