@@ -42,12 +42,17 @@ mod held {
         static HELD: RefCell<Vec<(Owner, u32)>> = const { RefCell::new(Vec::new()) };
     }
 
+    /// A thread that ends may have dropped its list already, and close a store after that: nothing is checked then.
+    fn with(look: impl FnOnce(&mut Vec<(Owner, u32)>)) {
+        let _ = HELD.try_with(|held| look(&mut held.borrow_mut()));
+    }
+
     /// One lock that this thread holds.
     pub(crate) struct Held(Owner, u32);
 
     impl Held {
         pub(crate) fn take(owner: Owner, rank: u32) -> Held {
-            HELD.with_borrow_mut(|held| {
+            with(|held| {
                 let highest = held.iter().filter(|held| held.0 == owner).map(|held| held.1).max().unwrap_or(0);
                 assert!(highest < rank, "a lock of rank {rank:#x} under one of {highest:#x}: see locks.rs");
                 held.push((owner, rank));
@@ -58,9 +63,7 @@ mod held {
 
     impl Drop for Held {
         fn drop(&mut self) {
-            // A thread that ends may have dropped its list already.
-            let _ = HELD.try_with(|held| {
-                let mut held = held.borrow_mut();
+            with(|held| {
                 if let Some(at) = held.iter().rposition(|held| *held == (self.0, self.1)) {
                     held.remove(at);
                 }
@@ -70,7 +73,7 @@ mod held {
 
     impl Owner {
         pub(crate) fn assert_free(self) {
-            HELD.with_borrow(|held| {
+            with(|held| {
                 assert!(held.iter().all(|held| held.0 != self), "waits under locks {held:x?}: see locks.rs");
             });
         }
@@ -184,5 +187,29 @@ mod tests {
         let lock = Ranked::new(owner, RUNS, ());
         let _held = lock.lock();
         owner.assert_free();
+    }
+
+    #[test]
+    fn a_store_of_a_thread_local_closes_when_its_thread_ends() {
+        struct Last(Ranked<()>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                drop(self.0.lock());
+                self.0.owner.assert_free();
+            }
+        }
+        thread_local! { static LAST: Last = Last(Ranked::new(Owner::new(), RUNS, ())); }
+        // Which of the two is dropped first depends on which was touched first.
+        for held_first in [false, true] {
+            std::thread::spawn(move || {
+                if held_first {
+                    Owner::new().assert_free();
+                }
+                LAST.with(|_| ());
+                Owner::new().assert_free();
+            })
+            .join()
+            .expect("no panic while the thread ends");
+        }
     }
 }
