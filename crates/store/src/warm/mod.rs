@@ -11,6 +11,7 @@ mod absent;
 mod buffer;
 mod choose;
 mod container;
+mod control;
 mod counters;
 mod create;
 mod device;

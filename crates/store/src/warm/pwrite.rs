@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Threads of one queue.
 const THREADS_MAX: usize = 8;
 const STACK_BYTES: usize = 256 << 10;
-/// How long a queue that is dropped waits for what is in flight.
-const DROP_WAIT: Duration = Duration::from_secs(30);
+/// How long a queue that is dropped waits for what is in flight: whoever needs that has waited before.
+const DROP_WAIT: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct PwriteQueue {

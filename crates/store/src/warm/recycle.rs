@@ -3,7 +3,8 @@
 //! *Invariants*: a state is durable before anything follows from it; nobody waits for a device under a lock that others
 //! need (`transition` is one container's).
 //!
-//! *On failure*: a header that cannot be written poisons the container; its data stays readable.
+//! *On failure*: a header that the device refuses poisons the container; its data stays readable. Where the device does
+//! not answer, nothing has changed, and the next round tries again.
 
 use super::buffer::Buffer;
 use super::container::{Container, Phase};
@@ -30,8 +31,13 @@ impl Warm {
             let phase = container.phase();
             return Err(Error::conflict(format!("{} is {phase:?}: only a full one drains", self.describe(number))));
         }
-        self.devices[container.device as usize].draining.fetch_add(1, Ordering::Relaxed);
-        self.write_header(container, |header| header.state = ContainerState::Draining)
+        let draining = &self.devices[container.device as usize].draining;
+        draining.fetch_add(1, Ordering::Relaxed);
+        let begun = self.write_header(container, |header| header.state = ContainerState::Draining);
+        if begun.is_err() && container.set_phase(&[Phase::Draining], Phase::Full) {
+            draining.fetch_sub(1, Ordering::Relaxed);
+        }
+        begun
     }
 
     /// Gives up draining, or ends it: the container is full again, or, where nothing lives in it any more, empty.
@@ -55,7 +61,7 @@ impl Warm {
     /// To be called without any lock: it waits for the device.
     ///
     /// # Errors
-    /// `Unavailable` where the device fails: the container is poisoned then.
+    /// `Unavailable` where the device fails: the container is poisoned then; and where it does not answer: it is as before.
     pub(crate) fn recycle_if_empty(&self, number: u32) -> Result<bool> {
         let (container, device, file) = self.container(number)?;
         if !self.recovered.load(Ordering::Acquire) || container.poisoned_here.load(Ordering::Relaxed) {
@@ -69,18 +75,23 @@ impl Warm {
         }
         if before == Phase::Poisoned {
             slot.poisoned.fetch_sub(1, Ordering::Relaxed);
-            if let Err(error) = try_medium(device.as_ref(), file) {
-                self.poison(container);
-                let name = self.describe(number);
-                return Err(Error::unavailable(format!("{name} failed before and fails again")).with_source(error));
-            }
         }
-        self.write_header(container, |header| {
-            let revision = header.revision;
-            let (generation, order) = (header.generation, header.order);
-            *header = ContainerHeader::empty(header.device, header.container, header.container_bytes);
-            (header.revision, header.generation, header.order) = (revision, generation, order);
-        })?;
+        let tried = if before == Phase::Poisoned { self.try_medium(container, device.as_ref(), file) } else { Ok(()) };
+        let recycled = tried.and_then(|()| {
+            self.write_header(container, |header| {
+                let revision = header.revision;
+                let (generation, order) = (header.generation, header.order);
+                *header = ContainerHeader::empty(header.device, header.container, header.container_bytes);
+                (header.revision, header.generation, header.order) = (revision, generation, order);
+            })
+        });
+        if let Err(error) = recycled {
+            let silent = if before == Phase::Poisoned { Phase::Poisoned } else { Phase::Full };
+            if container.set_phase(&[Phase::Recycling], silent) && before == Phase::Poisoned {
+                slot.poisoned.fetch_add(1, Ordering::Relaxed);
+            }
+            return Err(error);
+        }
         self.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
         container.set_phase(&[Phase::Recycling], Phase::Empty);
         self.add_free(number);
@@ -103,6 +114,21 @@ impl Warm {
             }
         }
         failed.map_or(Ok(recycled), Err)
+    }
+
+    /// Writes, syncs and reads back a block of a container that had failed in an earlier life.
+    fn try_medium(&self, container: &Container, device: &dyn Device, file: FileId) -> Result<()> {
+        let pattern: Vec<u8> = (0..BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
+        let mut back = Buffer::new(BLOCK_BYTES);
+        let tried = self
+            .write_block(container, CONTAINER_DATA_OFFSET, &pattern)
+            .and_then(|()| read_all(device, file, CONTAINER_DATA_OFFSET, &mut back));
+        let error = match tried {
+            Ok(()) if *back == *pattern => return Ok(()),
+            Ok(()) => io::Error::other("what was written does not read back"),
+            Err(error) => error,
+        };
+        Err(self.failed(container, "it failed before and fails again", error))
     }
 
     /// Nothing is written into the container any more in this life.
@@ -128,29 +154,37 @@ impl Warm {
     /// Says on the medium, where that still works, that a container is poisoned and how far it was durable.
     pub(super) fn write_poisoned(&self, container: &Container, durable: u64) {
         let _transition = container.transition.lock();
-        let Ok((_, device, file)) = self.container(container.number) else { return };
         let (at, bytes) = container.next_header(&self.store, |header| {
             header.state = ContainerState::Poisoned;
             header.data_end = durable;
             header.directory = None;
         });
         // A failure changes nothing: the next opening reads the extents themselves.
-        if write_block(device.as_ref(), file, at, &bytes).and_then(|()| device.sync(file)).is_ok() {
+        if self.write_block(container, at, &bytes).is_ok() {
             self.devices[container.device as usize].counters.wrote_header(CONTAINER_BLOCK_BYTES);
         }
     }
 
-    /// Writes the header with a change, durably.
+    /// Writes the header with a change, durably. A device that does not answer leaves it as it was.
     pub(super) fn write_header(&self, container: &Container, change: impl FnOnce(&mut ContainerHeader)) -> Result<()> {
-        let (_, device, file) = self.container(container.number)?;
+        let before = *container.header.lock();
         let (at, bytes) = container.next_header(&self.store, change);
-        if let Err(error) = write_block(device.as_ref(), file, at, &bytes).and_then(|()| device.sync(file)) {
-            self.poison(container);
-            let name = self.describe(container.number);
-            return Err(Error::unavailable(format!("{name}: its header cannot be written")).with_source(error));
+        if let Err(error) = self.write_block(container, at, &bytes) {
+            let mut header = container.header.lock();
+            *header = ContainerHeader { revision: header.revision, ..before };
+            drop(header);
+            return Err(self.failed(container, "its header cannot be written", error));
         }
         self.devices[container.device as usize].counters.wrote_header(CONTAINER_BLOCK_BYTES);
         Ok(())
+    }
+
+    /// What a device's error makes of a container: poisoned where it was refused, as it was where nothing answers.
+    fn failed(&self, container: &Container, what: &str, error: io::Error) -> Error {
+        if error.kind() != io::ErrorKind::TimedOut {
+            self.poison(container);
+        }
+        Error::unavailable(format!("{}: {what}", self.describe(container.number))).with_source(error)
     }
 
     /// Closes a container that was found unclosed: its directory, then its header.
@@ -166,18 +200,14 @@ impl Warm {
             let whole = piece.len().next_multiple_of(BLOCK_BYTES);
             buffer[piece.len()..whole].fill(0);
             if let Err(error) = write_all(device.as_ref(), file, at, &buffer[..whole]) {
-                self.poison(container);
-                let name = self.describe(container.number);
-                return Err(Error::unavailable(format!("{name} cannot be closed")).with_source(error));
+                return Err(self.failed(container, "it cannot be closed", error));
             }
             at += whole as u64;
         }
         let counters = &self.devices[container.device as usize].counters;
         counters.wrote(at - found.data_end, 0, at - found.data_end);
         if let Err(error) = device.sync(file) {
-            self.poison(container);
-            let name = self.describe(container.number);
-            return Err(Error::unavailable(format!("{name} cannot be closed")).with_source(error));
+            return Err(self.failed(container, "it cannot be closed", error));
         }
         self.write_header(container, |header| {
             header.state = ContainerState::Full;
@@ -216,13 +246,6 @@ pub(super) fn write_all(device: &dyn Device, file: FileId, mut offset: u64, mut 
     Ok(())
 }
 
-/// Writes one block that begins with `bytes`.
-pub(super) fn write_block(device: &dyn Device, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    let mut block = Buffer::new(BLOCK_BYTES);
-    block[..bytes.len()].copy_from_slice(bytes);
-    write_all(device, file, offset, &block)
-}
-
 /// Reads all of `into`, whole blocks, however short single reads are.
 pub(super) fn read_all(device: &dyn Device, file: FileId, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
     let mut idle = 0;
@@ -236,17 +259,4 @@ pub(super) fn read_all(device: &dyn Device, file: FileId, mut offset: u64, mut i
         into = &mut into[read..];
     }
     Ok(())
-}
-
-/// Writes, syncs and reads back a block of a container that had failed in an earlier life.
-fn try_medium(device: &dyn Device, file: FileId) -> io::Result<()> {
-    let mut block = Buffer::new(BLOCK_BYTES);
-    for (at, byte) in block.iter_mut().enumerate() {
-        *byte = (at % 251) as u8;
-    }
-    write_all(device, file, CONTAINER_DATA_OFFSET, &block)?;
-    device.sync(file)?;
-    let mut back = Buffer::new(BLOCK_BYTES);
-    read_all(device, file, CONTAINER_DATA_OFFSET, &mut back)?;
-    if *back == *block { Ok(()) } else { Err(io::Error::other("what was written does not read back")) }
 }

@@ -7,6 +7,7 @@
 //! where there is no choice.
 
 use super::container::{Container, Phase};
+use super::control::Control;
 use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
 use super::plan::{ImagePlace, Target, WarmShape};
@@ -48,6 +49,7 @@ pub(super) struct DeviceSlot {
     pub(super) name: String,
     pub(super) counters: Counters,
     pub(super) stalled: AtomicBool,
+    pub(super) control: Mutex<Control>,
     /// Writers that have a container of it.
     pub(super) writers: AtomicU32,
     pub(super) poisoned: AtomicU32,
@@ -61,6 +63,7 @@ impl DeviceSlot {
             device,
             counters: Counters::default(),
             stalled: AtomicBool::new(false),
+            control: Mutex::default(),
             writers: AtomicU32::new(0),
             poisoned: AtomicU32::new(0),
             draining: AtomicU32::new(0),

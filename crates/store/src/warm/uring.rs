@@ -21,8 +21,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a queue that is dropped waits for what is in flight before it leaks the buffers.
-const DROP_WAIT: Duration = Duration::from_secs(30);
+/// How long a queue that is dropped waits for what is in flight before it leaks the buffers: whoever needs that has
+/// waited before.
+const DROP_WAIT: Duration = Duration::from_millis(100);
 /// The longest single wait in the kernel.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// The longest single write; what is beyond it makes a short one.

@@ -176,6 +176,42 @@ fn a_device_that_stalls_is_reported_and_given_up_in_time() {
 }
 
 #[test]
+fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one() {
+    let faulty = FaultyDevice::new(sim("one"));
+    let devices = vec![faulty.clone() as Arc<dyn Device>];
+    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
+    let warm = Arc::new(Warm::create(devices.clone(), vec![bytes_for(2)], STORE, WIDTHS, shape).unwrap());
+    let mut ended = Vec::new();
+    for number in 0..2 {
+        let mut writer = warm.writer(&target(1)).unwrap();
+        ended.push((number, write_durably(&mut writer, &[Event::new(number, &[5000, 9000])])[0]));
+        writer.finish(soon()).unwrap();
+    }
+    assert!(ended[0].1.container == 0 && ended[1].1.container == 1);
+    warm.ended(ended[0].1, 2);
+    faulty.stall_writes("", Duration::from_secs(60));
+    for _ in 0..3 {
+        let begun = Instant::now();
+        assert_eq!(warm.recycle_if_empty(0).unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(warm.begin_drain(1).unwrap_err().kind(), Kind::Unavailable);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+    let device = &warm.devices()[0];
+    assert!(device.stalled && device.poisoned == 0 && device.draining == 0);
+    assert_eq!((phase(&warm, 0), phase(&warm, 1)), (Phase::Full, Phase::Full));
+    faulty.stall_writes("", Duration::ZERO);
+    assert!(warm.recycle_if_empty(0).unwrap());
+    // What was given up has landed before; the container is filled again, and that is what an opening finds.
+    let mut writer = warm.writer(&target(1)).unwrap();
+    let again = write_durably(&mut writer, &[Event::new(2, &[5000, 9000])])[0];
+    assert_eq!(again.container, 0);
+    drop((writer, warm));
+    let (warm, mut found) = open(&devices, false).unwrap();
+    let told = adopt_all(&warm, &mut found).unwrap();
+    assert_eq!(told, [ended[1], (2, again)].into());
+}
+
+#[test]
 fn a_directory_that_vanishes_ends_the_writer_and_says_so() {
     let Rig { faulty, warm, .. } = rig();
     let mut writer = warm.writer(&target(1)).unwrap();
