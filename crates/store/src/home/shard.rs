@@ -381,6 +381,18 @@ impl Shard {
         self.events[event].set(Flag::Superseded);
     }
 
+    /// The version of a fragment that is put: 0, or, where its last one went with the hot level, the one after those that
+    /// are known to be superseded.
+    #[inline]
+    pub(crate) fn first_version(&mut self, event: u32, key: &Key) -> u16 {
+        if self.superseded.is_empty() {
+            return 0;
+        }
+        let Some(ended) = self.superseded.get(key) else { return 0 };
+        self.events[event].set(Flag::Superseded);
+        ended.version.saturating_add(1)
+    }
+
     /// Only the hot level has the version after it: the shadows must not hear of its end.
     pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
         if let Some(known) = self.superseded.get_mut(key) {

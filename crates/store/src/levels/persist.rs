@@ -93,9 +93,9 @@ impl Engine {
     ///
     /// # Errors
     /// `Unavailable` where no device took it in time.
-    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32, version: u16) -> Result<Location> {
+    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32) -> Result<Location> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
-        let (entry, from) = (self.fragment_entry(claimed, crc, version), claimed.place.location);
+        let (entry, from) = (self.fragment_entry(claimed, crc), claimed.place.location);
         let marks = {
             let shard = self.cell_of(self.keyspace.schema.primary_of(&claimed.key).as_bytes()).lock();
             self.persisted_marks(&shard, claimed.event)

@@ -27,6 +27,7 @@ pub(crate) struct Claimed {
     pub(crate) event: u32,
     pub(crate) place: Place,
     pub(crate) length: u32,
+    pub(crate) version: u16,
     status: u32,
     /// The event was ready before it.
     late: bool,
@@ -35,9 +36,10 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    /// A new version of a fragment that keeps its producer's status, and what it is: late, a result.
-    pub(crate) fn version(key: Key, event: u32, place: Place, length: u32, status: u32, of: Word) -> Claimed {
-        Claimed { key, event, place, length, status, late: of.is_late(), result: of.is_result() }
+    /// The version after an entry, of which the fragment keeps its producer's status, and what it is: late, a result.
+    pub(crate) fn version(of: &Entry, word: Word, event: u32, place: Place, length: u32, version: u16) -> Claimed {
+        let (late, result) = (word.is_late(), word.is_result());
+        Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
     }
 }
 
@@ -411,6 +413,7 @@ impl Engine {
                 event,
                 place,
                 length,
+                version: shard.first_version(event, key),
                 status: options.status,
                 late,
                 result: false,
@@ -465,6 +468,7 @@ impl Engine {
             event,
             place,
             length,
+            version: shard.first_version(event, key),
             status: options.status,
             late: false,
             result: false,
@@ -504,7 +508,7 @@ impl Engine {
     #[inline]
     pub(super) fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
         let place = &claimed.place;
-        self.hot.write_entry(place, &self.fragment_entry(claimed, crc, 0), StateWord::FRESH);
+        self.hot.write_entry(place, &self.fragment_entry(claimed, crc), StateWord::FRESH);
         self.hot.region.fence();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -570,14 +574,14 @@ impl Engine {
         }
     }
 
-    pub(crate) fn fragment_entry(&self, claimed: &Claimed, crc: u32, version: u16) -> Entry {
+    pub(crate) fn fragment_entry(&self, claimed: &Claimed, crc: u32) -> Entry {
         Entry {
             key: claimed.key,
             offset: claimed.place.offset,
             length: claimed.length,
             payload_crc: crc,
             status: claimed.status,
-            version,
+            version: claimed.version,
             flags: match (claimed.result, claimed.late) {
                 (true, _) => EntryFlags::RESULT,
                 (false, true) => EntryFlags::LATE,

@@ -44,7 +44,7 @@ impl Store {
         }
         let deadline = deadline_after(engine.config.put_deadline);
         let mut known = None;
-        let (claimed, version, old_length, on_device) = loop {
+        let (claimed, old_length, on_device) = loop {
             match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
                 Err(Again::Read(location)) => {
@@ -71,13 +71,13 @@ impl Store {
                 }
             }
         };
-        let place = claimed.place;
+        let (place, version) = (claimed.place, claimed.version);
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc, version), StateWord::FRESH);
+        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
         engine.hot.region.fence();
         // A device that has the version before must not be the only one to hear that it ended.
-        let copy = if on_device { Some(engine.persist_version(&claimed, crc, version)) } else { None };
-        let ticket = engine.swap_version(&claimed, (version, old_length), copy.as_ref(), token)?;
+        let copy = if on_device { Some(engine.persist_version(&claimed, crc)) } else { None };
+        let ticket = engine.swap_version(&claimed, old_length, copy.as_ref(), token)?;
         if let Some(Err(error)) = copy {
             return Err(Error::unknown(format!(
                 "version {version} is in force, and survives this process; it stands on the hot level alone, and with that \
@@ -177,15 +177,14 @@ impl Engine {
         leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
     }
 
-    /// Marks the slot busy and reserves a place; answers the new version, the length of the old one, and whether a device
-    /// has that.
+    /// Marks the slot busy and reserves a place; answers the length of the old version, and whether a device has that.
     fn claim_version(
         &self,
         key: &Key,
         length: u32,
         token: Option<&Token>,
         known: Option<(Location, Entry)>,
-    ) -> Result<std::result::Result<(Claimed, u16, u32, bool), Again>> {
+    ) -> Result<std::result::Result<(Claimed, u32, bool), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -226,19 +225,19 @@ impl Engine {
         }
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
-        let claimed = Claimed::version(*key, event, place, length, entry.status, word);
-        Ok(Ok((claimed, version, entry.length, on_device)))
+        let claimed = Claimed::version(&entry, word, event, place, length, version);
+        Ok(Ok((claimed, entry.length, on_device)))
     }
 
     fn swap_version(
         &self,
         claimed: &Claimed,
-        (version, old_length): (u16, u32),
+        old_length: u32,
         copy: Option<&Result<Location>>,
         token: Option<&Token>,
     ) -> Result<Ticket> {
         let _effects = self.effects.begin();
-        let place = &claimed.place;
+        let (place, version) = (&claimed.place, claimed.version);
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.cell_of(primary);
         let mut shard = cell.lock();

@@ -11,12 +11,12 @@
 
 use crate::engine::{Engine, closed, deadline_after};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
-use crate::hot::{Class, Location, Place};
+use crate::hot::{Class, Location};
 use crate::levels::Ticket;
 use crate::limits::SHARDS;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
-    Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
+    Decision, DecisionKind, Entry, EntryFlags, Error, LiveState, Primary, Result, StateWord, Tally, Token,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -324,27 +324,24 @@ impl Engine {
                 )));
             };
             let key = self.keyspace.schema.join(primary, source);
-            self.write_result(&place, key, bytes, token);
+            let version = {
+                let mut shard = self.cell_of(primary.as_bytes()).lock();
+                shard.find(primary.as_bytes()).map_or(0, |event| shard.first_version(event, &key))
+            };
+            let payload_crc =
+                self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), bytes);
+            let (offset, status, flags) = (place.offset, token.counter as u32, EntryFlags::RESULT);
+            self.hot.write_entry(
+                &place,
+                &Entry { key, offset, length, payload_crc, status, version, flags },
+                StateWord::FRESH,
+            );
             written.push(Written { rest: source.to_vec(), location: place.location, length });
         }
         if !written.is_empty() {
             self.hot.region.fence();
         }
         Ok(written)
-    }
-
-    fn write_result(&self, place: &Place, key: Key, bytes: &[u8], token: &Token) {
-        let payload_crc = self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), bytes);
-        let entry = Entry {
-            key,
-            offset: place.offset,
-            length: bytes.len() as u32,
-            payload_crc,
-            status: token.counter as u32,
-            version: 0,
-            flags: EntryFlags::RESULT,
-        };
-        self.hot.write_entry(place, &entry, StateWord::FRESH);
     }
 
     /// Results that no verdict brought into force.

@@ -253,12 +253,18 @@ impl Records<'_> {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
             let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
-            // Also of an event that has nothing on the warm level any more: a device's log may still say it.
+            // Also where the version after it went with the hot level: an image of this one may be found in another life.
             if let Some(event) = shard.find(primary.as_bytes()) {
                 shard.note_superseded(event, key, ended.version);
                 if ended.on_hot_only {
                     shard.keep_superseded_back(&key);
                 }
+            } else if let Some(run) = shard.run_index(schema.run_of(primary.as_bytes()))
+                && let known = &shard.runs[run as usize]
+                && !known.is_over()
+                && !known.decided.contains(engine.decided_form, primary.as_bytes())
+            {
+                shard.superseded.insert(key, ended);
             }
         }
     }

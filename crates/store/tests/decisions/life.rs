@@ -384,7 +384,9 @@ impl Life {
         for fragment in &found.fragments {
             let source = self.store.schema().values(fragment.key().as_bytes())[2];
             fragment.verify().unwrap();
-            assert_eq!(fragment.to_vec(), bytes(event, source, fragment.version()), "{event}/{source}");
+            // What was put anew after an update went with the hot level has the bytes of a put under a later version.
+            let wanted = [fragment.version(), 0].map(|version| bytes(event, source, version));
+            assert!(wanted.contains(&fragment.to_vec()), "{event}/{source}, version {}", fragment.version());
             versions.insert(source, fragment.version());
         }
         Some(Found { state: found.state, stage: found.stage, versions })

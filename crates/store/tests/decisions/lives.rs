@@ -163,7 +163,9 @@ impl Driver {
             other => self.told(event, other.map(drop), "put"),
         };
         if done && stored && persisted {
-            self.promise(event).persisted.insert(source, 0);
+            // Not 0 where versions before it went with the hot level.
+            let version = self.life.version(event, source).expect("it was stored");
+            self.promise(event).persisted.insert(source, version);
         }
     }
 

@@ -296,3 +296,17 @@ fn a_group_of_persisted_fragments_is_what_was_answered_of_each() {
         }
     });
 }
+
+/// An update of a fragment that no device has is told to the devices that have others of its event. Lost with the hot
+/// level and put anew as persisted, it is no version that ended.
+#[test]
+fn a_fragment_that_is_put_anew_after_its_update_went_with_the_hot_level_stays() {
+    let first = Plan::new().create();
+    first.persist(EVENT, 0);
+    first.put(EVENT, 1);
+    assert_eq!(first.update(EVENT, 1, 1, None).unwrap(), 1);
+    let second = first.after_loss_of_hot(1);
+    assert_eq!(second.find(EVENT).unwrap().versions, [(0, 0)].into());
+    second.persist(EVENT, 1);
+    second.in_every_life(|life, _| assert_eq!(life.find(EVENT).unwrap().versions, [(0, 0), (1, 1)].into()));
+}
