@@ -8,32 +8,41 @@ fn chaos(seconds: f64, seed: u64) -> Report {
     run(&config, &AtomicBool::new(false), &mut |_| ()).expect("the chaos runs")
 }
 
+const FAULTS: [&str; 10] = [
+    "clock jumps",
+    "lies fenced",
+    "puts into a full store",
+    "puts to be persisted",
+    "events, or parts of them, gone down",
+    "workers crashed",
+    "workers hung",
+    "runs closed",
+    "events removed by hand",
+    "sources died or returned",
+];
+const TERMS: [&str; 8] = ["stored", "duplicate", "conflict", "late", "refused", "rejected", "released", "removed"];
+/// On a busy machine less happens in two seconds.
+const SEEDS_MAX: u64 = 30;
+
 #[test]
 fn every_term_is_explained() {
-    for seed in [1, 2] {
+    let mut awaited: Vec<&str> = FAULTS.into_iter().chain(TERMS).collect();
+    let (mut lives, mut crashes) = (0, 0);
+    for seed in 1..=SEEDS_MAX {
         let report = chaos(2.0, seed);
         let text = report.text();
         assert!(report.balanced && report.problems.is_empty(), "{text}");
         assert!(text.contains("balanced: every term") && !text.contains("WRONG"), "{text}");
-        assert!(report.lives >= 4 && report.crashes >= 2, "{text}");
+        (lives, crashes) = (lives + report.lives, crashes + report.crashes);
+        awaited.retain(|what| {
+            let met = report.faults.get(what).is_some_and(|count| *count > 0)
+                || report.terms.iter().any(|row| row.term == *what && row.counted.fragments > 0);
+            !met
+        });
         // What is meant to happen does happen.
-        for fault in [
-            "clock jumps",
-            "lies fenced",
-            "puts into a full store",
-            "puts to be persisted",
-            "events, or parts of them, gone down",
-            "workers crashed",
-            "workers hung",
-            "runs closed",
-            "events removed by hand",
-            "sources died or returned",
-        ] {
-            assert!(report.faults.get(fault).is_some_and(|count| *count > 0), "{fault}\n{text}");
-        }
-        for term in ["stored", "duplicate", "conflict", "late", "refused", "rejected", "released", "removed"] {
-            let term = report.terms.iter().find(|row| row.term == term).expect("a term");
-            assert!(term.counted.fragments > 0, "{term:?}\n{text}");
+        if seed >= 2 && awaited.is_empty() && lives >= 4 && crashes >= 2 {
+            return;
         }
     }
+    panic!("{lives} lives, {crashes} crashes; never happened: {awaited:?}");
 }

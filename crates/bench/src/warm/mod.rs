@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each repetition:  writing ─▶ sizes ─▶ reading ─▶ mixed ─▶ persisted ─▶ profiles     (each: fio ─ warm ─ fio …)
-//! then:  reopening and memory of demoted events
+//! then:  reopening and memory of demoted events ─▶ as many that are undecided
 //! all samples ─▶ medians ─▶ goals ─▶ warm.md, warm.json, warm-threads.svg, warm-operations.svg
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! block size, depth and direct I/O, and files in the same state: never written, or written before; every file, mount and
 //! loop device is taken down at the end, and by the next run where this one was killed.
 
+mod demoted;
 mod fio;
 mod goals;
 mod level;
@@ -23,6 +24,7 @@ mod reading;
 mod reopening;
 mod series;
 mod sizes;
+mod undecided;
 mod writing;
 
 pub(crate) use options::Options;
@@ -120,6 +122,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
 
     if options.wants("reopening") {
         part("reopening", &mut failures, || reopening::measure(&plan, &mut results));
+    }
+    if options.wants("undecided") {
+        part("undecided", &mut failures, || undecided::measure(&plan, &mut results));
     }
     let goals = goals::judge(&results, plan.reopen_events, devices.is_ok());
     let out = child::root().join(&options.out);

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10.0)]
     reopen_millions: f64,
     /// Only these parts (may be given several times): writing, sizes, reading, mixed, persisted, profiles,
-    /// reopening.
+    /// reopening, undecided.
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// Where the report goes, from the workspace root.

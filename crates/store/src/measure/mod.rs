@@ -7,6 +7,15 @@ mod warm;
 pub use decided::decided_bytes;
 pub use warm::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, Writing, checksum, copy_bare};
 
+/// Folds the decision log now; bytes of the snapshot.
+///
+/// # Errors
+/// `Full` where the hot level has no room for it.
+pub fn fold(store: &crate::Store) -> forebay_core::Result<usize> {
+    let _only_one = store.engine().snapshotting.lock();
+    store.engine().fold_log()
+}
+
 /// One round of what the warm level does by itself, and nothing else, until all of it is durable.
 pub fn demote(store: &crate::Store) {
     store.engine().maintain_level(true);

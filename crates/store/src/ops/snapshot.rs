@@ -225,12 +225,14 @@ impl Engine {
         }
     }
 
-    /// Replaces what the log says by a snapshot. One at a time (`snapshotting`), but for opening and closing.
-    pub(crate) fn fold_log(&self) -> Result<()> {
+    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
+    /// closing.
+    pub(crate) fn fold_log(&self) -> Result<usize> {
         self.forget_decided();
         let boundary = self.log.boundary(&self.hot);
         let snapshot = self.capture(boundary)?;
-        self.log.replace(&self.hot, &snapshot, &boundary)
+        self.log.replace(&self.hot, &snapshot, &boundary)?;
+        Ok(snapshot.len())
     }
 
     pub(crate) fn verdicts_kept(&self) -> usize {

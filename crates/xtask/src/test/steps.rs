@@ -190,7 +190,8 @@ fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 
 fn loom(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let dir = child::target_dir().join("loom").display().to_string();
-    let arguments = ["test", "-p", "forebay-store", "--lib", "--release", "--target-dir", &dir, "loom_"];
+    let arguments =
+        ["test", "-p", "forebay-store", "--lib", "--profile", built::PROFILE, "--target-dir", &dir, "loom_"];
     cargo_tests(child::cargo(&arguments).env("RUSTFLAGS", "--cfg loom"), log)
 }
 
@@ -203,7 +204,9 @@ fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     // The standard library is not instrumented: its own fences are invisible, and are left out by name.
     let known = format!("suppressions={}", child::root().join("crates/xtask/tsan-suppressions.txt").display());
     let mut command = child::cargo(&arguments);
-    cargo_tests(command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("TSAN_OPTIONS", known), log)
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("TSAN_OPTIONS", known);
+    // Names and lines are in its reports; what only a debugger reads is not.
+    cargo_tests(command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"), log)
 }
 
 fn fuzzing(context: &Context, log: &Log<'_>) -> Result<Outcome> {
