@@ -147,7 +147,7 @@ impl Engine {
         }
         // Decisions that began before are carried out; later ones ask within their guard.
         self.effects.settled();
-        let folded = self.fold_log();
+        let folded = self.fold_log().map(drop);
         self.close_device_logs();
         self.hot.close_heads();
         self.hot.shut();

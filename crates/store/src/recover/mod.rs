@@ -266,7 +266,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     match engine.fold_log() {
         // Without space the log stays as it is; the next opening finds the same again.
         Err(error) if error.kind() == forebay_core::Kind::Full => {}
-        other => other?,
+        other => _ = other?,
     }
     engine.fold_shadows();
     for (location, length) in left {
