@@ -45,7 +45,7 @@ pub(crate) struct Options {
 #[expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
 pub(crate) fn run(options: &Options) -> Result<bool> {
     tools::fuzzing(&Terminal)?;
-    let mut targets = build(&Terminal)?;
+    let mut targets = build(true, &Terminal)?;
     if let Some(unknown) = options.targets.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         return Err(format!("no fuzz target `{unknown}`; there are: {}", names.join(", ")).into());
@@ -69,14 +69,15 @@ pub(crate) struct Target {
     program: PathBuf,
 }
 
-/// Builds all targets, in a directory of their own.
-pub(crate) fn build(listener: &dyn Listener) -> Result<Vec<Target>> {
+/// Builds all targets, in a directory of their own; `optimised` where they run for longer than that takes.
+pub(crate) fn build(optimised: bool, listener: &dyn Listener) -> Result<Vec<Target>> {
     let host = child::host()?;
     let dir = child::target_dir().join("fuzz");
     let mut command = child::cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
     command.arg("--target-dir").arg(&dir);
     // The pinned compiler accepts unstable flags this way. Flags of another build stay out.
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", if optimised { "2" } else { "0" });
     if !child::stream(&mut command, listener)?.success {
         return Err("the fuzz targets do not build".into());
     }

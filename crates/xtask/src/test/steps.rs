@@ -210,7 +210,7 @@ fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
 }
 
 fn fuzzing(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    let targets = fuzz::build(log)?;
+    let targets = fuzz::build(context.extent == Long, log)?;
     let corpora = child::target_dir().join("checks").join("fuzz");
     let _ = std::fs::remove_dir_all(&corpora);
     let mut outcome = Outcome::default();
