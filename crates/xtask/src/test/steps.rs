@@ -188,10 +188,11 @@ fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
+// Loom, ThreadSanitizer and fuzzing have builds of their own, which take far longer than what they run: none is optimised.
+
 fn loom(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let dir = child::target_dir().join("loom").display().to_string();
-    let arguments =
-        ["test", "-p", "forebay-store", "--lib", "--profile", built::PROFILE, "--target-dir", &dir, "loom_"];
+    let arguments = ["test", "-p", "forebay-store", "--lib", "--profile", "chores", "--target-dir", &dir, "loom_"];
     cargo_tests(child::cargo(&arguments).env("RUSTFLAGS", "--cfg loom"), log)
 }
 
@@ -206,7 +207,8 @@ fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let mut command = child::cargo(&arguments);
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("TSAN_OPTIONS", known);
     // Names and lines are in its reports; what only a debugger reads is not.
-    cargo_tests(command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"), log)
+    command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+    cargo_tests(&mut command, log)
 }
 
 fn fuzzing(context: &Context, log: &Log<'_>) -> Result<Outcome> {
