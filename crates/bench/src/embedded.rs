@@ -48,7 +48,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     part("held", &mut failures, || held::measure(&plan, &mut results));
 
     let goals = goals::judge(&results);
-    let out = child::root().join(&options.out);
     let svg = plot::svg(&results, &plan.sizes);
     let report = report::Report {
         name: "embedded",
@@ -64,9 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         tables: [("Operations per second", Unit::PerSecond), ("Limits, bytes per second", Unit::BytesPerSecond)],
         plots: vec![report::Plot { suffix: "", caption: "Rates by fragment size", svg }],
     };
-    let files = report.write(&out)?;
-    println!("\n{}", report.markdown());
-    println!("written: {} in {}", files.join(", "), options.out.display());
+    report.publish(&options.out)?;
     Ok(failures.is_empty())
 }
 

@@ -3,7 +3,7 @@
 use super::goals::Goal;
 use super::machine::Machine;
 use super::results::{Results, Row, Series, Unit};
-use crate::Result;
+use crate::{Result, child};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
@@ -37,8 +37,16 @@ pub(super) struct Report<'a> {
 }
 
 impl Report<'_> {
+    /// Writes the report to a directory below the workspace's root, and to the terminal.
+    pub(super) fn publish(&self, directory: &Path) -> Result<()> {
+        let files = self.write(&child::root().join(directory))?;
+        println!("\n{}", self.markdown());
+        println!("written: {} in {}", files.join(", "), directory.display());
+        Ok(())
+    }
+
     /// Writes the page, the JSON and the plots; answers the files' names.
-    pub(super) fn write(&self, out: &Path) -> Result<Vec<String>> {
+    fn write(&self, out: &Path) -> Result<Vec<String>> {
         std::fs::create_dir_all(out)?;
         let mut files = vec![
             (format!("{}.md", self.name), self.markdown()),
@@ -56,7 +64,7 @@ impl Report<'_> {
     }
 
     /// The report as people read it.
-    pub(super) fn markdown(&self) -> String {
+    fn markdown(&self) -> String {
         let mut page =
             format!("# Benchmark: {}\n\n{}\n- plan: {}\n\n{}\n", self.title, self.machine, self.plan, self.what);
         for failure in self.failures {

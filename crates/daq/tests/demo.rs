@@ -127,7 +127,7 @@ fn a_hot_level_that_is_too_small_for_the_backlog_gets_room_below() {
         events_per_second: 800,
         farm_events_per_second: 460.0,
         seconds: 4.0,
-        hot_bytes: 16 << 20,
+        hot_bytes: 10 << 20,
         warm_bytes: 256 << 20,
         sources: 4,
         fragment_bytes: 12 << 10,
@@ -135,7 +135,7 @@ fn a_hot_level_that_is_too_small_for_the_backlog_gets_room_below() {
         ..small()
     };
     let alone = run(&DemoConfig { warm_bytes: 0, ..config.clone() }, &AtomicBool::new(false), &mut |_| ()).unwrap();
-    assert!(alone.dead_time_s > 0.0 && !alone.balanced, "17 MB of backlog do not fit: {}", alone.text());
+    assert!(alone.dead_time_s > 0.0 && !alone.balanced, "up to 17 MB of backlog do not fit: {}", alone.text());
     let both = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
     // None where the device keeps up; a busy machine leaves some, a fraction of that without the device.
     assert!(both.dead_time_s < alone.dead_time_s / 2.0, "{}\n{}", alone.text(), both.text());

@@ -102,7 +102,7 @@ fn follow(command: &mut Command, listener: &dyn Listener, said: &dyn Fn(&str)) -
         scope.spawn(|| lines(stderr, &|line| listener.line(line)));
         lines(stdout, said)
     });
-    // Counted between the child's end and its burial: afterwards nobody knows.
+    // Read after the child has ended and before it is waited for: after that the kernel has forgotten its times.
     let cpu = cpu_of_ended(&child);
     let success = child.wait()?.success();
     listener.spent(cpu);

@@ -1,8 +1,9 @@
-//! The project's chores: `cargo xtask test`, `crash`, `fuzz` and `bench`.
+//! The project's chores: `cargo xtask test`, `crash`, `fuzz`, `bench` and `pairs`.
 
 mod bench;
 mod crash;
 mod fuzz;
+mod pairs;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +28,8 @@ enum Chore {
     Fuzz(fuzz::Options),
     /// Measure: `embedded`, `warm` or `network`.
     Bench(bench::Options),
+    /// Measure whether calls got slower since a revision: both compiled, and run in turn.
+    Pairs(pairs::Options),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Chore::Crash(options) => crash::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Pairs(options) => pairs::run(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -112,7 +112,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         each("connections", connections::measure);
     }
     let goals = goals::judge(&results);
-    let out = child::root().join(&options.out);
     let report = Report {
         name: "network",
         title: "server and client",
@@ -127,8 +126,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         tables: [("Operations per second", Unit::PerSecond), ("Microseconds", Unit::Micros)],
         plots: Vec::new(),
     };
-    let files = report.write(&out)?;
-    println!("\n{}", report.markdown());
-    println!("written: {} in {}", files.join(", "), options.out.display());
+    report.publish(&options.out)?;
     Ok(failures.is_empty())
 }

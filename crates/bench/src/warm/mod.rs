@@ -35,7 +35,7 @@ use super::report::Report;
 use super::results::{Results, Unit};
 use super::source::Buffer;
 use crate::embedded::part;
-use crate::{Result, child, tools};
+use crate::{Result, tools};
 use fio::Fio;
 use options::Plan;
 use std::collections::BTreeMap;
@@ -127,7 +127,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         part("undecided", &mut failures, || undecided::measure(&plan, &mut results));
     }
     let goals = goals::judge(&results, plan.reopen_events, devices.is_ok());
-    let out = child::root().join(&options.out);
     let report = Report {
         name: "warm",
         title: "the warm level",
@@ -142,8 +141,6 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         tables: [("Operations per second", Unit::PerSecond), ("Bytes per second by fragment", Unit::BytesPerSecond)],
         plots: plots::all(&results, &plan),
     };
-    let files = report.write(&out)?;
-    println!("\n{}", report.markdown());
-    println!("written: {} in {}", files.join(", "), options.out.display());
+    report.publish(&options.out)?;
     Ok(failures.is_empty())
 }

@@ -43,6 +43,8 @@ impl Extent {
             // What makes it long enough is written in the tests.
             Extent::Usual => &[],
             Extent::Long => &[
+                ("FOREBAY_DECISIONS_LIVES", 100),
+                ("FOREBAY_DECISIONS_SEEDS", 20),
                 ("FOREBAY_MODEL_OPERATIONS", 100_000),
                 ("FOREBAY_NETWORK_SECONDS", 120),
                 // More than there are: every one.

@@ -31,7 +31,7 @@ use steps::STEPS;
 /// What to check.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Between two changes: without what installs, takes long or has a build of its own; fewer rounds.
+    /// For use between two changes: without the steps that take long or have a build of their own; fewer rounds.
     #[arg(long, conflicts_with = "long")]
     quick: bool,
     /// Proofs that take hours: every random test with many more rounds and seeds.
