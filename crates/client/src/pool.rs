@@ -100,7 +100,7 @@ impl Pool {
         Instant::now() + self.options.deadline.saturating_add(wait).min(far)
     }
 
-    /// Makes a call, again and again until its deadline where that is safe. `make` hears whether it is a repeat: whether an
+    /// Makes a call, again and again until its deadline where that is safe. `make` is passed whether it is a repeat: whether an
     /// earlier try was sent, so that it may have taken effect, and has no answer.
     pub(crate) fn call<T>(
         &self,

@@ -211,8 +211,20 @@ pub(crate) struct Puts<'a, 'b> {
     pub(crate) attributes: &'b AttributeSchema,
 }
 
-/// Sends what has no outcome yet, in frames, as many under way as the server takes.
+/// Sends what has no outcome yet, in frames, as many under way as the server takes. A refusal of one frame ends the call: of
+/// what went out beside it nothing is known.
 pub(crate) fn send_many<O: Outcome>(
+    connection: &mut Connection,
+    puts: &Puts<'_, '_>,
+    tries: &mut Tries<O>,
+) -> std::result::Result<(), Failure> {
+    send_all(connection, puts, tries).map_err(|failure| match failure {
+        Failure::Refused(error) if tries.sent.contains(&true) => Failure::Refused(error.of_repeat()),
+        other => other,
+    })
+}
+
+fn send_all<O: Outcome>(
     connection: &mut Connection,
     puts: &Puts<'_, '_>,
     tries: &mut Tries<O>,

@@ -38,7 +38,8 @@ pub trait CountedProducer: Send + Sync {
     fn finish(self) -> Result<()>;
 }
 
-/// A keyspace of events, embedded or on a server. Errors are those of the embedded store's methods of the same names, and
+/// A keyspace of events, embedded or on a server. Errors are those of the embedded store's methods of the same names (with a
+/// warm level also `OutcomeUnknown`), and
 /// over the network `Unavailable` and `OutcomeUnknown`.
 #[expect(clippy::missing_errors_doc, reason = "one sentence above says it for all")]
 pub trait EventStore: Clone + Send + Sync + 'static {

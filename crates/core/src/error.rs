@@ -18,7 +18,7 @@ pub enum Kind {
     Unavailable,
     /// The token, epoch or lease is not the one in force.
     Fenced,
-    /// Repeat the same call: whether it took effect is not known.
+    /// Repeat the same call: it is not known whether it took effect, or whether it survives the loss of the hot level.
     OutcomeUnknown,
     /// Use another copy and report: stored bytes do not verify.
     Corrupt,
@@ -77,7 +77,7 @@ pub struct Error {
 }
 
 /// What the message of an error says besides where an earlier try has no answer.
-const EARLIER_TRY: &str = "the answer to an earlier try was lost, whether that one took effect is unknown";
+const EARLIER_TRY: &str = "the answer to an earlier try was lost; it is not known whether that try took effect";
 
 /// Result with Forebay's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

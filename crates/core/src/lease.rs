@@ -30,13 +30,14 @@ pub trait LeaseHolder {
     ///
     /// # Errors
     /// `Fenced`, `Invalid` for streams or results that cannot be, `Conflict` for a result whose source the event has,
-    /// `Full`, `Closed`; over the network `OutcomeUnknown`: the same verdict with the same token may be repeated.
+    /// `Full`, `Closed`; over the network, or where a device does not make it durable, `OutcomeUnknown`: the same verdict with
+    /// the same token may be repeated.
     fn accept_into(&self, primary: &Primary, token: &Token, accept: &Accept<'_>) -> Result<()>;
 
     /// Drops the event.
     ///
     /// # Errors
-    /// `Fenced`, `Closed`; over the network `OutcomeUnknown`.
+    /// `Fenced`, `Closed`; over the network, or where a device does not make it durable, `OutcomeUnknown`.
     fn reject(&self, primary: &Primary, token: &Token) -> Result<()>;
 
     /// Hands the event to a later stage, with results for it.

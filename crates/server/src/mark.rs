@@ -136,6 +136,11 @@ impl Mark {
         self.written.is_some()
     }
 
+    /// Whether it says that nothing live was left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written.as_ref().is_some_and(|written| written.state == State::Empty)
+    }
+
     /// Whether what it is of, and is gone now, may be made again; `in_memory` says whether its place is a file system in
     /// memory, which loses everything at a restart of the machine.
     ///
@@ -216,14 +221,16 @@ fn read(file: &Path, path: &Path) -> Result<Option<Written>> {
 fn may_make(written: &Written, file: &Path, in_memory: bool) -> Result<()> {
     let was = match written.state {
         State::Empty if in_memory => return Ok(()),
-        State::Empty => "it held nothing live, but its place is no file system in memory: is a disk not mounted?",
+        State::Empty => {
+            "it held nothing live, but its directory is not on a file system in memory: perhaps a disk is not mounted"
+        }
         State::Live => "it was closed with live data in it",
         State::Open => "its server did not close it, so it may have held data that was acknowledged",
     };
     let Written { kind, path, .. } = written;
     Err(Error::corrupt(format!(
         "{path}: the {kind} that was served from here is gone; {was}. Bring its files back; or, if it is lost and an empty one \
-         shall take its place, run: rm '{}'; then start again",
+         is to replace it, run: rm '{}'; then start again",
         file.display()
     ))
     .with_source(Gone))

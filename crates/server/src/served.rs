@@ -1,7 +1,7 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
 use forebay_core::{Error, LIVE_STATES, Result};
-use forebay_store::{Ring, Store};
+use forebay_store::{Ring, RunStatus, Store};
 
 /// A keyspace of either kind, with what holds it.
 #[derive(Clone, Debug)]
@@ -49,12 +49,16 @@ impl Served {
         }
     }
 
-    /// Whether anything would be lost with it: an event that is not rejected, released or removed; a fragment of a ring.
+    /// Whether anything would be lost with it: an event that is not rejected, released or removed, one that is announced, or
+    /// bytes of a conflict that are kept; a fragment of a ring.
     pub(crate) fn is_live(&self) -> bool {
         match self {
             Served::Events(store) => {
-                let events = store.stats().events;
-                LIVE_STATES.iter().any(|state| events[*state as usize].events > 0)
+                let stats = store.stats();
+                let awaited = |run: &RunStatus| store.ledger(run.run).is_ok_and(|ledger| ledger.awaited > 0);
+                LIVE_STATES.iter().any(|state| stats.events[*state as usize].events > 0)
+                    || stats.conflicts_kept > 0
+                    || store.runs().iter().any(awaited)
             }
             Served::Ring(ring) => ring.stats().fragments > 0,
         }

@@ -140,7 +140,7 @@ impl Engine {
         let _round = self.maintaining.lock();
         let _last_snapshot = self.snapshotting.lock();
         // What is on its way down arrives first.
-        self.rest_level();
+        let rested = self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
         for cell in &self.cells {
             cell.lock().closed = true;
@@ -148,7 +148,7 @@ impl Engine {
         // Decisions that began before are carried out; later ones ask within their guard.
         self.effects.settled();
         let folded = self.fold_log().map(drop);
-        self.close_device_logs();
+        let idle = self.close_device_logs();
         self.hot.close_heads();
         self.hot.shut();
         let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
@@ -158,12 +158,16 @@ impl Engine {
         // but it may yet write: then the next opening looks at everything.
         let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
         let mut closed = folded.and(flushed);
-        if closed.is_ok() && self.hot.users().1 == 0 {
+        if closed.is_ok() && calls == 0 && self.hot.users().1 == 0 {
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);
             closed = self.hot.region.sync();
         }
+        if calls == 0 && rested.is_ok() {
+            self.let_devices_go(&idle);
+        }
+        closed = closed.and(rested);
         if calls > 0 {
             closed = closed.and_then(|()| Err(outlasted("store", &self.kept())));
         }

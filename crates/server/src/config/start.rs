@@ -95,9 +95,10 @@ pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Be
         Ok(kept) => return Ok(Begun { kept, made: false, mark }),
         Err(error) => error,
     };
-    // A creation that was cut off never was a store, or a ring: where its region is there and it was never served, it is begun
-    // again. Making refuses to replace one.
-    let is_cut_off = !known && error.kind() != Kind::Unavailable && section.dir().join(S::FILES[0]).exists();
+    // A creation that was cut off never was a store, or a ring: where its region is there and it was never served, or was made
+    // again after nothing live was left, it is begun again. Making refuses to replace one.
+    let may_be_cut_off = !known || is_in_memory(section) && mark.as_ref().is_some_and(Mark::is_empty);
+    let is_cut_off = may_be_cut_off && error.kind() != Kind::Unavailable && section.dir().join(S::FILES[0]).exists();
     if !is_cut_off || !section.can_make() {
         return Err(error);
     }

@@ -258,7 +258,7 @@ fn a_full_store_says_so_and_takes_more_once_there_is_room() {
             event += 1;
         };
         assert!(refused.starts_with("-FULL no space"), "{refused}");
-        // While one waits for room, others are served: did they wait as well, it would find none.
+        // While one waits for room, others are served: if they waited as well, it would find none.
         wire.send(&request(&["SET", &format!("1/{event}/0"), &value]));
         assert_eq!(other.ask("PING"), "PONG");
         assert!(bed.store.remove_range(&Bounds::all(bed.store.schema())).unwrap() > 0);

@@ -24,7 +24,7 @@ fn a_put_without_space_delays_nothing_else() {
     let waiting = raw.send(FrameKind::Put, &meta, &payload);
     let full = outcomes(&raw.answer(waiting)).pop().unwrap().unwrap_err();
     assert_eq!(full.kind(), Kind::Full);
-    // With space it goes in while it waits. Did it keep others waiting, it would be over before they are answered, and
+    // With space it goes in while it waits. If it kept others waiting, it would end before they are answered, and would
     // find no space.
     let (meta, payload) =
         put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], Some(Duration::from_secs(20)))]);

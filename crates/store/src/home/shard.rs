@@ -393,7 +393,7 @@ impl Shard {
         ended.version.saturating_add(1)
     }
 
-    /// Only the hot level has the version after it: the shadows must not hear of its end.
+    /// Only the hot level has the next version: the shadows must not record that this one ended.
     pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
         if let Some(known) = self.superseded.get_mut(key) {
             known.on_hot_only = true;

@@ -187,7 +187,7 @@ impl fmt::Display for Kept {
 pub(crate) fn outlasted(what: &str, kept: &Kept) -> Error {
     Error::unavailable(format!(
         "the {what} is closed and takes no more calls, but what began before did not end within {CALLS_WAIT:?}: {kept}; \
-         its lock is let go with the last of them, and the next opening looks at every record"
+         its lock is released when the last of them ends, and the next opening reads every record"
     ))
 }
 

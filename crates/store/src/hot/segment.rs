@@ -24,7 +24,7 @@ const FREEING: u8 = 6;
 
 /// One word says who needs the segment: live records (24 bits, those in flight included), guards (24), records in
 /// flight (15). Zero is nobody, seen at once by whoever makes it zero. The highest bit says that the region is being
-/// closed: whoever lets go reads in the same access that somebody waits for it.
+/// closed: a thread that lets go learns in the same access that the closing waits for it.
 const LIVE: u64 = 1;
 const PIN: u64 = 1 << 24;
 const IN_FLIGHT: u64 = 1 << 48;

@@ -1,4 +1,4 @@
-//! Decisions: the hot log is told first and alone decides; the shadows of the devices are told in the same hold of the
+//! Decisions: the hot log records them first and alone decides; they are appended to the devices' shadows in the same hold of the
 //! event's lock, and the answer waits for those that matter, once every lock is let go.
 //!
 //! ```text
@@ -50,6 +50,8 @@ impl Ticket {
 #[derive(Default)]
 pub(crate) struct Unsettled {
     awaited: Mutex<HashMap<Vec<u8>, Awaited>>,
+    /// Decisions until what is durable is looked for again, where there is no room.
+    until_look: AtomicU64,
     count: AtomicU64,
     /// Highest position of those that found no room.
     beyond: AtomicU64,
@@ -57,12 +59,18 @@ pub(crate) struct Unsettled {
 
 /// Decisions without an answer that are remembered by name.
 const UNSETTLED_MAX: usize = 1 << 16;
+const LOOK_EVERY: u64 = 1 << 12;
 
 impl Unsettled {
     fn note(&self, level: &Level, awaited: &Awaited) {
         let mut known = self.awaited.lock();
         if known.len() >= UNSETTLED_MAX {
-            known.retain(|_, awaited| !awaited.devices.iter().all(|&d| level.log.is_durable(d, awaited.position)));
+            // Beside a device that has failed none of them goes: it is not asked about all of them each time.
+            let wait = self.until_look.load(Ordering::Relaxed);
+            if wait == 0 {
+                known.retain(|_, awaited| !awaited.devices.iter().all(|&d| level.log.is_durable(d, awaited.position)));
+            }
+            self.until_look.store(if wait == 0 { LOOK_EVERY } else { wait - 1 }, Ordering::Relaxed);
         }
         if known.len() >= UNSETTLED_MAX {
             self.beyond.fetch_max(awaited.position, Ordering::AcqRel);
@@ -70,6 +78,11 @@ impl Unsettled {
         }
         known.insert(awaited.name.clone(), awaited.clone());
         self.count.store(known.len() as u64, Ordering::Release);
+    }
+
+    /// A device lacks decisions before this position, of which no names are known.
+    pub(super) fn note_all(&self, position: u64) {
+        self.beyond.fetch_max(position, Ordering::AcqRel);
     }
 
     fn forget(&self, awaited: &Awaited) {
@@ -125,8 +138,12 @@ impl Engine {
         Ticket(Some(Box::new(awaited)))
     }
 
-    /// Devices on which anything of an event stands, or may; all that are there, where some of it is on its way.
+    /// Devices on which anything of an event stands, or may; all that are there, where some of it is on its way, or where
+    /// a device is missing that may have some.
     fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
+        if level.lacks_devices() {
+            return level.present().collect();
+        }
         let mut devices = Vec::new();
         if !shard.on_the_way.is_empty()
             && let Some(way) = shard.on_the_way.get(&shard.primary(event))
@@ -181,7 +198,7 @@ impl Engine {
             if let Err(error) = level.log.wait(device, awaited.position, deadline) {
                 level.note(error.to_string());
                 return Err(Error::unknown(format!(
-                    "it is decided, and survives this process; whether it survives the loss of the hot level is not known: \
+                    "it is in force and survives this process; it is not known whether it survives the loss of the hot level: \
                      {}; the same call again answers once it does",
                     error.message()
                 ))

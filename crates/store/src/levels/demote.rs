@@ -346,7 +346,7 @@ impl Engine {
             && !self.keep_marks(&mut shard, event, &moving)
         {
             drop(shard);
-            // What its image does not say found no room in the log: it stays, and comes again.
+            // The log has no room for the marks that the image lacks: the event stays on the hot level and is planned again.
             self.disown(level, Written { moving, places });
             return;
         }
@@ -396,7 +396,7 @@ impl Engine {
             let settled = shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
             if !missed.is_empty() {
-                // What changed on its way is on the device all the same, for a life without the hot level to find.
+                // The image of what changed during the move is on the device: an opening without the hot level may find it.
                 shard.sets_out(event);
                 shard.arrives(moving.primary.as_bytes(), &missed);
             }

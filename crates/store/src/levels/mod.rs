@@ -37,7 +37,7 @@ use crate::config::Config;
 use crate::engine::{Engine, Holder, deadline_after};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
-use forebay_core::Keyspace;
+use forebay_core::{Error, Keyspace, Result};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -127,6 +127,11 @@ impl Level {
     /// Numbers of the devices that are there.
     pub(crate) fn present(&self) -> impl Iterator<Item = u32> + '_ {
         self.warm.present_numbers()
+    }
+
+    /// A device is not there in this life.
+    pub(crate) fn lacks_devices(&self) -> bool {
+        self.present().count() < self.devices as usize
     }
 
     /// The store closes: one patience for all that is under way, and one stall for each step after that.
@@ -231,9 +236,15 @@ impl Engine {
     }
 
     /// Nothing is on its way any more; containers under way are closed.
-    pub(crate) fn rest_level(&self) {
-        let Some(level) = &self.level else { return };
-        let mut demoter = level.demoter.lock();
+    ///
+    /// # Errors
+    /// `Unavailable` where a round does not end in time.
+    pub(crate) fn rest_level(&self) -> Result<()> {
+        let Some(level) = &self.level else { return Ok(()) };
+        let mut demoter = level
+            .demoter
+            .try_lock_until(level.deadline())
+            .ok_or_else(|| Error::unavailable("a device does not answer what was asked of it before the close"))?;
         self.settle_durable(level, &mut demoter, 0);
         debug_assert!(!demoter.is_pending(), "pins would never be let go");
         *demoter = Demoter::default();
@@ -241,6 +252,7 @@ impl Engine {
         if let Err(error) = level.warm.close_filling(Duration::ZERO, level.deadline()) {
             level.note(error.to_string());
         }
+        Ok(())
     }
 }
 

@@ -15,7 +15,6 @@ use super::plan::KIND;
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
-use crate::ops::Claimed;
 use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
 use forebay_core::{
     Decision, DecisionKind, Entry, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream,
@@ -35,8 +34,6 @@ struct Waiting {
     marks: ImageMarks,
     /// Position up to which the device must know what was decided before.
     needs: u64,
-    /// A new version, which no slot says yet.
-    version: bool,
 }
 
 #[derive(Default)]
@@ -45,8 +42,8 @@ struct Group {
     /// Numbers below are done.
     done: u64,
     next: u64,
-    /// Of those that somebody asks about: where a new version stands, or why nothing does.
-    ended: Vec<(u64, std::result::Result<Location, String>)>,
+    /// Those of which nothing was persisted, with why.
+    failed: Vec<(u64, String)>,
     leading: bool,
 }
 
@@ -58,8 +55,8 @@ pub(crate) struct Persisting {
     writer: Mutex<Vec<(Target, Writer)>>,
 }
 
-/// Endings remembered for those who wait.
-const ENDED_MAX: usize = 2 * GROUP_MAX;
+/// Failures remembered for those who wait.
+const FAILED_MAX: usize = 2 * GROUP_MAX;
 
 impl Persisting {
     /// Its writers are given back; nothing is under way.
@@ -85,33 +82,11 @@ impl Engine {
     pub(crate) fn persist(&self, key: &Key) -> Result<()> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
         let Some(waiting) = self.to_persist(key)? else { return Ok(()) };
-        self.persist_with_others(level, waiting).map(drop).map_err(|why| not_persisted(&why))
-    }
-
-    /// Puts a new version of a fragment that a device has on one as well, before anybody hears of it; its place there, to be
-    /// taken over or ended. The event has set out (`Shard::sets_out`); it arrives with its caller.
-    ///
-    /// # Errors
-    /// `Unavailable` where no device took it in time.
-    pub(crate) fn persist_version(&self, claimed: &Claimed, crc: u32) -> Result<Location> {
-        let level = self.level.as_ref().ok_or_else(no_warm_level)?;
-        let (entry, from) = (self.fragment_entry(claimed, crc), claimed.place.location);
-        let marks = {
-            let shard = self.cell_of(self.keyspace.schema.primary_of(&claimed.key).as_bytes()).lock();
-            self.persisted_marks(&shard, claimed.event)
-        };
-        // Its record is in flight, which keeps its segment as a pin does.
-        self.pin(from);
-        let waiting = Waiting { number: 0, entry, from, marks, needs: 0, version: true };
-        match self.persist_with_others(level, waiting) {
-            Ok(Some(place)) => Ok(place),
-            Ok(None) => Err(Error::internal("a new version that nobody placed")),
-            Err(why) => Err(Error::unavailable(why)),
-        }
+        self.persist_with_others(level, waiting).map_err(|why| not_persisted(&why))
     }
 
     /// Waits in the queue, or leads a group; why not, where that fails.
-    fn persist_with_others(&self, level: &Level, waiting: Waiting) -> std::result::Result<Option<Location>, String> {
+    fn persist_with_others(&self, level: &Level, waiting: Waiting) -> std::result::Result<(), String> {
         self.locks.assert_free();
         let queue = &level.persisting;
         let deadline = level.deadline();
@@ -128,8 +103,8 @@ impl Engine {
         group.waiting.push(Waiting { number, ..waiting });
         loop {
             if group.done > number {
-                let at = group.ended.iter().position(|ended| ended.0 == number);
-                return at.map(|at| group.ended.swap_remove(at).1).transpose();
+                let at = group.failed.iter().position(|failed| failed.0 == number);
+                return at.map_or(Ok(()), |at| Err(group.failed.swap_remove(at).1));
             }
             if !group.leading {
                 group.leading = true;
@@ -139,17 +114,24 @@ impl Engine {
                 let taken = std::mem::take(&mut group.waiting);
                 drop(group);
                 let last = taken.last().map_or(number, |last| last.number);
-                let ended = self.persist_group(level, taken);
+                let failed = self.persist_group(level, taken);
                 group = queue.group.lock();
                 group.leading = false;
                 group.done = group.done.max(last + 1);
-                group.ended.extend(ended);
-                let excess = group.ended.len().saturating_sub(ENDED_MAX);
-                group.ended.drain(..excess);
+                group.failed.extend(failed);
+                let excess = group.failed.len().saturating_sub(FAILED_MAX);
+                group.failed.drain(..excess);
                 queue.changed.notify_all();
-            } else {
-                // Whoever leads answers within the device's patience; then somebody else leads.
-                queue.changed.wait_for(&mut group, level.patience);
+            } else if queue.changed.wait_until(&mut group, deadline).timed_out()
+                && group.leading
+                && group.done <= number
+            {
+                // The thread that leads goes on with it, or it is not in a group yet.
+                let own = group.waiting.iter().position(|waiting| waiting.number == number);
+                let own = own.map(|at| group.waiting.remove(at));
+                drop(group);
+                own.iter().for_each(|own| self.leave_queue(own));
+                return Err("no device answered in time".to_owned());
             }
         }
     }
@@ -173,7 +155,7 @@ impl Engine {
         self.shadow_standing(&shard, event);
         let marks = self.persisted_marks(&shard, event);
         let needs = shard.runs[shard.events[event].run as usize].shadowed;
-        Ok(Some(Waiting { number: 0, entry, from, marks, needs, version: false }))
+        Ok(Some(Waiting { number: 0, entry, from, marks, needs }))
     }
 
     /// What an image of a part of an event says: where the event stands in the selection, but not where it went; that the
@@ -207,37 +189,35 @@ impl Engine {
 
     /// It is on its way no more.
     fn leave_queue(&self, waiting: &Waiting) {
-        if !waiting.version {
-            let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            let mut shard = self.cell_of(primary.as_bytes()).lock();
-            shard.is_persisted(primary.as_bytes());
-            shard.arrives(primary.as_bytes(), &[]);
-        }
+        let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
+        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        shard.is_persisted(primary.as_bytes());
+        shard.arrives(primary.as_bytes(), &[]);
+        drop(shard);
         self.unpin(waiting.from);
     }
 
-    /// Writes a group; answers new versions with their places, and those that failed, with why.
-    fn persist_group(
-        &self,
-        level: &Level,
-        mut group: Vec<Waiting>,
-    ) -> Vec<(u64, std::result::Result<Location, String>)> {
+    /// Writes a group, within the time that one device is given; answers those that failed, with why.
+    fn persist_group(&self, level: &Level, mut group: Vec<Waiting>) -> Vec<(u64, String)> {
         let schema = &self.keyspace.schema;
+        let deadline = level.deadline();
         group.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
-        let mut ended = Vec::new();
+        let mut failed = Vec::new();
         for of_run in
             group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
         {
             let events: Vec<&[Waiting]> =
                 of_run.chunk_by(|a, b| schema.primary_of(&a.entry.key) == schema.primary_of(&b.entry.key)).collect();
             let run = schema.run_of(of_run[0].entry.key.as_bytes());
-            match self.persist_run(level, run, &events) {
+            match self.persist_run(level, run, &events, deadline) {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
-                            Placed::At(place) => ended.extend(self.persisted_at(level, event, place)),
-                            Placed::Rotten(_) => ended.extend(failures(event, "its bytes do not match their checksum")),
-                            Placed::TooLarge => ended.extend(failures(event, "it is larger than a container")),
+                            Placed::At(place) => failed.extend(self.persisted_at(level, event, place, deadline)),
+                            Placed::Rotten(_) => {
+                                failed.extend(failures(event, "its bytes do not match their checksum"));
+                            }
+                            Placed::TooLarge => failed.extend(failures(event, "it is larger than a container")),
                         }
                     }
                 }
@@ -245,35 +225,40 @@ impl Engine {
                     level.note(error.to_string());
                     // It may be found there all the same.
                     self.doubt(of_run, &level.present().collect::<Vec<u32>>());
-                    ended.extend(failures(of_run, &error.to_string()));
+                    failed.extend(failures(of_run, &error.to_string()));
                 }
             }
         }
         group.iter().for_each(|waiting| self.leave_queue(waiting));
-        ended
+        failed
     }
 
-    /// The image of an event is durable: it counts once its device knows what came before.
+    /// The image of an event is durable: it counts once its device knows what came before. Answers those that failed.
     fn persisted_at(
         &self,
         level: &Level,
         fragments: &[Waiting],
         place: ImagePlace,
-    ) -> Vec<(u64, std::result::Result<Location, String>)> {
+        deadline: Instant,
+    ) -> Vec<(u64, String)> {
         let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
         let device = level.warm.device_of(place.container);
-        if let Err(error) = level.log.wait(device, needs, level.deadline()) {
+        if let Err(error) = level.log.wait(device, needs, deadline) {
             level.note(error.to_string());
             self.doubt(fragments, &[device]);
             level.warm.ended(place, fragments.len() as u32);
             return failures(fragments, error.message()).collect();
         }
-        self.note_copy(fragments, device, super::demote::at(place, 0));
-        let versions = (0..).zip(fragments).filter(|(_, waiting)| waiting.version);
-        versions.map(|(index, waiting)| (waiting.number, Ok(super::demote::at(place, index)))).collect()
+        if self.note_copy(fragments, device, super::demote::at(place, 0)) {
+            return Vec::new();
+        }
+        failures(fragments, "the store was closed meanwhile").collect()
     }
 
-    fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]]) -> Result<Vec<Placed>> {
+    fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]], deadline: Instant) -> Result<Vec<Placed>> {
+        if Instant::now() >= deadline {
+            return Err(Error::unavailable("the device did not answer others of the same commit in time"));
+        }
         let target = Target { run, stream: Stream::Undecided, kind: KIND, device: None, moving: false };
         let plans: Vec<ImagePlan<'_>> = events.iter().map(|event| self.persisted_image(event)).collect();
         let mut writers = level.persisting.writer.lock();
@@ -292,7 +277,7 @@ impl Engine {
         let durable = writer.append(&plans, ExtentKind::Persisted).and_then(|all| {
             placed = all;
             let ticket = writer.commit()?;
-            writer.wait(ticket, level.deadline())
+            writer.wait(ticket, deadline)
         });
         if durable.is_ok() {
             return Ok(placed);
@@ -322,20 +307,27 @@ impl Engine {
         ImagePlan { primary, marks: marks_of(event), entries: entries.collect(), record: None }
     }
 
-    /// The copies are durable: they end with their event.
-    fn note_copy(&self, fragments: &[Waiting], device: u32, at: Location) {
+    /// The copies are durable: they end with their event. `false` where the store is closed: the next opening finds them.
+    fn note_copy(&self, fragments: &[Waiting], device: u32, at: Location) -> bool {
         let schema = &self.keyspace.schema;
         let primary = schema.primary_of(&fragments[0].entry.key);
         let mut shard = self.cell_of(primary.as_bytes()).lock();
+        if shard.closed {
+            return false;
+        }
         let mut kept = 0;
         if let Some(event) = shard.find(primary.as_bytes()) {
-            for waiting in fragments.iter().filter(|waiting| !waiting.version) {
-                if let Ok((slot, word)) = shard.slot(event, schema.rest_of(&waiting.entry.key))
-                    && !word.is_warm()
-                    && !word.is_persisted()
-                    && self.is_of_version(word, waiting.from, &waiting.entry)
-                {
+            for waiting in fragments {
+                let key = &waiting.entry.key;
+                let Ok((slot, word)) = shard.slot(event, schema.rest_of(key)) else { continue };
+                if word.is_warm() || word.is_persisted() {
+                    continue;
+                }
+                if self.is_of_version(word, waiting.from, &waiting.entry) {
                     shard.set_word(event, slot, word.persisted());
+                    kept += 1;
+                } else if shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only) {
+                    // Updated meanwhile: with the hot level lost it is the only one.
                     kept += 1;
                 }
             }
@@ -350,7 +342,7 @@ impl Engine {
                 }
             }
         }
-        let unused = fragments.iter().filter(|waiting| !waiting.version).count() as u32 - kept;
+        let unused = fragments.len() as u32 - kept;
         if unused > 0 {
             // It is on the device all the same, for a life without the hot level to find.
             doubt(&mut shard, primary.as_bytes(), &[device]);
@@ -359,6 +351,7 @@ impl Engine {
         if let (Some(level), true) = (&self.level, unused > 0) {
             level.warm.ended(super::demote::place_of(at), unused);
         }
+        true
     }
 }
 
@@ -375,11 +368,8 @@ fn marks_of(fragments: &[Waiting]) -> ImageMarks {
     fragments.iter().max_by_key(|waiting| waiting.number).map(|last| last.marks).unwrap_or_default()
 }
 
-fn failures<'a>(
-    event: &'a [Waiting],
-    why: &'a str,
-) -> impl Iterator<Item = (u64, std::result::Result<Location, String>)> + 'a {
-    event.iter().map(move |waiting| (waiting.number, Err(why.to_owned())))
+fn failures<'a>(event: &'a [Waiting], why: &'a str) -> impl Iterator<Item = (u64, String)> + 'a {
+    event.iter().map(move |waiting| (waiting.number, why.to_owned()))
 }
 
 fn no_warm_level() -> Error {

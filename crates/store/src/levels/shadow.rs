@@ -6,6 +6,7 @@
 //! *Not here*: their bytes (`warm/log/`), who waits for them (`decide.rs`).
 
 use super::Level;
+use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder, deadline_after};
 use forebay_core::Result;
 use std::sync::{Arc, Weak};
@@ -79,19 +80,33 @@ impl Engine {
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {
                 level.note(error.to_string());
+                // It may lack what earlier lives decided: a repeat of that is answered once it has it.
+                level.unsettled.note_all(level.log.end());
             }
         }
     }
 
-    /// The shadows end here: what stands in them is whole.
-    pub(crate) fn close_device_logs(&self) {
-        let Some(level) = &self.level else { return };
+    /// The shadows end here: what stands in them is whole. Answers the devices to which nobody writes any more.
+    pub(crate) fn close_device_logs(&self) -> Vec<u32> {
+        let Some(level) = &self.level else { return Vec::new() };
         let deadline = level.deadline();
         // A keeper in the middle of a fold ends by the same patience.
-        let _kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.try_lock_until(deadline)).collect();
+        let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.try_lock_until(deadline)).collect();
         if let Err(error) = level.log.close(deadline) {
             level.note(error.to_string());
+            return Vec::new();
         }
+        (0..).zip(&kept).filter(|(_, keeper)| keeper.is_some()).map(|(device, _)| device).collect()
+    }
+
+    /// A store that is closed lets the directories go that it opened.
+    pub(crate) fn let_devices_go(&self, idle: &[u32]) {
+        let Some(level) = &self.level else { return };
+        let lent = |device: &u32| {
+            let wanted = self.config.warm.get(*device as usize);
+            wanted.is_some_and(|device| matches!(device.place, WarmPlace::Device(_)))
+        };
+        idle.iter().filter(|device| !lent(device)).for_each(|device| level.warm.let_go(*device));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Accounts: the ledger of a run, whole or split by stream, source or attribute; its summary; watching it.
 
-use crate::engine::{Engine, KnownRun, deadline_after};
+use crate::engine::{Engine, KnownRun, closed, deadline_after};
 use crate::home::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
@@ -34,13 +34,13 @@ impl Store {
     /// the rows by source and by attribute sum to the ledger.
     ///
     /// # Errors
-    /// `Invalid` for an unknown run, or by attribute where the keyspace has no `ledger_by`.
+    /// `Invalid` for an unknown run, or by attribute where the keyspace has no `ledger_by`; `Closed`.
     pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
         let engine = self.engine();
         engine.known(&mut engine.runs.lock(), run)?;
         match by {
-            LedgerBy::Stream => Ok(engine.by_stream(run)),
-            LedgerBy::Source => Ok(engine.by_source(run)),
+            LedgerBy::Stream => engine.by_stream(run),
+            LedgerBy::Source => engine.by_source(run),
             LedgerBy::Attribute if engine.ledger_attribute.is_none() => Err(Error::invalid(
                 "this keyspace names no attribute to keep the ledger by: `ledger_by = \"lumi\"` in its file does",
             )),
@@ -150,7 +150,7 @@ impl Engine {
             config: known.config.to_toml(&self.keyspace.schema)?,
             announced: ledger.announced(),
             announced_by_producers: (announced > 0).then_some(announced),
-            streams: self.by_stream(known.run),
+            streams: self.by_stream(known.run)?,
             groups,
             sources: self.source_rows(known),
             producers,
@@ -159,13 +159,17 @@ impl Engine {
         })
     }
 
-    fn by_stream(&self, run: u64) -> Vec<LedgerRow> {
+    fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
         let names = self.streams.read().clone();
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
         let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
+            // Lengths stand in the region, which is another life's once this one has let it go.
+            if shard.closed {
+                return Err(closed());
+            }
             let Some(index) = shard.run_index(run) else { continue };
             for (&stream, &events) in &shard.runs[index as usize].released {
                 if let Some(row) = rows.get_mut(usize::from(stream)) {
@@ -195,16 +199,20 @@ impl Engine {
             }
         }
         rows.retain(|row| *row != LedgerRow { name: row.name.clone(), ..LedgerRow::default() });
-        rows
+        Ok(rows)
     }
 
-    fn by_source(&self, run: u64) -> Vec<LedgerRow> {
+    fn by_source(&self, run: u64) -> Result<Vec<LedgerRow>> {
         let schema = &self.keyspace.schema;
         let (counts, _) = self.source_counts(run);
         let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
         let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
+            // Lengths stand in the region, which is another life's once this one has let it go.
+            if shard.closed {
+                return Err(closed());
+            }
             let Some(index) = shard.run_index(run) else { continue };
             for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
                 for (rest, location) in shard.fragments(event, |_| true) {
@@ -240,7 +248,7 @@ impl Engine {
             };
             rows.push(LedgerRow { name: "unknown".to_owned(), ended: rest, ..LedgerRow::default() });
         }
-        rows
+        Ok(rows)
     }
 
     fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {

@@ -27,7 +27,8 @@ impl Store {
     /// `lumi=5..9`; without conditions all. Events that are leased already are not taken back. Answers the hold's number.
     ///
     /// # Errors
-    /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`.
+    /// `Invalid` for a condition that cannot be, `Full` for too many holds or without space to journal it, `Closed`,
+    /// `OutcomeUnknown` where it is in force and a device does not make it durable.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
         let effects = engine.effects.begin();
@@ -46,15 +47,19 @@ impl Store {
         engine.holds_set.store(holds.len() as u32, Ordering::Release);
         drop((holds, effects));
         let settled = engine.settle(ticket);
-        settled
-            .map(|()| id)
-            .map_err(|error| Error::new(error.kind(), format!("hold {id} is in force; {}", error.message())))
+        settled.map(|()| id).map_err(|error| {
+            let what = format!(
+                "hold {id} is in force, and survives this process; it is not known whether it survives the loss of the hot \
+                 level. Do not set it again, which makes another one"
+            );
+            Error::new(error.kind(), what).with_source(error)
+        })
     }
 
     /// Ends a hold: its events go out again, unless another hold covers them. `false` where there is no such hold.
     ///
     /// # Errors
-    /// `Full` without space to journal it, `Closed`.
+    /// `Full` without space to journal it, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
         let engine = self.engine();
         let name = name_of_hold(id, false);

@@ -38,7 +38,6 @@ pub(crate) use maintain::spawn;
 pub(crate) use mask::Watched;
 pub(crate) use producers::KnownProducer;
 pub use producers::Producer;
-pub(crate) use put::Claimed;
 pub use put::Reservation;
 pub use range::Range;
 pub use sample::Sampler;

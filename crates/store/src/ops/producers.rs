@@ -104,7 +104,7 @@ impl Store {
             None => known.producers.push(producer),
         }
         drop(runs);
-        // What it offers is not taken back: a device that has not heard of it hears of its reports.
+        // Not waited for: a device that lacks this record gets the producer with its next report.
         ticket.unanswered();
         Ok(Producer { store: self.clone(), run, name: name.to_owned(), counts })
     }

@@ -13,7 +13,7 @@ impl Store {
     /// Removes one fragment; `false` where there is none. The key stays closed while its event lives.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
+    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn remove(&self, key: &Key) -> Result<bool> {
         let engine = self.engine();
         engine.check_key(key)?;
@@ -23,7 +23,7 @@ impl Store {
     /// Removes an event in any state; a lease on it is fenced. `false` where there is none.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
+    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn remove_event(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
@@ -34,7 +34,8 @@ impl Store {
     /// single fragments otherwise. Each removal is durable by itself. Answers how many fragments were removed.
     ///
     /// # Errors
-    /// `Invalid` for bounds of another schema, `Closed`; what was removed before stays removed.
+    /// `Invalid` for bounds of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable; what was
+    /// removed before stays removed.
     pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
         let engine = self.engine();
         let schema = &engine.keyspace.schema;

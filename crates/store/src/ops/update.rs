@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! slot busy ─▶ write version n+1 ─▶ flush, fence ─▶ supersede record ─▶ swap location ─▶ end version n
-//!                                       └ where a device has version n: a copy of n+1 is durable on one first
+//!     where a device has version n: ─▶ n+1 persisted as well ─▶ the shadows are told that n has ended
 //! ```
 //!
 //! *On failure*: after a crash between the new version and the record, recovery finds both versions, keeps the higher
@@ -75,18 +75,8 @@ impl Store {
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
         engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
         engine.hot.region.fence();
-        // A device that has the version before must not be the only one to hear that it ended.
-        let copy = if on_device { Some(engine.persist_version(&claimed, crc)) } else { None };
-        let ticket = engine.swap_version(&claimed, old_length, copy.as_ref(), token)?;
-        if let Some(Err(error)) = copy {
-            return Err(Error::unknown(format!(
-                "version {version} is in force, and survives this process; it stands on the hot level alone, and with that \
-                 lost the version before is back: {}",
-                error.message()
-            ))
-            .with_source(error));
-        }
-        engine.settle(ticket).map(|()| version)
+        let ticket = engine.swap_version(&claimed, old_length, on_device, token)?;
+        if on_device { engine.tell_version(key, version) } else { engine.settle(ticket).map(|()| version) }
     }
 
     /// Sets attributes of an event, over what they were; a leased event only under its lease.
@@ -114,43 +104,59 @@ impl Engine {
             return Ok(None);
         }
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let (entry, kept_back) = {
+        let entry = {
             let shard = self.cell_of(primary).lock();
+            if shard.closed {
+                return Err(closed());
+            }
             let Some(event) = shard.find(primary) else { return Ok(None) };
             let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
             if !word.is_present() || word.is_busy() || word.is_warm() {
                 return Ok(None);
             }
             let kept_back = shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
+            if !kept_back && !self.is_unsettled(key.as_bytes()) {
+                return Ok(None);
+            }
             let Some(entry) = self.hot.read_entry(word.location()) else { return Ok(None) };
-            (entry, kept_back)
+            entry
         };
-        let same = entry.length as usize == value.len() && entry.payload_crc == checksum(value);
-        if !same || !kept_back && !self.is_unsettled(key.as_bytes()) {
+        if entry.length as usize != value.len() || entry.payload_crc != checksum(value) {
             return Ok(None);
         }
-        if kept_back && let Err(error) = self.persist(key) {
-            let why = format!(
-                "version {} is in force, and stands on the hot level alone: {}",
-                entry.version,
+        self.tell_version(key, entry.version).map(Some)
+    }
+
+    /// Has the version in force persisted where a device has the one before, and then tells the shadows that this one ended:
+    /// a device must not be the only one to hear that.
+    fn tell_version(&self, key: &Key, version: u16) -> Result<u16> {
+        let (primary, _) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        // A later one tells of both.
+        let kept_back = |shard: &Shard| {
+            let ended = shard.superseded.get(key).copied();
+            ended.filter(|ended| ended.on_hot_only && ended.version + 1 == version)
+        };
+        let is_kept_back = kept_back(&self.cell_of(primary).lock()).is_some();
+        if is_kept_back && let Err(error) = self.persist(key) {
+            return Err(Error::unknown(format!(
+                "version {version} is in force and survives this process, but only the hot level has it; if that is lost the \
+                 version before is back: {}",
                 error.message()
-            );
-            return Err(Error::unknown(why).with_source(error));
+            ))
+            .with_source(error));
         }
         let ticket = {
             let mut shard = self.cell_of(primary).lock();
-            let told = match (shard.find(primary), shard.superseded.get(key).copied()) {
-                (Some(event), Some(ended)) if kept_back && ended.on_hot_only => {
+            match (shard.find(primary), kept_back(&shard)) {
+                (Some(event), Some(ended)) => {
                     shard.superseded_is_told(event, key);
                     let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
                     self.shadow(&shard, event, &Decision { detail: u32::from(ended.version), ..about })
                 }
                 _ => self.ticket_again(key.as_bytes()),
-            };
-            drop(shard);
-            told
+            }
         };
-        self.settle(ticket).map(|()| Some(entry.version))
+        self.settle(ticket).map(|()| version)
     }
 
     pub(crate) fn no_event(&self, primary: &Primary) -> Error {
@@ -220,9 +226,6 @@ impl Engine {
         };
         // Also one that is on its way there: its put may be answered at any moment.
         let on_device = location.is_warm() || word.is_persisted() || shard.is_being_persisted(event);
-        if on_device {
-            shard.sets_out(event);
-        }
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
         let claimed = Claimed::version(&entry, word, event, place, length, version);
@@ -233,7 +236,7 @@ impl Engine {
         &self,
         claimed: &Claimed,
         old_length: u32,
-        copy: Option<&Result<Location>>,
+        on_device: bool,
         token: Option<&Token>,
     ) -> Result<Ticket> {
         let _effects = self.effects.begin();
@@ -262,16 +265,15 @@ impl Engine {
                 self.hot.mark(place.location, marks);
                 self.hot.region.fence();
             }
-            // Where no device took the new version the shadows do not hear that the one before has ended.
-            let kept_back = copy.is_some_and(Result::is_err);
             let decision = Decision {
                 token: token.copied().unwrap_or(Token::NONE),
                 fragments: 1,
                 bytes: u64::from(old_length),
-                detail: u32::from(version - 1) | if kept_back { ON_HOT_ONLY } else { 0 },
+                detail: u32::from(version - 1) | if on_device { ON_HOT_ONLY } else { 0 },
                 ..Decision::about(DecisionKind::Supersede, claimed.key.as_bytes())
             };
-            let ticket = if kept_back {
+            // The shadows do not hear that the version before has ended, until a device has this one.
+            let ticket = if on_device {
                 self.log.append(&self.hot, &decision).map(|()| Ticket::default())?
             } else {
                 self.record(&shard, event, &decision)?
@@ -280,7 +282,7 @@ impl Engine {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
-                if kept_back {
+                if on_device {
                     shard.keep_superseded_back(&claimed.key);
                 }
             }
@@ -288,11 +290,10 @@ impl Engine {
                 cell.publish_ready(&shard);
             }
             let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location);
-            let copied = copy.and_then(|copy| copy.as_ref().ok());
-            shard.set_word(event, slot, if copied.is_some() { here.persisted() } else { here });
-            if let Some(copy) = copied {
-                shard.copies.entry(event).or_default().push((*copy, 1));
-                self.becomes_warm(&mut shard, event);
+            shard.set_word(event, slot, here);
+            if old.is_warm() {
+                // With the hot level lost it is the only one: it ends with its event, or when that goes down.
+                shard.copies.entry(event).or_default().push((old, 1));
             }
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
@@ -312,24 +313,19 @@ impl Engine {
             }
             Ok((old, ticket))
         })();
-        if copy.is_some() {
-            shard.arrives(primary, &[]);
-        }
         shard.settle(event);
         // Letting go of the new version is the last that this call does to the region.
         match settled {
             Ok((old, ticket)) => {
-                self.end_record(old, old_length);
+                if !old.is_warm() {
+                    self.end_record(old, old_length);
+                }
                 self.hot.region.fence();
                 self.hot.written(place.location.segment);
                 Ok(ticket)
             }
             Err(error) => {
                 self.hot.abandon(place.location, claimed.length);
-                drop(shard);
-                if let (Some(Ok(copy)), Some(level)) = (copy, &self.level) {
-                    level.warm.ended(crate::levels::place_of(*copy), 1);
-                }
                 Err(error)
             }
         }

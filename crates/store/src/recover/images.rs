@@ -57,7 +57,17 @@ impl Records<'_> {
                 said.max(found).is_some_and(|version| version >= entry.version)
             };
             let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
-            if !self.decided.removed.is_empty() && removed() || any_superseded && superseded() {
+            if !self.decided.removed.is_empty() && removed() {
+                continue;
+            }
+            if any_superseded && superseded() {
+                let hot =
+                    known.and_then(|event| shard.slot(event, entry.rest).ok()).is_some_and(|slot| !slot.1.is_warm());
+                let kept_back = self.decided.superseded.get(&[primary, entry.rest].concat());
+                if hot && kept_back.is_some_and(|ended| ended.on_hot_only) {
+                    // With the hot level lost it is the only one.
+                    copies += 1;
+                }
                 continue;
             }
             let event = *event.get_or_insert_with(|| {

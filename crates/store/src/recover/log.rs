@@ -125,7 +125,7 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     if boundary.order > 0 && first_order != boundary.order || chain.first().is_some_and(|first| first.1.len() < skipped)
     {
         return Err(Error::corrupt(format!(
-            "the decision log lacks what its snapshot goes on from: slot {} of the segment taken as number {}",
+            "the decision log lacks the place where it continues after its snapshot: slot {} of the segment taken as number {}",
             boundary.slot, boundary.order
         )));
     }
@@ -160,7 +160,7 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
 }
 
 /// Reads the shadows of devices where there is no hot log: all hold the same, so that the longest of the last life says it
-/// all. One that nothing was folded into in that life is older than what it lacks.
+/// all. A shadow that was not folded in that life lacks entries, and is older.
 pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Decided> {
     let longest =
         shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));

@@ -183,7 +183,7 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             .collect(),
     };
     level.note(format!(
-        "devices are not there: what was decided about {} of their events is kept for them",
+        "some devices are missing: the decisions about {} of their events are kept until they return",
         absent.accepted.len() + absent.debug.len() + absent.marks.len()
     ));
     let _ = engine.absent.set(absent);
@@ -208,7 +208,7 @@ fn adopt_images(
 
 /// The latest life of which the devices' logs know.
 pub(crate) fn boot_after(there: &There) -> u32 {
-    // A life begins with a snapshot on every device, unless all of them refuse it: lives that none of them knows of are
+    // A life begins with a snapshot on every device. If all devices refuse it, none of them knows this life. Such lives are
     // fewer than these.
     const LIVES_UNKNOWN_MAX: u32 = 1 << 16;
     there.decisions.iter().map(LogSlots::boot).max().unwrap_or(0).saturating_add(LIVES_UNKNOWN_MAX)

@@ -143,7 +143,7 @@ impl Engine {
         self.hot.seal_closed();
         let mut closed = self.hot.region.sync();
         // What is still in flight was never acknowledged, but it may yet write: then the next opening looks at all.
-        if closed.is_ok() && self.hot.users().1 == 0 {
+        if closed.is_ok() && calls == 0 && self.hot.users().1 == 0 {
             self.write_note(&mut self.space.lock(), true);
             let mut superblock = self.superblock.lock();
             superblock.clean = true;

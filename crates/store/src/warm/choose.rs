@@ -85,6 +85,7 @@ impl Warm {
     /// # Errors
     /// `Unavailable` where a device fails; the others have had their turn.
     pub(crate) fn maintain(self: &Arc<Warm>) -> Result<()> {
+        self.settle_blocks();
         let recycled = self.recycle_empty().map(|_| ());
         // In one round a device is waited for as long as it may stall: a store that closes waits for the round.
         let closed: std::result::Result<(), Error> = self.close_filling(IDLE, Instant::now() + self.shape.stall);

@@ -1,17 +1,16 @@
 //! Single blocks that somebody waits for: headers of containers, and what is tried of one that failed before.
 //!
 //! *Invariants*: nobody waits longer than a device may stall. Of a device one block is under way at a time, and one that
-//! was given up ends before the next begins: a late header never lands over a newer one, and the older copy of a header is
-//! overwritten only once the newer one is durable.
+//! was given up ends before the next begins, so that a late header never lands over a newer one. The header after one that
+//! was given up goes to the same copy (`Warm::write_header`): the other copy is durable.
 
 use super::buffer::Buffer;
 use super::container::Container;
-use super::device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+use super::device::{BLOCK_BYTES, Done, FileId, Queue};
 use super::space::Warm;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A block that makes no progress so many times is given up.
 const RETRIES_MAX: u32 = 3;
@@ -20,8 +19,6 @@ const RETRIES_MAX: u32 = 3;
 #[derive(Default)]
 pub(super) struct Control {
     queue: Option<Box<dyn Queue>>,
-    /// Whose block was given up, and is not known to be durable.
-    owed: Option<u32>,
 }
 
 impl Control {
@@ -58,12 +55,17 @@ impl Control {
         self.answer(deadline).map(drop)
     }
 
-    /// Ends what was given up, without patience for what does not answer still.
-    fn settle(&mut self, file: FileId, deadline: Instant) -> io::Result<()> {
-        if self.queue.as_ref().is_some_and(|queue| queue.in_flight() > 0) {
-            self.answer(Instant::now())?;
+    /// Takes in what was given up, without patience for what does not answer still.
+    ///
+    /// # Errors
+    /// `TimedOut` where it does not.
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        while queue.in_flight() > 0 {
+            // Whether it landed makes no difference: it is written again.
+            queue.complete(Duration::ZERO).ok_or(io::ErrorKind::TimedOut)?;
         }
-        self.sync(file, deadline)
+        Ok(())
     }
 }
 
@@ -78,32 +80,38 @@ impl Warm {
         let slot = &self.devices[container.device as usize];
         let deadline = Instant::now() + self.shape.stall;
         let mut control = slot.control.lock();
-        let done = self.settle_owed(&mut control, device, deadline).and_then(|()| {
+        let done = control.settle().and_then(|()| {
+            if control.queue.is_none() {
+                control.queue = Some(device.queue(1)?);
+            }
             let mut block = Buffer::new(BLOCK_BYTES);
             block[..bytes.len()].copy_from_slice(bytes);
-            control.owed = Some(container.number);
             control.write(file, offset, block, deadline)?;
             control.sync(file, deadline)
         });
         let silent = done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
         slot.stalled.store(silent, Ordering::Relaxed);
-        if !silent {
-            control.owed = None;
-        }
         done
     }
 
-    fn settle_owed(&self, control: &mut Control, device: &Arc<dyn Device>, deadline: Instant) -> io::Result<()> {
-        if control.queue.is_none() {
-            control.queue = Some(device.queue(1)?);
+    /// Looks whether devices answer again of which a block was given up: a device that is said to stall is avoided, and
+    /// might never be asked again.
+    pub(super) fn settle_blocks(&self) {
+        for slot in self.devices.iter().filter(|slot| slot.stalled.load(Ordering::Relaxed)) {
+            let mut control = slot.control.lock();
+            let asked = control.queue.as_ref().is_some_and(|queue| queue.in_flight() > 0);
+            if asked && control.settle().is_ok() {
+                slot.stalled.store(false, Ordering::Relaxed);
+            }
         }
-        let Some(owed) = control.owed else { return Ok(()) };
-        let (container, _, file) = self.container(owed).map_err(io::Error::other)?;
-        match control.settle(file, deadline) {
-            Err(error) if error.kind() != io::ErrorKind::TimedOut => self.poison(container),
-            silent_or_done => silent_or_done?,
+    }
+
+    /// Lets a device go that has nothing under way.
+    pub(crate) fn let_go(&self, device: u32) {
+        let slot = &self.devices[device as usize];
+        let idle = slot.control.lock().queue.as_ref().is_none_or(|queue| queue.in_flight() == 0);
+        if let (Some(device), true) = (&slot.device, idle && !slot.stalled.load(Ordering::Relaxed)) {
+            device.let_go();
         }
-        control.owed = None;
-        Ok(())
     }
 }

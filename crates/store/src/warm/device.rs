@@ -52,6 +52,9 @@ pub trait Device: Send + Sync {
     /// Makes the directory's names durable.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// A store that opened it is done with it and has nothing under way: others may have it, also while handles are left.
+    fn let_go(&self) {}
+
     /// A queue of asynchronous operations, `depth` of them at a time.
     fn queue(&self, depth: usize) -> io::Result<Box<dyn Queue>>;
 }

@@ -103,6 +103,10 @@ impl Device for DirectoryDevice {
         self.files.path().display().to_string()
     }
 
+    fn let_go(&self) {
+        self.files.unlock();
+    }
+
     fn method(&self) -> String {
         let calls = if self.uring { "io_uring" } else { "pwrite" };
         let cache = if self.files.is_direct() { "direct" } else { "buffered" };
@@ -179,7 +183,7 @@ pub(super) fn sync(files: &Files, file: FileId) -> io::Result<()> {
     files.synced(&handle)
 }
 
-/// A store that was closed just now lets its devices go when the last thread has noticed.
+/// A process that ends lets its devices go a moment later.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 

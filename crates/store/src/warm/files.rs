@@ -9,7 +9,7 @@
 
 use super::device::{FileId, check_aligned};
 use parking_lot::Mutex;
-use rustix::fs::{self, AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,8 +27,8 @@ const UNFINISHED: &str = ".new";
 pub(super) struct Files {
     path: PathBuf,
     dir: File,
-    /// Held as long as anything uses the files, a queue included.
-    _lock: Arc<File>,
+    /// Held as long as anything uses the files, a queue included; or until the store is done.
+    lock: Arc<File>,
     direct: bool,
     table: Mutex<Table>,
 }
@@ -62,7 +62,12 @@ pub(super) struct Handle {
 
 impl Files {
     pub(super) fn new(path: &Path, dir: File, lock: Arc<File>, direct: bool) -> Files {
-        Files { path: path.to_owned(), dir, _lock: lock, direct, table: Mutex::new(Table::default()) }
+        Files { path: path.to_owned(), dir, lock, direct, table: Mutex::new(Table::default()) }
+    }
+
+    /// By name: a child that is being forked by another thread shares the descriptor until it executes its program.
+    pub(super) fn unlock(&self) {
+        let _ = fs::flock(&*self.lock, FlockOperation::Unlock);
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -92,8 +92,10 @@ impl Warm {
             }
             return Err(error);
         }
+        if !container.set_phase(&[Phase::Recycling], Phase::Empty) {
+            return Ok(false);
+        }
         self.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
-        container.set_phase(&[Phase::Recycling], Phase::Empty);
         self.add_free(number);
         Ok(true)
     }
@@ -165,13 +167,14 @@ impl Warm {
         }
     }
 
-    /// Writes the header with a change, durably. A device that does not answer leaves it as it was.
+    /// Writes the header with a change, durably. Where that fails, it is as it was, and the next one goes to the same copy:
+    /// the other one is what an opening finds.
     pub(super) fn write_header(&self, container: &Container, change: impl FnOnce(&mut ContainerHeader)) -> Result<()> {
         let before = *container.header.lock();
         let (at, bytes) = container.next_header(&self.store, change);
         if let Err(error) = self.write_block(container, at, &bytes) {
             let mut header = container.header.lock();
-            *header = ContainerHeader { revision: header.revision, ..before };
+            *header = ContainerHeader { revision: header.revision + 1, ..before };
             drop(header);
             return Err(self.failed(container, "its header cannot be written", error));
         }

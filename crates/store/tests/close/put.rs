@@ -9,7 +9,7 @@ use std::time::Duration;
 const THREADS: u64 = 6;
 const PUTS: u64 = 200;
 
-/// Fault 9: what a put that met the close had written is not ended under the next life, which may have acknowledged it.
+/// A put that meets the close does not end its record in the next life, which may have acknowledged that record.
 #[test]
 fn puts_beside_close_leave_the_next_life_alone() {
     race(|round| {

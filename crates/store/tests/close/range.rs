@@ -47,7 +47,7 @@ fn guards_beside_close(read: impl Fn(&Store, Look<'_>) -> bool + Send + Sync) {
     });
 }
 
-/// Fault 8.
+/// Guards that are given out beside a close never show memory that another life can have.
 #[test]
 fn ranges_beside_close_never_show_another_life() {
     guards_beside_close(|store, look| store.range(&Bounds::all(store.schema())).all(look));

@@ -4,11 +4,11 @@ use crate::common::{TempDir, key, put, refused, sealed_events, small_config};
 use crate::stall::two_levels;
 use crate::stored;
 use forebay_store::core::Kind;
-use forebay_store::{Config, PutOptions, Store, check};
+use forebay_store::{Config, LedgerBy, PutOptions, Store, WarmDevice, check};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Fault 10: events of empty fragments have no bytes under way, so closing did not wait for them; their pins were never
+/// Events of empty fragments have no bytes under way, so closing did not wait for them; their pins were never
 /// let go, and the lock lasted as long as any thread had the engine.
 #[test]
 fn a_close_beside_empty_fragments_on_their_way_lets_go() {
@@ -29,7 +29,7 @@ fn a_close_beside_empty_fragments_on_their_way_lets_go() {
     drop(store);
 }
 
-/// Fault 10: a child that another thread forks shares the lock's descriptor until it executes its program.
+/// A child that another thread forks shares the lock's descriptor until it executes its program.
 #[test]
 fn forks_in_other_threads_do_not_keep_the_lock() {
     let dir = TempDir::new();
@@ -117,4 +117,43 @@ fn what_keeps_a_closed_store_is_named() {
     assert!(store.kept().is_empty(), "{}", store.kept());
     let next = Store::open(&dir.store(), small_config()).unwrap();
     assert!(next.get(&key(1, 2, 0)).unwrap().is_none());
+}
+
+/// Handles, and what hangs on them, may outlive the close.
+#[test]
+fn a_store_over_directories_opens_again_beside_handles_of_the_closed_one() {
+    let dir = TempDir::new();
+    let config = Config {
+        warm: (0..2).map(|at| WarmDevice::directory(dir.path().join(format!("warm-{at}")), 5 << 20)).collect(),
+        container_bytes: 256 << 10,
+        device_log_bytes: 256 << 10,
+        ..small_config()
+    };
+    let mut handles = vec![Store::create(&dir.store(), &sealed_events(), config.clone()).unwrap()];
+    for event in 0..4 {
+        let store = handles.last().unwrap();
+        let options = PutOptions { persisted: true, ..PutOptions::default() };
+        stored(store.put(&key(1, event, 0), &[event as u8; 3000], &options));
+        store.close().unwrap();
+        handles.push(Store::open(&dir.store(), config.clone()).unwrap());
+    }
+    let store = handles.last().unwrap();
+    (0..4).for_each(|event| assert_eq!(store.get(&key(1, event, 0)).unwrap().unwrap().len(), 3000));
+    // Two lives at a time never have a device.
+    let message = refused(Store::open(&dir.store(), config), Kind::Unavailable);
+    assert!(message.contains("open already"), "{message}");
+}
+
+/// What walks over a closed store reads nothing of it: another life may have the region.
+#[test]
+fn accounts_and_updates_of_a_closed_store_are_refused() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &sealed_events(), small_config()).unwrap();
+    stored(put(&store, &key(1, 1, 0), b"bytes"));
+    store.close().unwrap();
+    let _next = Store::open(&dir.store(), small_config()).unwrap();
+    for by in [LedgerBy::Stream, LedgerBy::Source] {
+        refused(store.ledger_by(1, by), Kind::Closed);
+    }
+    refused(store.update(&key(1, 1, 0), b"bytes", None), Kind::Closed);
 }

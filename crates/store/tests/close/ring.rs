@@ -64,7 +64,7 @@ fn is_of(window: &Window, life: u8) {
     }
 }
 
-/// Fault 7, the shortest way: the close wakes who waits for a window, and that one has what is there, under a guard.
+/// The close wakes the caller that waits for a window; that caller gets what is there, under a guard.
 #[test]
 fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
     let mut kept_some = false;
@@ -107,7 +107,7 @@ fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
     assert!(kept_some, "who waits for a window gets what is there");
 }
 
-/// Fault 7: no window that is handed out, before, during or after the close, shows memory that others can have.
+/// No window that is handed out, before, during or after the close, shows memory that others can have.
 #[test]
 fn windows_beside_close_never_show_another_life() {
     race(|round| {

@@ -3,8 +3,8 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use crate::life::{CONTAINERS, LEASE, Life, Plan, WITHIN, try_put, until};
-use forebay_store::core::LiveState;
+use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
+use forebay_store::core::{Level, LiveState};
 use forebay_store::{Accept, PutOutcome, Sources};
 use std::time::{Duration, Instant};
 
@@ -309,4 +309,54 @@ fn a_fragment_that_is_put_anew_after_its_update_went_with_the_hot_level_stays() 
     assert_eq!(second.find(EVENT).unwrap().versions, [(0, 0)].into());
     second.persist(EVENT, 1);
     second.in_every_life(|life, _| assert_eq!(life.find(EVENT).unwrap().versions, [(0, 0), (1, 1)].into()));
+}
+
+/// A worker takes the event while the update's copy is written: the answer and every later life say the same.
+#[test]
+fn an_update_whose_event_is_leased_meanwhile_is_what_its_answer_says() {
+    let life = Plan::new().all_down().create();
+    life.ready_persisted(EVENT);
+    (0..10).for_each(|_| life.tick());
+    assert_eq!(life.level(EVENT, 0), Level::Warm);
+    life.stall_writes(CONTAINERS);
+    let answer = life.meanwhile(
+        |store| store.update(&key(RUN, EVENT, 0), &bytes(EVENT, 0, 1), None),
+        |life| drop(life.lease(EVENT)),
+    );
+    let wanted = u16::from(answer.is_ok());
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(wanted), "answered {answer:?}"));
+}
+
+/// No device takes the new version: the one before stays on its device, also where the event's fragments were on none but it.
+#[test]
+fn an_update_that_no_device_takes_leaves_the_version_before_on_its_device() {
+    let life = Plan::new().impatient().all_down().create();
+    life.ready_persisted(EVENT);
+    (0..10).for_each(|_| life.tick());
+    assert_eq!(life.level(EVENT, 0), Level::Warm);
+    life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
+    unknown(life.update(EVENT, 0, 1, None), "the update");
+    (0..10).for_each(|_| life.tick());
+    life.in_lives_with_hot(|life| assert_eq!(life.version(EVENT, 0), Some(1)));
+    for life in [&life, &life.after_kill()] {
+        (0..4).for_each(|seed| {
+            let version = life.after_loss_of_hot(seed).version(EVENT, 0);
+            assert!(version.is_some(), "both versions are lost, seed {seed}");
+        });
+    }
+}
+
+/// The repeat in the next life, on a device that still refuses, says no more than the first answer.
+#[test]
+fn a_verdict_is_unknown_in_the_next_life_too_until_the_device_has_it() {
+    let life = Plan::new().impatient().create();
+    life.ready_persisted(EVENT);
+    let token = life.lease(EVENT);
+    life.devices.iter().for_each(|device| device.refuse_writes(LOGS));
+    unknown(life.reject(EVENT, &token), "the verdict");
+    let next = life.after_kill_on(|device| device.refuse_writes(LOGS)).unwrap();
+    unknown(next.reject(EVENT, &token), "its repeat");
+    next.answer_again();
+    next.eventually_ok("the repeat", |life| life.reject(EVENT, &token));
+    (0..4).for_each(|seed| assert_eq!(next.after_loss_of_hot(seed).find(EVENT), None, "the rejected event is back"));
 }

@@ -3,7 +3,7 @@
 use crate::common::fixture::RUN;
 use crate::common::{TempDir, key, put};
 use forebay_store::core::{Kind, LiveState};
-use forebay_store::{Config, PutOutcome, Sources, Store, WarmDevice, measure};
+use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice, measure};
 use std::path::Path;
 
 const EVENTS: u64 = 160;
@@ -212,5 +212,29 @@ fn a_device_that_returns_brings_no_older_version_back() {
     }
     for run in store.runs() {
         assert_eq!(run.ledger.imbalance(), None, "{:?}", run.ledger);
+    }
+}
+
+/// Decided while the device that has a copy was missing: the others know it when that returns without the hot level.
+#[test]
+fn an_event_that_ends_while_its_device_is_missing_stays_ended_when_it_returns() {
+    let dir = TempDir::new();
+    let wanted = Config { demote_high: 0.8, demote_low: 0.7, ..config(&dir) };
+    let store = Store::create(&dir.store(), &crate::common::sealed_events(), wanted).unwrap();
+    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 1, 0), &[1; BYTES], &persisted).unwrap(), PutOutcome::Stored);
+    let name = store.schema().primary(&[RUN, 1]).unwrap();
+    store.seal(&name).unwrap();
+    for missing in 0..2 {
+        let left = killed(&dir, false, &[missing]);
+        let without = open(&left);
+        without.lease(&name, None).unwrap().expect("its record is on the hot level").reject().unwrap();
+        without.close().unwrap();
+        drop(without);
+        std::fs::remove_file(left.store().join("hot.fb")).unwrap();
+        let number = format!("warm-{missing}");
+        let _ = std::fs::remove_dir_all(left.path().join(&number));
+        copy(&dir.path().join(&number), &left.path().join(&number));
+        assert_eq!(state(&open(&left), 1), None, "without device {missing}: the rejected event is back");
     }
 }

@@ -249,6 +249,14 @@ fn a_removal_of_the_last_fragment_is_decided() {
     });
 }
 
+fn is_updated(life: &Life, standing: Standing) {
+    let version = life.version(EVENT, 0);
+    assert_ne!(version, Some(0), "the version that was replaced is back");
+    if standing == Standing::Persisted {
+        assert_eq!(version, Some(1), "a persisted fragment is lost by its update");
+    }
+}
+
 #[test]
 fn an_update_is_decided() {
     holds(&Case {
@@ -257,13 +265,7 @@ fn an_update_is_decided() {
         outlives: false,
         prepare: nothing,
         call: |life, _| life.update(EVENT, 0, 1, None).map(|version| assert_eq!(version, 1)),
-        decided: |life, standing| {
-            let version = life.version(EVENT, 0);
-            assert_ne!(version, Some(0), "the version that was replaced is back");
-            if standing == Standing::Persisted {
-                assert_eq!(version, Some(1), "a persisted fragment is lost by its update");
-            }
-        },
+        decided: is_updated,
     });
 }
 
@@ -274,13 +276,7 @@ fn an_update_under_a_lease_is_decided() {
         outlives: false,
         prepare: leased,
         call: |life, held| life.update(EVENT, 0, 1, held).map(|version| assert_eq!(version, 1)),
-        decided: |life, standing| {
-            let version = life.version(EVENT, 0);
-            assert_ne!(version, Some(0), "the version that was replaced is back");
-            if standing == Standing::Persisted {
-                assert_eq!(version, Some(1), "a persisted fragment is lost by its update");
-            }
-        },
+        decided: is_updated,
     });
 }
 

@@ -1,5 +1,5 @@
-//! The shadows: on each device a copy of what was decided about events of which anything is on a device, for the day on
-//! which the hot level is lost.
+//! The shadows: on each device a copy of what was decided about events of which anything is on a device. It is read only if
+//! the hot level is lost.
 //!
 //! ```text
 //! decisions-0.fb   head | snapshot | commit | commit | …      one of them is the log,
@@ -127,7 +127,8 @@ impl DeviceLog {
                 losses.extend(lost);
             }
         }
-        let end = slots.iter().map(LogSlots::end).max().unwrap_or(0);
+        // A life begins behind all that is known: a device has its beginning once its shadow is folded in it.
+        let end = slots.iter().map(LogSlots::end).max().unwrap_or(0) + 1;
         Ok((DeviceLog::of(logs, end), slots, losses))
     }
 

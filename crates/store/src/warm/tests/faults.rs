@@ -212,6 +212,25 @@ fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one
 }
 
 #[test]
+fn a_container_whose_given_up_header_was_refused_is_not_filled_again_unless_a_later_one_is_taken() {
+    let faulty = FaultyDevice::new(sim("one"));
+    let devices = vec![faulty.clone() as Arc<dyn Device>];
+    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
+    let warm = Arc::new(Warm::create(devices.clone(), vec![bytes_for(2)], STORE, WIDTHS, shape).unwrap());
+    let mut writer = warm.writer(&target(1)).unwrap();
+    let place = write_durably(&mut writer, &[Event::new(0, &[5000])])[0];
+    writer.finish(soon()).unwrap();
+    warm.ended(place, 1);
+    faulty.stall_writes("", Duration::from_secs(60));
+    assert_eq!(warm.recycle_if_empty(place.container).unwrap_err().kind(), Kind::Unavailable);
+    faulty.refuse_writes("");
+    faulty.stall_writes("", Duration::ZERO);
+    assert_eq!(warm.recycle_if_empty(place.container).unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!((phase(&warm, place.container), warm.free_containers()), (Phase::Poisoned, 1));
+    assert_eq!((warm.recycle_empty().unwrap(), warm.devices()[0].poisoned), (0, 1));
+}
+
+#[test]
 fn a_directory_that_vanishes_ends_the_writer_and_says_so() {
     let Rig { faulty, warm, .. } = rig();
     let mut writer = warm.writer(&target(1)).unwrap();
