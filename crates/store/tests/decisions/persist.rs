@@ -321,7 +321,9 @@ fn an_update_whose_event_is_leased_meanwhile_is_what_its_answer_says() {
     life.stall_writes(CONTAINERS);
     let answer = life.meanwhile(
         |store| store.update(&key(RUN, EVENT, 0), &bytes(EVENT, 0, 1), None),
-        |life| drop(life.lease(EVENT)),
+        |life| {
+            let _ = life.lease(EVENT);
+        },
     );
     let wanted = u16::from(answer.is_ok());
     life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(wanted), "answered {answer:?}"));
