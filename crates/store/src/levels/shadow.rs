@@ -96,7 +96,8 @@ impl Engine {
             level.note(error.to_string());
             return Vec::new();
         }
-        (0..).zip(&kept).filter(|(_, keeper)| keeper.is_some()).map(|(device, _)| device).collect()
+        let idle = (0..).zip(&kept).filter(|(device, keeper)| keeper.is_some() && level.log.is_idle(*device));
+        idle.map(|(device, _)| device).collect()
     }
 
     /// A store that is closed lets the directories go that it opened.

@@ -74,6 +74,7 @@ impl Which<'_> {
             file_bytes: self.log_bytes,
             state: Mutex::new(State::new(io, at, files, file, generation, position)),
             changed: Condvar::new(),
+            fold_io: Mutex::default(),
         })
     }
 

@@ -64,6 +64,10 @@ impl Log {
             let Some(boundary) = state.fold else {
                 return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
             };
+            // A commit that was given up may go to the file that is written next.
+            if !state.busy && state.io.as_mut().is_some_and(|io| !io.settle(Instant::now())) {
+                return Err(self.late());
+            }
             let (target, generation) = (1 - state.file, state.next_generation);
             state.next_generation += 1;
             let pages = Pages::new(layout, &self.store, self.number, target as u32, generation);
@@ -81,14 +85,20 @@ impl Log {
             let (file, file_bytes) = (known.map(|known| known.0), known.map_or(file_bytes, |known| known.1));
             Move { target, file, file_bytes, generation, pages, blocks: blocks as u32, boot, boundary }
         };
-        // A queue of its own: commits go on beside it.
-        let mut io = Io::new(&*self.device).map_err(|error| self.refused("open a queue", &error))?;
-        let filled = self.fill_file(&mut to, snapshot, &mut io, deadline);
+        let mut io = self.fold_io.lock();
+        let io = match &mut *io {
+            Some(io) => io,
+            none => none.insert(Io::new(&*self.device).map_err(|error| self.refused("open a queue", &error))?),
+        };
+        if !io.settle(deadline) {
+            return Err(self.late());
+        }
+        let filled = self.fill_file(&mut to, snapshot, io, deadline);
         if let Some(file) = to.file {
             self.state.lock().files[to.target] = Some((file, to.file_bytes));
         }
         filled?;
-        self.switch(&to, &mut io, deadline)
+        self.switch(&to, io, deadline)
     }
 
     /// What came since the boundary goes behind the snapshot, and its head makes it count: meanwhile commits wait.

@@ -164,6 +164,8 @@ pub(super) struct Log {
     pub(super) file_bytes: u64,
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
+    /// Queue of the folds, made with the first: commits go on beside it. What a fold gave up ends before the next begins.
+    pub(super) fold_io: Mutex<Option<Io>>,
 }
 
 impl State {
