@@ -88,6 +88,10 @@ fn checkout(revision: &str, tree: &Path) -> Result<()> {
         git
     };
     if tree.exists() {
+        let commit = |of: &str, dir: &Path| child::output(git().current_dir(dir).args(["rev-parse", of]));
+        if commit("HEAD", tree)? == commit(&format!("{revision}^{{commit}}"), &child::root())? {
+            return Ok(());
+        }
         let _ = git().args(["worktree", "remove", "--force"]).arg(tree).status()?;
     }
     let made = git().args(["worktree", "add", "--quiet", "--force", "--detach"]).arg(tree).arg(revision).status()?;

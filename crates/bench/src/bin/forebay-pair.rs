@@ -223,8 +223,8 @@ fn warm_store(dir: &Path, devices: u64, container_bytes: u64) -> Result<Store> {
         device_log_bytes: 16 << 20,
         hot_bytes: HOT_BYTES / 4,
         // Nothing goes down by itself.
-        demote_high: 0.9,
-        demote_low: 0.8,
+        demote_high: 0.8,
+        demote_low: 0.7,
         ..config()
     };
     Ok(Store::create(&dir.join("store"), &keyspace(), config)?)
