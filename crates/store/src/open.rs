@@ -158,7 +158,7 @@ impl Engine {
         // but it may yet write: then the next opening looks at everything.
         let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
         let mut closed = folded.and(flushed);
-        if closed.is_ok() && calls == 0 && self.hot.users().1 == 0 {
+        if closed.is_ok() && rested.is_ok() && calls == 0 && self.hot.users().1 == 0 {
             let mut superblock = self.superblock.lock();
             superblock.clean = true;
             write_superblock(&self.hot.region, &mut superblock);

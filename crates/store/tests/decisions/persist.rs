@@ -338,8 +338,9 @@ fn an_update_that_no_device_takes_leaves_the_version_before_on_its_device() {
     assert_eq!(life.level(EVENT, 0), Level::Warm);
     life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
     unknown(life.update(EVENT, 0, 1, None), "the update");
+    unknown(life.update(EVENT, 0, 2, None), "the next one");
     (0..10).for_each(|_| life.tick());
-    life.in_lives_with_hot(|life| assert_eq!(life.version(EVENT, 0), Some(1)));
+    life.in_lives_with_hot(|life| assert_eq!(life.version(EVENT, 0), Some(2)));
     for life in [&life, &life.after_kill()] {
         (0..4).for_each(|seed| {
             let version = life.after_loss_of_hot(seed).version(EVENT, 0);
