@@ -123,6 +123,13 @@ impl<G: DerefMut> DerefMut for Locked<G> {
     }
 }
 
+impl<T> Locked<MutexGuard<'_, T>> {
+    /// Hands the lock to a thread that waits, if any: for who takes it again and again.
+    pub(crate) fn unlock_fair(self) {
+        MutexGuard::unlock_fair(self.guard);
+    }
+}
+
 /// A mutex with a rank.
 pub(crate) struct Ranked<T> {
     owner: Owner,

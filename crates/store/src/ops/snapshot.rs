@@ -275,6 +275,7 @@ impl Engine {
                     debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
                     sums[at].1.add(&shard, at as u16, self);
                 }
+                shard.unlock_fair();
             }
             for first in (0..).step_by(SLICE_EVENTS as usize) {
                 let shard = cell.lock();
@@ -314,6 +315,8 @@ impl Engine {
                     incidents.extend(shard.incidents.last(kept).copied());
                     break;
                 }
+                // Verdicts that wait go first, however many.
+                shard.unlock_fair();
             }
         }
         if let Some(absent) = self.absent.get() {

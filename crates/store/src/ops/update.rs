@@ -227,8 +227,7 @@ impl Engine {
         // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a one
         // without a device.
         let kept_back = || shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
-        let on_device =
-            location.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || kept_back();
+        let on_device = location.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || kept_back();
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
         let claimed = Claimed::version(&entry, word, event, place, length, version);
