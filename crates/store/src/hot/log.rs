@@ -89,7 +89,7 @@ impl Log {
         let replaced = std::mem::replace(&mut *self.snapshot.lock(), written);
         let slots = snapshot.len().div_ceil(hot.slots.blob_bytes()) as u64;
         hot.snapshot_slots.store(slots, Ordering::Relaxed);
-        replaced.into_iter().for_each(|segment| hot.free_log(segment));
+        let mut freed = replaced;
         let mut tail = self.tail.lock();
         while tail.segments.len() > 1
             && tail
@@ -97,8 +97,11 @@ impl Log {
                 .front()
                 .is_some_and(|&first| hot.segment(first).order.load(Ordering::Relaxed) < boundary.order)
         {
-            tail.segments.pop_front().into_iter().for_each(|segment| hot.free_log(segment));
+            freed.extend(tail.segments.pop_front());
         }
+        // Decisions go on meanwhile.
+        drop(tail);
+        freed.into_iter().for_each(|segment| hot.free_log(segment));
         Ok(())
     }
 
