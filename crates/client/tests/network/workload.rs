@@ -25,6 +25,10 @@ const FILTERS: u64 = 3;
 /// One event in so many is accepted, the others are rejected.
 const KEPT_ONE_IN: u64 = 16;
 const EVENTS_MAX: u64 = 80_000;
+/// Fewer events prove nothing.
+const EVENTS_MIN: u64 = 20;
+/// How long a busy machine may take until enough has happened, and until all is decided.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The bytes of a fragment: nobody else's.
 fn payload(event: u64, source: u64) -> Vec<u8> {
@@ -39,18 +43,21 @@ fn check(key: &Key, bytes: &[u8]) {
     assert!(payload(values[1], values[2]) == bytes, "the bytes of {key:?} are not its own");
 }
 
-/// Puts events for so long, decides all of them, reads them meanwhile; `during` runs beside that until it answers `false`.
-pub(crate) fn run(address: &str, time: Duration, said: &Said, during: impl Fn(Duration) -> bool + Sync) {
-    let from = Instant::now();
+/// Puts events, decides all of them, and reads them meanwhile. `during` is called again and again with the time that has
+/// passed; the puts end when it answers `false`.
+pub(crate) fn run(address: &str, said: &Said, during: impl Fn(Duration) -> bool + Sync) {
+    let (from, is_over) = (Instant::now(), &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| scope.spawn(move || write(&client(address), writer, from + time, said)))
-            .collect();
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write(&client(address), writer, is_over, said))).collect();
         for _ in 0..FILTERS {
             scope.spawn(|| filter(&client(address), said));
         }
         scope.spawn(|| read(&client(address), said));
-        scope.spawn(|| while during(from.elapsed()) {});
+        scope.spawn(|| {
+            while during(from.elapsed()) {}
+            is_over.store(true, Ordering::Release);
+        });
         for writer in writers {
             writer.join().unwrap();
         }
@@ -59,10 +66,10 @@ pub(crate) fn run(address: &str, time: Duration, said: &Said, during: impl Fn(Du
 }
 
 /// Puts events until the end, one after another or some at once; each until it is stored.
-fn write(client: &Client, writer: u64, end: Instant, said: &Said) {
+fn write(client: &Client, writer: u64, is_over: &AtomicBool, said: &Said) {
     let mut event = writer;
     // What is kept stays: the store must hold it.
-    while Instant::now() < end && event < EVENTS_MAX {
+    while !is_over.load(Ordering::Acquire) && event < EVENTS_MAX {
         let events: Vec<u64> =
             (0..if event.is_multiple_of(3) { 8 } else { 1 }).map(|more| event + more * WRITERS).collect();
         let all: Vec<(Key, Vec<u8>)> = events
@@ -118,7 +125,7 @@ fn filter(client: &Client, said: &Said) {
     loop {
         let all = said.is_put.load(Ordering::Acquire);
         let from = all.then(|| *put.get_or_insert_with(Instant::now));
-        let is_late = from.is_some_and(|from: Instant| from.elapsed() > Duration::from_secs(40));
+        let is_late = from.is_some_and(|from: Instant| from.elapsed() > PATIENCE);
         assert!(
             !is_late,
             "{} of {} events are decided: {:?}",
@@ -180,6 +187,11 @@ fn read(client: &Client, said: &Said) {
 }
 
 impl Said {
+    /// Whether less happened than proves anything.
+    pub(crate) fn is_too_little(&self, happened: u64, min: u64) -> bool {
+        happened < min || self.events() < EVENTS_MIN
+    }
+
     /// Events that were put.
     pub(crate) fn events(&self) -> u64 {
         self.put.load(Ordering::Relaxed)
