@@ -20,6 +20,7 @@ use forebay_core::{
     Decision, DecisionKind, Entry, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream,
 };
 use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Fragments that may wait for one commit.
@@ -34,16 +35,16 @@ struct Waiting {
     marks: ImageMarks,
     /// Position up to which the device must know what was decided before.
     needs: u64,
+    answer: Answer,
 }
+
+/// What became of one fragment: persisted, or why not.
+type Answer = Arc<OnceLock<std::result::Result<(), String>>>;
 
 #[derive(Default)]
 struct Group {
     waiting: Vec<Waiting>,
-    /// Numbers below are done.
-    done: u64,
     next: u64,
-    /// Those of which nothing was persisted, with why.
-    failed: Vec<(u64, String)>,
     leading: bool,
 }
 
@@ -54,9 +55,6 @@ pub(crate) struct Persisting {
     changed: Condvar,
     writer: Mutex<Vec<(Target, Writer)>>,
 }
-
-/// Failures remembered for those who wait.
-const FAILED_MAX: usize = 2 * GROUP_MAX;
 
 impl Persisting {
     /// Its writers are given back; nothing is under way.
@@ -98,13 +96,12 @@ impl Engine {
                 return Err("too many wait for the device".to_owned());
             }
         }
-        let number = group.next;
+        let (number, answer) = (group.next, waiting.answer.clone());
         group.next += 1;
         group.waiting.push(Waiting { number, ..waiting });
         loop {
-            if group.done > number {
-                let at = group.failed.iter().position(|failed| failed.0 == number);
-                return at.map_or(Ok(()), |at| Err(group.failed.swap_remove(at).1));
+            if let Some(answer) = answer.get() {
+                return answer.clone();
             }
             if !group.leading {
                 group.leading = true;
@@ -113,18 +110,13 @@ impl Engine {
                 while group.waiting.len() < GROUP_MAX && !queue.changed.wait_until(&mut group, gathered).timed_out() {}
                 let taken = std::mem::take(&mut group.waiting);
                 drop(group);
-                let last = taken.last().map_or(number, |last| last.number);
-                let failed = self.persist_group(level, taken);
+                self.persist_group(level, taken);
                 group = queue.group.lock();
                 group.leading = false;
-                group.done = group.done.max(last + 1);
-                group.failed.extend(failed);
-                let excess = group.failed.len().saturating_sub(FAILED_MAX);
-                group.failed.drain(..excess);
                 queue.changed.notify_all();
             } else if queue.changed.wait_until(&mut group, deadline).timed_out()
                 && group.leading
-                && group.done <= number
+                && answer.get().is_none()
             {
                 // The thread that leads goes on with it, or it is not in a group yet.
                 let own = group.waiting.iter().position(|waiting| waiting.number == number);
@@ -155,7 +147,7 @@ impl Engine {
         self.shadow_standing(&shard, event);
         let marks = self.persisted_marks(&shard, event);
         let needs = shard.runs[shard.events[event].run as usize].shadowed;
-        Ok(Some(Waiting { number: 0, entry, from, marks, needs }))
+        Ok(Some(Waiting { number: 0, entry, from, marks, needs, answer: Answer::default() }))
     }
 
     /// What an image of a part of an event says: where the event stands in the selection, but not where it went; that the
@@ -197,12 +189,11 @@ impl Engine {
         self.unpin(waiting.from);
     }
 
-    /// Writes a group, within the time that one device is given; answers those that failed, with why.
-    fn persist_group(&self, level: &Level, mut group: Vec<Waiting>) -> Vec<(u64, String)> {
+    /// Writes a group, within the time that one device is given, and answers each fragment of it.
+    fn persist_group(&self, level: &Level, mut group: Vec<Waiting>) {
         let schema = &self.keyspace.schema;
         let deadline = level.deadline();
         group.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
-        let mut failed = Vec::new();
         for of_run in
             group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
         {
@@ -213,11 +204,9 @@ impl Engine {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
-                            Placed::At(place) => failed.extend(self.persisted_at(level, event, place, deadline)),
-                            Placed::Rotten(_) => {
-                                failed.extend(failures(event, "its bytes do not match their checksum"));
-                            }
-                            Placed::TooLarge => failed.extend(failures(event, "it is larger than a container")),
+                            Placed::At(place) => self.persisted_at(level, event, place, deadline),
+                            Placed::Rotten(_) => fail(event, "its bytes do not match their checksum"),
+                            Placed::TooLarge => fail(event, "it is larger than a container"),
                         }
                     }
                 }
@@ -225,34 +214,29 @@ impl Engine {
                     level.note(error.to_string());
                     // It may be found there all the same.
                     self.doubt(of_run, &level.present().collect::<Vec<u32>>());
-                    failed.extend(failures(of_run, &error.to_string()));
+                    fail(of_run, &error.to_string());
                 }
             }
         }
-        group.iter().for_each(|waiting| self.leave_queue(waiting));
-        failed
+        for waiting in &group {
+            self.leave_queue(waiting);
+            // Where it did not fail.
+            let _ = waiting.answer.set(Ok(()));
+        }
     }
 
-    /// The image of an event is durable: it counts once its device knows what came before. Answers those that failed.
-    fn persisted_at(
-        &self,
-        level: &Level,
-        fragments: &[Waiting],
-        place: ImagePlace,
-        deadline: Instant,
-    ) -> Vec<(u64, String)> {
+    /// The image of an event is durable: it counts once its device knows what came before.
+    fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace, deadline: Instant) {
         let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
         let device = level.warm.device_of(place.container);
         if let Err(error) = level.log.wait(device, needs, deadline) {
             level.note(error.to_string());
             self.doubt(fragments, &[device]);
             level.warm.ended(place, fragments.len() as u32);
-            return failures(fragments, error.message()).collect();
+            fail(fragments, error.message());
+        } else if !self.note_copy(fragments, device, super::demote::at(place, 0)) {
+            fail(fragments, "the store was closed meanwhile");
         }
-        if self.note_copy(fragments, device, super::demote::at(place, 0)) {
-            return Vec::new();
-        }
-        failures(fragments, "the store was closed meanwhile").collect()
     }
 
     fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]], deadline: Instant) -> Result<Vec<Placed>> {
@@ -368,8 +352,10 @@ fn marks_of(fragments: &[Waiting]) -> ImageMarks {
     fragments.iter().max_by_key(|waiting| waiting.number).map(|last| last.marks).unwrap_or_default()
 }
 
-fn failures<'a>(event: &'a [Waiting], why: &'a str) -> impl Iterator<Item = (u64, String)> + 'a {
-    event.iter().map(move |waiting| (waiting.number, why.to_owned()))
+fn fail(fragments: &[Waiting], why: &str) {
+    for waiting in fragments {
+        let _ = waiting.answer.set(Err(why.to_owned()));
+    }
 }
 
 fn no_warm_level() -> Error {
