@@ -71,9 +71,7 @@ impl Drain {
 impl Drop for Drain {
     fn drop(&mut self) {
         let engine = self.store.engine();
-        // What is drained at the close is full again at the next opening.
         if let Some(level) = &engine.level
-            && !engine.is_closed()
             && let Err(error) = level.warm.end_drain(self.container)
         {
             level.note(error.to_string());

@@ -1,8 +1,9 @@
-//! Single blocks that somebody waits for: headers of containers, and what is tried of one that failed before.
+//! Single blocks written with a deadline: headers of containers, and the test block of a container that failed before.
 //!
-//! *Invariants*: nobody waits longer than a device may stall. Of a device one block is under way at a time, and one that
-//! was given up ends before the next begins, so that a late header never lands over a newer one. The header after one that
-//! was given up goes to the same copy (`Warm::write_header`): the other copy is durable.
+//! *Invariants*: no call waits longer than a device may stall. A device has one of these blocks under way at a time. A block
+//! that was given up ends before the next one begins, so a late header never overwrites a newer one. The next header after
+//! one that was given up goes to the same copy (`Warm::write_header`), because the other copy is durable. After
+//! [`Warm::let_go`] none is written: the device may belong to another life.
 
 use super::buffer::Buffer;
 use super::container::Container;
@@ -12,13 +13,15 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A block that makes no progress so many times is given up.
+/// How often a short write of one block is repeated.
 const RETRIES_MAX: u32 = 3;
 
-/// A device's queue for them; made with the first.
+/// A device's queue for these blocks; created with the first one.
 #[derive(Default)]
 pub(super) struct Control {
     queue: Option<Box<dyn Queue>>,
+    /// The store has closed.
+    is_let_go: bool,
 }
 
 impl Control {
@@ -41,11 +44,11 @@ impl Control {
         for _ in 0..=RETRIES_MAX {
             let queue = self.queue.as_mut().ok_or(io::ErrorKind::NotConnected)?;
             queue.write(0, file, offset, block, BLOCK_BYTES);
-            let done = self.answer(deadline)?;
-            match done.buffer {
-                Some(buffer) if done.result.is_ok_and(|bytes| bytes < BLOCK_BYTES) => block = buffer,
-                _ => return Ok(()),
+            let Done { buffer, result, .. } = self.answer(deadline)?;
+            if result? >= BLOCK_BYTES {
+                return Ok(());
             }
+            block = buffer.ok_or(io::ErrorKind::WriteZero)?;
         }
         Err(io::Error::new(io::ErrorKind::WriteZero, "the device takes no more bytes"))
     }
@@ -55,10 +58,10 @@ impl Control {
         self.answer(deadline).map(drop)
     }
 
-    /// Takes in what was given up, without patience for what does not answer still.
+    /// Takes the answer to a block that was given up, without waiting for it.
     ///
     /// # Errors
-    /// `TimedOut` where it does not.
+    /// `TimedOut` while there is none.
     fn settle(&mut self) -> io::Result<()> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         while queue.in_flight() > 0 {
@@ -74,13 +77,16 @@ impl Warm {
     ///
     /// # Errors
     /// `TimedOut` where the device does not answer as long as it may stall: the block may land later, but before any
-    /// other of these. What the device says otherwise.
+    /// other of these. `NotConnected` after [`Warm::let_go`]. Otherwise the device's error.
     pub(super) fn write_block(&self, container: &Container, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let (_, device, file) = self.container(container.number).map_err(io::Error::other)?;
         let slot = &self.devices[container.device as usize];
         let deadline = Instant::now() + self.shape.stall;
         let mut control = slot.control.lock();
         let done = control.settle().and_then(|()| {
+            if control.is_let_go {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
             if control.queue.is_none() {
                 control.queue = Some(device.queue(1)?);
             }
@@ -94,7 +100,7 @@ impl Warm {
         done
     }
 
-    /// Looks whether devices answer again of which a block was given up: a device that is said to stall is avoided, and
+    /// Takes late answers of devices that stalled. A device that is marked as stalled is avoided, so that without this it
     /// might never be asked again.
     pub(super) fn settle_blocks(&self) {
         for slot in self.devices.iter().filter(|slot| slot.stalled.load(Ordering::Relaxed)) {
@@ -106,11 +112,13 @@ impl Warm {
         }
     }
 
-    /// Lets a device go that has nothing under way.
+    /// Releases a device for other lives, unless something is still under way to it.
     pub(crate) fn let_go(&self, device: u32) {
         let slot = &self.devices[device as usize];
-        let idle = slot.control.lock().queue.as_ref().is_none_or(|queue| queue.in_flight() == 0);
+        let mut control = slot.control.lock();
+        let idle = control.queue.as_ref().is_none_or(|queue| queue.in_flight() == 0);
         if let (Some(device), true) = (&slot.device, idle && !slot.stalled.load(Ordering::Relaxed)) {
+            control.is_let_go = true;
             device.let_go();
         }
     }

@@ -16,6 +16,16 @@ fn rig() -> Rig {
     Rig { faulty, devices, warm }
 }
 
+/// A device that may stall for 50 ms, with this number of containers.
+fn impatient(containers: u64) -> Rig {
+    let faulty = FaultyDevice::new(sim("one"));
+    let devices = vec![faulty.clone() as Arc<dyn Device>];
+    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
+    let bytes = vec![bytes_for(containers)];
+    let warm = Arc::new(Warm::create(devices.clone(), bytes, STORE, WIDTHS, shape).unwrap());
+    Rig { faulty, devices, warm }
+}
+
 /// Writes events, each committed, until an error; answers the durable ones and where they stand.
 fn write_until_error(warm: &Arc<Warm>, count: u64) -> (BTreeMap<u64, ImagePlace>, Option<forebay_core::Error>) {
     let mut writer = warm.writer(&target(1)).unwrap();
@@ -145,10 +155,7 @@ fn a_poisoned_container_is_used_again_only_in_another_life_and_after_a_check() {
 
 #[test]
 fn a_device_that_stalls_is_reported_and_given_up_in_time() {
-    let faulty = FaultyDevice::new(sim("one"));
-    let devices = vec![faulty.clone() as Arc<dyn Device>];
-    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
-    let warm = Arc::new(Warm::create(devices.clone(), vec![bytes_for(8)], STORE, WIDTHS, shape).unwrap());
+    let Rig { faulty, warm, .. } = impatient(8);
     let mut writer = warm.writer(&target(1)).unwrap();
     let place = write_durably(&mut writer, &[Event::new(0, &[5000, 9000])])[0];
     // A short stall is only reported.
@@ -177,10 +184,7 @@ fn a_device_that_stalls_is_reported_and_given_up_in_time() {
 
 #[test]
 fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one() {
-    let faulty = FaultyDevice::new(sim("one"));
-    let devices = vec![faulty.clone() as Arc<dyn Device>];
-    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
-    let warm = Arc::new(Warm::create(devices.clone(), vec![bytes_for(2)], STORE, WIDTHS, shape).unwrap());
+    let Rig { faulty, devices, warm } = impatient(2);
     let mut ended = Vec::new();
     for number in 0..2 {
         let mut writer = warm.writer(&target(1)).unwrap();
@@ -213,10 +217,7 @@ fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one
 
 #[test]
 fn a_container_whose_given_up_header_was_refused_is_not_filled_again_unless_a_later_one_is_taken() {
-    let faulty = FaultyDevice::new(sim("one"));
-    let devices = vec![faulty.clone() as Arc<dyn Device>];
-    let shape = WarmShape { stall: Duration::from_millis(50), ..SHAPE };
-    let warm = Arc::new(Warm::create(devices.clone(), vec![bytes_for(2)], STORE, WIDTHS, shape).unwrap());
+    let Rig { faulty, warm, .. } = impatient(2);
     let mut writer = warm.writer(&target(1)).unwrap();
     let place = write_durably(&mut writer, &[Event::new(0, &[5000])])[0];
     writer.finish(soon()).unwrap();
