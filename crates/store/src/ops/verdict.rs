@@ -16,7 +16,7 @@ use crate::levels::Ticket;
 use crate::limits::SHARDS;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
-    Decision, DecisionKind, Entry, EntryFlags, Error, LiveState, Primary, Result, StateWord, Tally, Token,
+    Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -199,17 +199,22 @@ impl Engine {
 
     /// The verdict is recorded and carried out; `None` where it was before. Within an effects guard.
     fn decide_now(&self, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<Option<Ticket>> {
+        let mut keys = Vec::new();
         if !judgement.results.is_empty() {
             // A repetition writes nothing, and needs no space.
-            let shard = self.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
-            if !shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token)) {
+            let Some(event) = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token)) else {
                 return self.repeat(&shard, primary, token, judgement).map(|()| None);
-            }
+            };
+            keys.extend(judgement.results.iter().map(|(source, _)| {
+                let key = self.keyspace.schema.join(primary, source);
+                (key, shard.first_version(event, &key))
+            }));
         }
-        let written = self.write_results(primary, token, judgement.results)?;
+        let written = self.write_results(&keys, token, judgement.results)?;
         let mut ended = Ended::new();
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
         if !matches!(decided, Ok(Some(_))) {
@@ -311,9 +316,14 @@ impl Engine {
     }
 
     /// Writes results to the medium, not in force yet: in flight until the verdict is recorded, or not.
-    fn write_results(&self, primary: &Primary, token: &Token, results: &[ResultFragment<'_>]) -> Result<Vec<Written>> {
+    fn write_results(
+        &self,
+        keys: &[(Key, u16)],
+        token: &Token,
+        results: &[ResultFragment<'_>],
+    ) -> Result<Vec<Written>> {
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
-        for (source, bytes) in results {
+        for (&(key, version), (source, bytes)) in keys.iter().zip(results) {
             let length = bytes.len() as u32;
             let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
                 // Durably ended before the answer: the same token may yet decide with others.
@@ -323,19 +333,17 @@ impl Engine {
                     self.hot.fill() * 100.0
                 )));
             };
-            let key = self.keyspace.schema.join(primary, source);
-            let version = {
-                let mut shard = self.cell_of(primary.as_bytes()).lock();
-                shard.find(primary.as_bytes()).map_or(0, |event| shard.first_version(event, &key))
+            let payload = self.hot.payload_offset(place.location.segment, place.offset);
+            let entry = Entry {
+                key,
+                offset: place.offset,
+                length,
+                payload_crc: self.hot.region.copy_in(payload, bytes),
+                status: token.counter as u32,
+                version,
+                flags: EntryFlags::RESULT,
             };
-            let payload_crc =
-                self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), bytes);
-            let (offset, status, flags) = (place.offset, token.counter as u32, EntryFlags::RESULT);
-            self.hot.write_entry(
-                &place,
-                &Entry { key, offset, length, payload_crc, status, version, flags },
-                StateWord::FRESH,
-            );
+            self.hot.write_entry(&place, &entry, StateWord::FRESH);
             written.push(Written { rest: source.to_vec(), location: place.location, length });
         }
         if !written.is_empty() {
