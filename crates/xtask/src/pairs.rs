@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// By how many per cent a row may be slower.
     #[arg(long, default_value_t = 3.0)]
     limit: f64,
+    /// Only this part: embedded, reopening, network, persisted, verdicts.
+    #[arg(long)]
+    only: Option<String>,
     /// A directory on the disk for the rows that need one; by default the build directory.
     #[arg(long)]
     disk: Option<PathBuf>,
@@ -45,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     for pair in 1..=options.pairs {
         // Neither is always the one that finds the machine as the other left it.
         let turns = if pair % 2 == 0 { [&before, &now] } else { [&now, &before] };
-        let [first, second] = [figures(turns[0], &disk)?, figures(turns[1], &disk)?];
+        let [first, second] = [figures(turns[0], &disk, &options.only)?, figures(turns[1], &disk, &options.only)?];
         let (old, new) = if pair % 2 == 0 { (first, second) } else { (second, first) };
         for (row, figure) in new {
             let known = old.get(&row).ok_or_else(|| format!("{row}: only one of the two has it"))?;
@@ -120,8 +123,8 @@ fn build(tree: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(dir.join("target/release/forebay-pair"))
 }
 
-fn figures(program: &Path, disk: &Path) -> Result<BTreeMap<String, f64>> {
-    let said = child::output(Command::new(program).arg("/dev/shm").arg(disk))?;
+fn figures(program: &Path, disk: &Path, only: &Option<String>) -> Result<BTreeMap<String, f64>> {
+    let said = child::output(Command::new(program).arg("/dev/shm").arg(disk).args(only))?;
     let figure = |line: &str| line.split_once(' ').and_then(|(row, rate)| Some((row.to_owned(), rate.parse().ok()?)));
     Ok(said.lines().filter_map(figure).collect())
 }

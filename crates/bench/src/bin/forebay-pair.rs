@@ -1,4 +1,4 @@
-//! One of a pair: the calls that must not get slower, a few seconds of each, as lines of `row figure`.
+//! One program of a pair: measures the calls that must not get slower, and prints lines of `row figure`.
 //!
 //! `cargo xtask pairs REVISION` compiles this file with the crates of two revisions, and runs both in turn. So it uses only
 //! what both have.
@@ -24,15 +24,21 @@ const CALL: usize = 512;
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (Some(memory), Some(disk)) = (arguments.next(), arguments.next()) else {
-        return Err("a directory in memory and one on a disk".into());
+        return Err("a directory in memory and one on a disk; then, if wanted, the only part to measure".into());
     };
+    let only = arguments.next();
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only.as_os_str() == name);
     for (name, measure) in
         [("embedded", embedded as fn(&Path) -> Result<()>), ("reopening", reopening), ("network", network)]
     {
-        in_directory(&memory, name, measure)?;
+        if wanted(name) {
+            in_directory(&memory, name, measure)?;
+        }
     }
-    in_directory(&disk, "persisted", persisted)?;
-    for devices in [1, 2] {
+    if wanted("persisted") {
+        in_directory(&disk, "persisted", persisted)?;
+    }
+    for devices in [1, 2].into_iter().filter(|_| wanted("verdicts")) {
         in_directory(&disk, "verdicts", |dir| verdicts(dir, devices))?;
     }
     Ok(())
@@ -46,8 +52,8 @@ fn in_directory(parent: &Path, name: &str, measure: impl Fn(&Path) -> Result<()>
     measured.map_err(|error| format!("{name}: {error}").into())
 }
 
-/// Says what one row came to: the median of operations per second.
-#[expect(clippy::print_stdout, reason = "whoever started this reads it")]
+/// Prints the median rate of one row, in operations per second.
+#[expect(clippy::print_stdout, reason = "the program that starts this reads it")]
 fn say(row: &str, mut rates: Vec<f64>) {
     rates.sort_by(f64::total_cmp);
     println!("{row} {}", rates[rates.len() / 2]);
@@ -100,33 +106,49 @@ fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(count as f64 / from.elapsed().as_secs_f64())
 }
 
+/// Puts and gets `count` fragments of `bytes` bytes, pass after pass, each in a run of its own that is removed afterwards.
+fn puts_and_gets(
+    (store, run): (&Store, &mut u64),
+    row: &str,
+    (bytes, count): (usize, u64),
+    put: impl Fn(&[Key], &[u8]) -> Result<()>,
+    get: impl Fn(&[Key]) -> Result<()>,
+) -> Result<()> {
+    let (mut puts, mut gets, value) = (Vec::new(), Vec::new(), vec![0x5A; bytes]);
+    // The first pass writes into memory that nothing was written to.
+    for pass in 0..=PASSES {
+        *run += 1;
+        open_run(store, *run, SOURCES)?;
+        let keys = (0..count).map(|at| key(store, *run, at)).collect::<Result<Vec<Key>>>()?;
+        let rates = [rate(count, || put(&keys, &value))?, rate(count, || get(&keys))?];
+        if pass > 0 {
+            puts.push(rates[0]);
+            gets.push(rates[1]);
+        }
+        end_run(store, *run)?;
+    }
+    say(&format!("{row}put.{bytes}"), puts);
+    say(&format!("{row}get.{bytes}"), gets);
+    Ok(())
+}
+
+fn found<T>(fragment: Option<T>) -> Result<T> {
+    fragment.ok_or_else(|| "a fragment that was put is not there".into())
+}
+
 fn embedded(dir: &Path) -> Result<()> {
     let store = Store::create(&dir.join("store"), &keyspace(), config())?;
     let mut run = 0;
-    for (bytes, count) in [(64, 1_600_000), (10 << 10, 32_000)] {
-        let (mut puts, mut gets, value) = (Vec::new(), Vec::new(), vec![0x5A; bytes]);
-        // The first pass writes into memory that nothing was written to.
-        for pass in 0..=PASSES {
-            run += 1;
-            open_run(&store, run, SOURCES)?;
-            let options = PutOptions::default();
-            let putting =
-                rate(count, || (0..count).try_for_each(|at| put(&store, &key(&store, run, at)?, &value, &options)))?;
-            let getting = rate(count, || {
-                (0..count).try_for_each(|at| {
-                    // In another order than they were put.
-                    let found = store.get(&key(&store, run, at.wrapping_mul(7_919) % count)?)?;
-                    if found.is_some_and(|fragment| fragment.len() == bytes) { Ok(()) } else { Err("lost".into()) }
-                })
-            })?;
-            if pass > 0 {
-                puts.push(putting);
-                gets.push(getting);
-            }
-            end_run(&store, run)?;
-        }
-        say(&format!("put.{bytes}"), puts);
-        say(&format!("get.{bytes}"), gets);
+    for size in [(64, 1_600_000), (10 << 10, 32_000)] {
+        let put = |keys: &[Key], value: &[u8]| {
+            keys.iter().try_for_each(|key| put(&store, key, value, &PutOptions::default()))
+        };
+        // In another order than they were put.
+        let get = |keys: &[Key]| {
+            let key = |at: usize| &keys[at.wrapping_mul(7_919) % keys.len()];
+            (0..keys.len()).try_for_each(|at| found(store.get(key(at))?).map(drop))
+        };
+        puts_and_gets((&store, &mut run), "", size, put, get)?;
     }
     let (mut selected, count) = (Vec::new(), 200_000);
     for _ in 0..PASSES {
@@ -176,45 +198,26 @@ fn network(dir: &Path) -> Result<()> {
     let server = Server::start(vec![store.clone()], listen)?;
     let client = Client::connect(&format!("unix:{}", socket.display()), Options::default())?;
     let mut run = 0;
-    for (bytes, count) in [(64, 400_000), (10 << 10, 24_000)] {
-        let (mut puts, mut gets, value) = (Vec::new(), Vec::new(), vec![0x5A; bytes]);
-        for pass in 0..=PASSES {
-            run += 1;
-            open_run(&store, run, SOURCES)?;
-            let keys = (0..count).map(|at| key(&store, run, at)).collect::<Result<Vec<Key>>>()?;
-            let putting = rate(count, || {
-                for part in keys.chunks(CALL) {
-                    let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
-                        part.iter().map(|key| (*key, &value[..], PutOptions::default())).collect();
-                    for outcome in client.put_many(&puts)? {
-                        let _ = outcome?;
-                    }
-                }
-                Ok(())
-            })?;
-            let getting = rate(count, || {
-                for part in keys.chunks(CALL.min((1 << 20) / bytes)) {
-                    if client.get_many(part)?.iter().any(Option::is_none) {
-                        return Err("lost".into());
-                    }
-                }
-                Ok(())
-            })?;
-            if pass > 0 {
-                puts.push(putting);
-                gets.push(getting);
-            }
-            end_run(&store, run)?;
-        }
-        say(&format!("unix.put.{bytes}"), puts);
-        say(&format!("unix.get.{bytes}"), gets);
+    for size in [(64, 400_000), (10 << 10, 24_000)] {
+        let put = |keys: &[Key], value: &[u8]| {
+            keys.chunks(CALL).try_for_each(|part| {
+                let puts: Vec<_> = part.iter().map(|key| (*key, value, PutOptions::default())).collect();
+                client.put_many(&puts)?.into_iter().try_for_each(|outcome| Ok(outcome.map(drop)?))
+            })
+        };
+        let get = |keys: &[Key]| {
+            keys.chunks(CALL.min((1 << 20) / size.0)).try_for_each(|part| {
+                client.get_many(part)?.into_iter().try_for_each(|fragment| found(fragment).map(drop))
+            })
+        };
+        puts_and_gets((&store, &mut run), "unix.", size, put, get)?;
     }
     drop(client);
     server.stop(Duration::from_secs(2));
     Ok(store.close()?)
 }
 
-/// A store over so many directories.
+/// A store with this number of warm directories.
 fn warm_store(dir: &Path, devices: u64, container_bytes: u64) -> Result<Store> {
     let device = |number| WarmDevice::directory(dir.join(format!("warm-{number}")), 700 << 20);
     let config = Config {

@@ -1,4 +1,4 @@
-//! Stores of which everything goes down: events of one fragment.
+//! Stores that demote everything: events of one fragment.
 
 use super::options::Plan;
 use crate::Result;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Bytes on the device for an event: image, directory, and what is open.
 const DEVICE_BYTES: u64 = 512;
 
-/// Directory, keyspace and configuration of a store with room on its device for so many events, over a hot level of 1 GiB.
+/// Directory, keyspace and configuration of a store whose device has room for `events` events; its hot level has 1 GiB.
 pub(super) fn demoting(plan: &Plan, scratch: &Scratch, events: u64) -> (PathBuf, Keyspace, Config) {
     let mut keyspace = Keyspace::events("bench", 1);
     keyspace.run.complete_within = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ pub(super) fn put(store: &Store, events: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until nothing is on its way down and next to nothing is left to go.
+/// Waits until no demotion is under way and the number of demoted events no longer grows.
 pub(super) fn wait_for_demotion(store: &Store) -> Result<()> {
     let (from, mut known, mut since) = (Instant::now(), 0, Instant::now());
     loop {

@@ -1,8 +1,8 @@
-//! As many demoted events, none of them decided, as are reopened elsewhere: none is refused, those that are asked for can be
-//! decided, and a snapshot of the decisions stops no verdict.
+//! Many demoted events without a decision: no put is refused, verdicts on them succeed, and snapshots of the decision log
+//! delay these verdicts little.
 //!
-//! Half of the verdicts meet one snapshot after another, the other half none. Each waits until the device has it; many
-//! threads give them, since a device takes what waits in groups.
+//! Half of the verdicts run beside one snapshot after another, the other half without. Each verdict waits for the device.
+//! Many threads give verdicts, because the device commits the decisions that wait as a group.
 
 use super::demoted::{BYTES, RUN, demoting, put, wait_for_demotion};
 use super::options::Plan;
@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 /// Verdicts of each half.
 const VERDICTS: u64 = 250_000;
 
-/// Puts, demotes and decides all.
+/// Puts and demotes all events, then decides some of them in two halves.
 pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
     let scratch = Scratch::new(&plan.dir)?;
     let events = plan.reopen_events;
@@ -58,7 +58,7 @@ struct Decided {
     seconds: f64,
 }
 
-/// Decides so many events, one half of them accepted, beside snapshots or alone.
+/// Decides `count` events and accepts half of them; with `folding`, snapshots are taken at the same time.
 fn decide(store: &Store, count: u64, folding: bool, results: &mut Results) -> Result<Decided> {
     let (left, ended) = (AtomicU64::new(count), AtomicBool::new(false));
     let began = Instant::now();
