@@ -124,7 +124,7 @@ impl<G: DerefMut> DerefMut for Locked<G> {
 }
 
 impl<T> Locked<MutexGuard<'_, T>> {
-    /// Hands the lock to a thread that waits, if any: for who takes it again and again.
+    /// Hands the lock directly to a waiting thread, if there is one. For loops that take the lock again at once.
     pub(crate) fn unlock_fair(self) {
         MutexGuard::unlock_fair(self.guard);
     }

@@ -99,7 +99,7 @@ impl Log {
         {
             freed.extend(tail.segments.pop_front());
         }
-        // Decisions go on meanwhile.
+        // New decisions do not wait for this.
         drop(tail);
         freed.into_iter().for_each(|segment| hot.free_log(segment));
         Ok(())

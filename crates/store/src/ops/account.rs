@@ -166,7 +166,7 @@ impl Engine {
         let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
-            // Lengths stand in the region, which is another life's once this one has let it go.
+            // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
                 return Err(closed());
             }
@@ -209,7 +209,7 @@ impl Engine {
         let mut later = Vec::new();
         for cell in &self.cells {
             let shard = cell.lock();
-            // Lengths stand in the region, which is another life's once this one has let it go.
+            // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
                 return Err(closed());
             }

@@ -315,7 +315,7 @@ impl Engine {
                     incidents.extend(shard.incidents.last(kept).copied());
                     break;
                 }
-                // Verdicts that wait go first, however many.
+                // Waiting verdicts go first.
                 shard.unlock_fair();
             }
         }

@@ -205,7 +205,7 @@ impl Engine {
         if let Some(number) = outputs.number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
-        // It stands in every snapshot: also where the log's last segment has room it must not take what decisions need.
+        // Every snapshot contains it, so it must leave the space that decisions need, even if the last log segment has room.
         if !self.hot.admits(Class::Evacuation) {
             return Err(Error::full("no space for another choice of sources of streams: nothing is decided"));
         }
