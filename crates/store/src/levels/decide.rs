@@ -1,5 +1,5 @@
-//! Decisions: the hot log records them first and alone decides; they are appended to the devices' shadows in the same hold of the
-//! event's lock, and the answer waits for those that matter, once every lock is let go.
+//! Decisions: the hot log records them first and alone decides; they are appended to the devices' shadows under the same
+//! hold of the event's lock, and the answer waits for the devices that matter, after every lock is released.
 //!
 //! ```text
 //! under the event's lock:  hot log (durable) ─▶ shadows (memory) ─▶ effects
@@ -12,7 +12,7 @@
 //! *On failure*: a device that fails or stalls leaves the decision in force and its durability unknown there:
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
 
-use super::Level;
+use super::{Level, shadow};
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, Verdict};
 use forebay_core::{Blob, Decision, Error, Result, Token};
@@ -50,7 +50,7 @@ impl Ticket {
 #[derive(Default)]
 pub(crate) struct Unsettled {
     awaited: Mutex<HashMap<Vec<u8>, Awaited>>,
-    /// Decisions until what is durable is looked for again, where there is no room.
+    /// When full: decisions until the next look for entries that have become durable.
     until_look: AtomicU64,
     count: AtomicU64,
     /// Highest position of those that found no room.
@@ -65,7 +65,7 @@ impl Unsettled {
     fn note(&self, level: &Level, awaited: &Awaited) {
         let mut known = self.awaited.lock();
         if known.len() >= UNSETTLED_MAX {
-            // Beside a device that has failed none of them goes: it is not asked about all of them each time.
+            // With a failed device none of them can go: all of them are looked at only once in a while.
             let wait = self.until_look.load(Ordering::Relaxed);
             if wait == 0 {
                 known.retain(|_, awaited| !awaited.devices.iter().all(|&d| level.log.is_durable(d, awaited.position)));
@@ -138,8 +138,8 @@ impl Engine {
         Ticket(Some(Box::new(awaited)))
     }
 
-    /// Devices on which anything of an event stands, or may; all that are there, where some of it is on its way, or where
-    /// a device is missing that may have some.
+    /// Devices that have or may have anything of an event. All present devices if some of it is on its way to one, or if a
+    /// device is missing that may have some.
     fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
         if level.lacks_devices() {
             return level.present().collect();
@@ -153,7 +153,7 @@ impl Engine {
             }
             devices.extend(&way.doubted);
         }
-        // What was removed or superseded stands in every shadow's snapshot, also where nothing else of the event does.
+        // Every shadow's snapshot has the removed and superseded fragments, even of an event that is not on a device.
         let leaf = &shard.events[event];
         let named = leaf.is(Flag::Superseded) || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
         if !leaf.is(Flag::Warm) && !named {
@@ -191,6 +191,9 @@ impl Engine {
     fn await_devices(&self, level: &Level, awaited: &Awaited) -> Result<()> {
         self.locks.assert_free();
         let deadline = level.deadline();
+        // Other devices write beside the first.
+        let others = awaited.devices.iter().skip(1);
+        others.filter_map(|&device| level.keepers.get(device as usize)).for_each(shadow::Keeper::wake);
         for &device in &awaited.devices {
             if !self.config.maintenance {
                 self.make_room(level, device);

@@ -81,7 +81,7 @@ pub(crate) struct Level {
     /// Decisions that devices do not have yet.
     pub(crate) unsettled: decide::Unsettled,
     /// Who keeps the shadow of each device.
-    keepers: Vec<Mutex<shadow::Keeper>>,
+    keepers: Vec<shadow::Keeper>,
     /// When a container that could not be read may be emptied again.
     compact_again: Mutex<Option<Instant>>,
 }
@@ -119,7 +119,7 @@ impl Level {
             in_flight: AtomicU64::new(0),
             notes: Mutex::default(),
             unsettled: decide::Unsettled::default(),
-            keepers: (0..devices).map(|_| Mutex::default()).collect(),
+            keepers: (0..devices).map(|_| shadow::Keeper::default()).collect(),
             compact_again: Mutex::default(),
         }
     }

@@ -9,21 +9,40 @@ use super::Level;
 use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder, deadline_after};
 use forebay_core::Result;
-use std::sync::{Arc, Weak};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Fill of a device's log from which on it is folded.
 const LOG_FILL: f64 = 0.5;
 /// Pause after a fold that did not help.
 const FOLD_AGAIN: Duration = Duration::from_secs(1);
-/// Pause between two looks, in milliseconds.
-const PAUSE_MS: u64 = 5;
+/// Pause between two rounds that nobody asked for.
+const PAUSE: Duration = Duration::from_millis(5);
 
-/// What the keeper of one shadow remembers.
+/// Who keeps one shadow.
 #[derive(Default)]
 pub(super) struct Keeper {
+    round: Mutex<Round>,
+    /// Its thread, if the store has threads.
+    thread: OnceLock<Thread>,
+}
+
+/// What a round leaves to the next one.
+#[derive(Default)]
+struct Round {
     /// When folding may be tried again, where it did not help.
     fold_again: Option<Instant>,
+}
+
+impl Keeper {
+    /// Begins the next round at once: what waits becomes durable beside the caller.
+    pub(super) fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
 }
 
 impl Engine {
@@ -35,14 +54,16 @@ impl Engine {
 
     /// What came and nobody waits for becomes durable; a log that is half full, or takes nothing, is folded.
     fn maintain_shadow(&self, level: &Level, device: u32) {
-        let Some(mut keeper) = level.keepers.get(device as usize).and_then(|keeper| keeper.try_lock()) else { return };
+        let Some(mut round) = level.keepers.get(device as usize).and_then(|keeper| keeper.round.try_lock()) else {
+            return;
+        };
         if self.is_closed() {
             return;
         }
         if !level.log.is_poisoned(device) && level.log.fill(device) <= LOG_FILL {
-            keeper.fold_again = None;
+            round.fold_again = None;
             if !level.log.is_durable(device, level.log.end()) {
-                // Whoever waits for an entry waits for as long as it takes; here the next round goes on.
+                // What is late is waited for again in the next round.
                 let deadline = deadline_after(level.warm.shape().stall);
                 if let Err(error) = level.log.flush(device, deadline) {
                     level.note(error.to_string());
@@ -50,11 +71,11 @@ impl Engine {
             }
             return;
         }
-        if keeper.fold_again.is_some_and(|again| Instant::now() < again) {
+        if round.fold_again.is_some_and(|again| Instant::now() < again) {
             return;
         }
         let folded = self.fold_shadow(level, device);
-        keeper.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
+        round.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
         if let Err(error) = folded {
             level.note(error.to_string());
         }
@@ -80,27 +101,27 @@ impl Engine {
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {
                 level.note(error.to_string());
-                // It may lack what earlier lives decided: a repeat of that is answered once it has it.
+                // It may lack decisions of earlier lives: their repeats succeed only after the device has them.
                 level.unsettled.note_all(level.log.end());
             }
         }
     }
 
-    /// The shadows end here: what stands in them is whole. Answers the devices to which nobody writes any more.
+    /// Closes the shadows after their last commit. Returns the devices to which this store writes nothing more.
     pub(crate) fn close_device_logs(&self) -> Vec<u32> {
         let Some(level) = &self.level else { return Vec::new() };
         let deadline = level.deadline();
         // A keeper in the middle of a fold ends by the same patience.
-        let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.try_lock_until(deadline)).collect();
+        let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.round.try_lock_until(deadline)).collect();
         if let Err(error) = level.log.close(deadline) {
             level.note(error.to_string());
             return Vec::new();
         }
-        let idle = (0..).zip(&kept).filter(|(device, keeper)| keeper.is_some() && level.log.is_idle(*device));
+        let idle = (0..).zip(&kept).filter(|(device, round)| round.is_some() && level.log.is_idle(*device));
         idle.map(|(device, _)| device).collect()
     }
 
-    /// A store that is closed lets the directories go that it opened.
+    /// Unlocks the directories that the store opened itself, so that another life can have them.
     pub(crate) fn let_devices_go(&self, idle: &[u32]) {
         let Some(level) = &self.level else { return };
         let lent = |device: &u32| {
@@ -116,7 +137,7 @@ pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
     let Some(level) = &holder.engine.level else { return Ok(()) };
     for device in level.present() {
         let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
-        std::thread::Builder::new().name(format!("forebay-log-{device}")).spawn(move || {
+        let keeper = std::thread::Builder::new().name(format!("forebay-log-{device}")).spawn(move || {
             loop {
                 match engine.upgrade() {
                     Some(engine) if !engine.is_closed() => {
@@ -126,9 +147,10 @@ pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
                     }
                     _ => return,
                 }
-                std::thread::sleep(Duration::from_millis(PAUSE_MS));
+                std::thread::park_timeout(PAUSE);
             }
         })?;
+        let _ = level.keepers[device as usize].thread.set(keeper.thread().clone());
     }
     Ok(())
 }
