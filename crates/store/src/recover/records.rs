@@ -153,22 +153,29 @@ impl<'a> Records<'a> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-        let kept_decision = self.decided.accepted.contains(primary) || self.decided.debug.contains(primary);
-        let number = schema.run_of(primary);
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
             _ => (engine.shard_of(primary), None),
         };
         let shard = &mut *self.shards[at];
-        let Some(run) = shard.run_index(number) else {
-            self.lost(format!("segment {} entry {}: run {number} was never opened", location.segment, location.entry))?;
-            return Ok(Fate::Dead);
+        let run = match known {
+            // It has a record that lives.
+            Some(event) => shard.events[event].run,
+            None => {
+                let number = schema.run_of(primary);
+                let Some(run) = shard.run_index(number) else {
+                    let place = format!("segment {} entry {}", location.segment, location.entry);
+                    self.lost(format!("{place}: run {number} was never opened"))?;
+                    return Ok(Fate::Dead);
+                };
+                let of_run = &shard.runs[run as usize];
+                let over = of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary);
+                if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
+                    return Ok(Fate::Dead);
+                }
+                run
+            }
         };
-        let of_run = &shard.runs[run as usize];
-        let over = of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary);
-        if over && !kept_decision {
-            return Ok(Fate::Dead);
-        }
         let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
         let judged = || self.decided.results.contains(&(primary.to_vec(), entry.status));
         if result && !state.ready && !judged() {
