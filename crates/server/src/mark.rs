@@ -1,5 +1,5 @@
-//! What a server remembers of each store and ring that it serves, apart from them: whether one whose files are gone may be
-//! made again (docs/decisions/0014).
+//! What a server records about each store and ring that it serves, outside of them: whether one whose files are gone may be
+//! created again (docs/decisions/0014).
 //!
 //! ```text
 //!            made or opened                  closed in order
@@ -236,8 +236,8 @@ fn may_make(written: &Written, file: &Path, in_memory: bool) -> Result<()> {
     .with_source(Gone))
 }
 
-/// A store or ring that is served, with its mark where it has one. Dropped, it is closed in order; who must know how that
-/// ended calls [`Started::close`].
+/// A store or ring that is served, with its mark where it has one. Dropping it closes it in order and
+/// ignores errors; call [`Started::close`] to see them.
 #[derive(Debug)]
 pub struct Started {
     served: Served,

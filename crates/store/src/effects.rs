@@ -1,4 +1,4 @@
-//! Calls between the record of a decision and the last of its effects, and who waits for those that had begun.
+//! Calls between the record of a decision and the last of its effects, and the wait for those that had begun.
 //!
 //! ```text
 //! begin ─▶ record ─▶ effects ─▶ (guard dropped)          settled: two turns of the page, each waits for the one before

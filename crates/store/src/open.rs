@@ -115,7 +115,7 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight outlasted the wait: the store is
-    /// closed and flushed, its lock is let go with the last of them, and the next opening looks at every record.
+    /// closed and flushed, its lock is released with the last of them, and the next opening looks at every record.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
     }

@@ -1,4 +1,4 @@
-//! Child processes: found from the workspace root, heard line by line while they run, with the processor time that they took.
+//! Child processes: run from the workspace root, their output read line by line, their processor time counted.
 
 use crate::Result;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};

@@ -62,11 +62,11 @@ pub(crate) const SERIES: &[Series] = series! {
     "open.proportion" Share "time per event, all by a tenth";
     "undecided.snapshot" Bytes "snapshot of the decisions, all events demoted and undecided at first";
     "undecided.fold" Seconds "the same, taken and written beside verdicts";
-    "undecided.rate.folding" PerSecond "verdicts on demoted events, 64 threads, beside one snapshot after another";
+    "undecided.rate.folding" PerSecond "verdicts on demoted events, 8 threads, beside one snapshot after another";
     "undecided.median.folding" Micros "the same, median wait";
     "undecided.rare.folding" Micros "the same, 99.9 %";
     "undecided.longest.folding" Micros "the same, longest";
-    "undecided.rate.quiet" PerSecond "verdicts on demoted events, 64 threads, without snapshots";
+    "undecided.rate.quiet" PerSecond "verdicts on demoted events, 8 threads, without snapshots";
     "undecided.median.quiet" Micros "the same, median wait";
     "undecided.rare.quiet" Micros "the same, 99.9 %";
     "undecided.longest.quiet" Micros "the same, longest";

@@ -5,8 +5,8 @@
 //!                              marks: open                                                          marks: empty or live
 //! ```
 //!
-//! *On failure*: nothing is listened at before every store is open. A store that was served and is gone is not made again
-//! without anybody's word: exit code 11 (`forebay_server::Gone`). A second signal ends the process at once, as kill
+//! *On failure*: nothing is listened at before every store is open. A store that was served and is gone is not created again
+//! unless an operator says so: exit code 11 (`forebay_server::Gone`). A second signal ends the process at once, as kill
 //! would: nothing that was acknowledged is lost by that, the stores are only not clean.
 
 mod files;

@@ -1,4 +1,4 @@
-//! How a start comes to what a section names: opened where it is there, made where it never was.
+//! How a start gets what a section names: it opens what exists, and creates what never existed.
 //!
 //! ```text
 //! region there ─────────────────────────────▶ open; one whose creation was cut off is made again, without a mark

@@ -1,5 +1,5 @@
-//! The end of a region's life in this process: who still uses it, and who lets it go. Events stores and rings close by
-//! the same protocol.
+//! The end of a region's life in this process: who still uses it, and who releases it. Event stores and rings close
+//! by the same protocol.
 //!
 //! ```text
 //!            once                 cells closed           shut                    calls ended, or the limit
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! A *user* of a segment is a record in flight or a guard (`segment.rs`, one word per segment). A call becomes a user
-//! under the lock of its cell, while that is not closed, and letting go is its last access to the region.
+//! under the lock of its cell, while that is not closed, and releasing the segment is its last access to the region.
 //!
 //! *Lifecycle*: [`Closing::once`] runs the closing in the first thread that asks; others wait for its end and get its
 //! answer. [`Closing::shut`] marks every segment. Each segment then counts once in `left`, until its last user is gone;
-//! the closer counts once until it has written its last byte. Who takes the last count unlocks the file.
+//! the closer counts once until it has written its last byte. The thread that removes the last count unlocks the file.
 //!
-//! *Invariants*: nobody becomes a user of a shut segment (asserted in `segment.rs`); the lock is let go exactly once,
-//! and nobody accesses the region on behalf of this life after that (loom models below, tests/close/).
+//! *Invariants*: nobody becomes a user of a shut segment (asserted in `segment.rs`); the lock is released exactly
+//! once, and no thread accesses the region on behalf of this life after that (loom models below, tests/close/).
 //!
 //! *On failure*: what does not end within the limit keeps the lock: the closing says so, and the last to let go unlocks.
 //!

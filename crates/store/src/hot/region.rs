@@ -2,8 +2,8 @@
 //! medium.
 //!
 //! *Lifecycle*: created at full length, allocated and prefaulted (no SIGBUS later) → mapped → unmapped when the last
-//! guard is gone. A lock on the file keeps other processes out until it is let go by name: closing the descriptor would
-//! not do, because a child that another thread forks shares it until it executes its program.
+//! guard is gone. A lock on the file keeps other processes out until it is unlocked explicitly: closing the descriptor is
+//! not enough, because a child that another thread forks shares it until it executes its program.
 //!
 //! *Invariants*: offsets are checked against the length on every access; the mapping outlives every slice, because
 //! slices are handed out only under something that holds the region.

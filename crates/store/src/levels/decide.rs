@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bit of a superseded version's record: no device has the version that replaced it.
 pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
 
-/// A decision that is in force, and where it is to be durable before its caller hears so.
+/// A decision that is in force, and the devices on which it must be durable before its caller gets the answer.
 #[must_use = "a decision is answered for once it has settled"]
 #[derive(Default)]
 pub(crate) struct Ticket(Option<Box<Awaited>>);
@@ -201,8 +201,8 @@ impl Engine {
             if let Err(error) = level.log.wait(device, awaited.position, deadline) {
                 level.note(error.to_string());
                 return Err(Error::unknown(format!(
-                    "it is in force and survives this process; it is not known whether it survives the loss of the hot level: \
-                     {}; the same call again answers once it does",
+                    "it is in force and survives this process; whether it survives the loss of the hot level is unknown: \
+                     {}; repeat the same call, which succeeds once it does",
                     error.message()
                 ))
                 .with_source(error));

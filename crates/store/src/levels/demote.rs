@@ -426,8 +426,8 @@ impl Engine {
         location == from || !location.is_warm() && !from.is_warm() && self.hot.read_entry(location).is_some_and(same)
     }
 
-    /// Marks that the image of an event does not say are in the log before the records go beside which they stand; `false`
-    /// where there is no room for them.
+    /// Puts marks that the event's image lacks into the log before the records that carry them are freed; `false` if there
+    /// is no room for them.
     fn keep_marks(&self, shard: &mut Shard, event: u32, moving: &Moving) -> bool {
         let now = self.image_marks(shard, event);
         let leaf = &shard.events[event];

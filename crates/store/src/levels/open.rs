@@ -144,7 +144,7 @@ pub(crate) fn open(
 
 /// What is lost where a store is opened without any of its devices.
 pub(crate) fn all_gone(devices: u32) -> String {
-    format!("all {devices} devices of the warm level: what stood on them alone is lost")
+    format!("all {devices} devices of the warm level: data that was only on them is lost")
 }
 
 /// Where the list of devices comes from, as errors call it.

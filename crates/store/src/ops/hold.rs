@@ -49,8 +49,8 @@ impl Store {
         let settled = engine.settle(ticket);
         settled.map(|()| id).map_err(|error| {
             let what = format!(
-                "hold {id} is in force, and survives this process; it is not known whether it survives the loss of the hot \
-                 level. Do not set it again, which makes another one"
+                "hold {id} is in force, and survives this process; whether it survives the loss of the hot level is \
+                 unknown. Do not repeat the call: that makes another hold"
             );
             Error::new(error.kind(), what).with_source(error)
         })

@@ -6,7 +6,7 @@
 //!        └ decisions go on: each part says how far the log was when it was taken
 //! ```
 //!
-//! *Invariants*: nobody is stopped by a snapshot: each part is taken in a short hold of its lock. A reader goes on from the
+//! *Invariants*: a snapshot blocks no call: each part is taken under a short hold of its lock. A reader goes on from the
 //! boundary and carries every slot out once more: what a slot says of events replaces what was said before, so that saying
 //! it twice changes nothing; what it adds to accounts counts only where the account was taken before it (`Seen`). What the
 //! snapshot replaces is freed only after every record before the boundary has its effects (`Effects::settled`).

@@ -139,8 +139,8 @@ impl Engine {
         let is_kept_back = kept_back(&self.cell_of(primary).lock()).is_some();
         if is_kept_back && let Err(error) = self.persist(key) {
             return Err(Error::unknown(format!(
-                "version {version} is in force and survives this process, but only the hot level has it; if that is lost the \
-                 version before is back: {}",
+                "version {version} is in force and survives this process, but only the hot level has it; if that is lost, \
+                 the previous version is back: {}",
                 error.message()
             ))
             .with_source(error));

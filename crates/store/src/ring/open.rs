@@ -84,15 +84,15 @@ impl Ring {
         start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config)
     }
 
-    /// Flushes the ring and marks it clean. Calls on any handle answer `Closed` from now on; who waits for a window gets
-    /// what is there, and calls in flight are waited for, at most 5 s. Windows and reservations are not: they stay valid,
-    /// others can open the ring once the last of them is dropped, and [`Ring::kept`] names their holders. Of several calls
-    /// to `close`, the first closes; the others wait for its end and answer the same. Also done when the last handle is
-    /// gone.
+    /// Flushes the ring and marks it clean. Calls on any handle answer `Closed` from now on; a call that waits for a
+    /// window gets what is there. `close` waits at most 5 s for calls in flight. It does not wait for windows and
+    /// reservations: they stay valid, others can open the ring once the last of them is dropped, and [`Ring::kept`] names
+    /// their holders. Of several calls to `close`, the first closes; the others wait for its end and answer the same. Also
+    /// done when the last handle is gone.
     ///
     /// # Errors
     /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight outlasted the wait: the ring is
-    /// closed and flushed, its lock is let go with the last of them, and the next opening looks at every record.
+    /// closed and flushed, its lock is released with the last of them, and the next opening looks at every record.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
     }

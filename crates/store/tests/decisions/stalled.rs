@@ -1,4 +1,4 @@
-//! A device that does not answer holds up nobody who has nothing to do with it. Every call here ends while the device
+//! A device that does not answer delays no call that has nothing to do with it. Every call here ends while the device
 //! still stalls: what is asserted is an order, not a time.
 
 use crate::common::fixture::RUN;

@@ -1,5 +1,5 @@
-//! The shadows: on each device a copy of what was decided about events of which anything is on a device. It is read only if
-//! the hot level is lost.
+//! The shadows: each device has a copy of the decisions about events that have a part on a device. It is read only if the
+//! hot level is lost.
 //!
 //! ```text
 //! decisions-0.fb   head | snapshot | commit | commit | …      one of them is the log,
