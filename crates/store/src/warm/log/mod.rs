@@ -216,9 +216,13 @@ impl DeviceLog {
         done
     }
 
-    /// How much of the device's log is taken, 0 to 1.
+    /// How much of the device's log is taken, 0 to 1; 1 where it has no room for what waits.
     pub(crate) fn fill(&self, device: u32) -> f64 {
-        self.info(device).map_or(1.0, |info| f64::from(info.used) / f64::from(info.blocks))
+        self.log(device).map_or(1.0, |log| {
+            let state = log.state.lock();
+            let share = f64::from(state.at.block) / f64::from(state.at.blocks);
+            if state.has_room(log.layout()) { share } else { 1.0 }
+        })
     }
 
     /// Whether the device's log refuses until it is folded.

@@ -120,14 +120,18 @@ impl Which<'_> {
         let found = [self.find(0).map_err(named)?, self.find(1).map_err(named)?];
         let heads: Vec<&FileHead> = found.iter().flatten().filter_map(|found| found.head.as_ref()).collect();
         let newest = heads.iter().filter(|head| head.state != FileState::Begun).max_by_key(|head| head.generation);
+        let next_generation = heads.iter().map(|head| head.generation).max().unwrap_or(0) + 1;
         let Some(head) = newest.filter(|head| head.state == FileState::InForce) else {
             let why = format!("{}: neither file is in force: what was decided is not known", self.place());
             if !accept_loss {
                 return Err(Error::corrupt(why));
             }
-            // Both files are made anew by the first fold, so that nothing of an unknown generation is in the way.
+            // Each fold creates the file that it needs, with a generation above any that the other file may have.
             let log = self.log([None, None], 1, 0, 0)?;
-            let pages = log.state.lock().at.pages;
+            let mut state = log.state.lock();
+            state.next_generation = next_generation + 1;
+            let pages = state.at.pages;
+            drop(state);
             return Ok((log, LogSlots::none(pages), vec![why]));
         };
         let at = head.file as usize;
@@ -135,7 +139,6 @@ impl Which<'_> {
         if check_sizes(1, self.key_bytes, file_bytes).is_err() {
             return Err(Error::corrupt(format!("{}: {file_bytes} bytes, as its head says, cannot be", self.place())));
         }
-        let next_generation = heads.iter().map(|head| head.generation).max().unwrap_or(head.generation) + 1;
         let whole = |bytes: u64| check_sizes(1, self.key_bytes, bytes).is_ok();
         let usable = |found: &Option<Found>| found.as_ref().filter(|f| whole(f.bytes)).map(|f| (f.file, f.bytes));
         let files = [usable(&found[0]), usable(&found[1])];

@@ -223,6 +223,12 @@ impl State {
         self.first + self.entries.len() as u64
     }
 
+    /// Whether the file has room for all that waits.
+    pub(super) fn has_room(&self, layout: SlotLayout) -> bool {
+        let slots: u32 = self.from(self.taken.max(self.first)).map(|entry| entry.slots(layout)).sum();
+        self.at.block + slots.div_ceil(self.at.pages.slots_per_block()) <= self.at.blocks
+    }
+
     /// Entries from a position on.
     pub(super) fn from(&self, position: u64) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.range((position - self.first) as usize..)
