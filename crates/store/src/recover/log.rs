@@ -103,11 +103,11 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
                 *first + before as u64
             )));
         }
-        chain.push((header.segment, read_slots(engine, header.segment, SegmentKind::Log)?));
-    }
-    // A segment that was taken and not written to is no part of the log.
-    while chain.len() > 1 && chain.last().is_some_and(|last| last.1.is_empty()) {
-        chain.pop();
+        let slots = read_slots(engine, header.segment, SegmentKind::Log)?;
+        // One that was taken and not written to is no part of the log, also where a later life went on in another.
+        if !slots.is_empty() {
+            chain.push((header.segment, slots));
+        }
     }
     let full = engine.hot.slots_per_segment() as usize;
     for pair in chain.windows(2) {

@@ -246,3 +246,43 @@ fn a_second_cut_during_recovery_counts_nothing_twice() {
         }
     });
 }
+
+/// A kill at every step of many decisions; the next life decides once more and is killed as well. Where the first one took a
+/// segment for the log and wrote nothing to it, the second one goes on in another.
+#[test]
+fn a_life_after_a_kill_at_any_step_of_a_decision_can_be_killed_as_well() {
+    /// More than a segment has slots.
+    const EVENTS: u64 = 300;
+    /// Stays ready until the life after the kill.
+    const LATER: u64 = EVENTS;
+    let lives_after = |image: Vec<u8>, step: u64| {
+        let next = SimMedium::from_image(image);
+        let clock = Arc::new(ManualClock::default());
+        let store = Store::open_on(next.clone(), &keyspace(), config(&clock)).unwrap();
+        let later = store.schema().primary(&[RUN, LATER]).unwrap();
+        assert!(store.remove_event(&later).unwrap());
+        let second = SimMedium::from_image(next.killed_now());
+        let again = Store::open_on(second, &keyspace(), config(&clock));
+        let again = again.unwrap_or_else(|error| panic!("killed at step {step} and after one more decision: {error}"));
+        assert_eq!(again.ledger(RUN).unwrap().imbalance(), None);
+    };
+    // The first steps of a decision that takes a segment make its header durable.
+    for of_decision in 1..=3 {
+        let medium = SimMedium::new(REGION_BYTES);
+        let life = Life::new(medium.clone());
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        for event in [LATER].into_iter().chain(0..EVENTS) {
+            (0..2).for_each(|source| life.put(event, source, &[]));
+            if event == LATER {
+                continue;
+            }
+            let (killed, step) = (medium.clone(), medium.steps() + of_decision);
+            medium.before_step(step, move || {
+                let image = killed.killed_now();
+                // Not under the locks of the life that is killed.
+                std::thread::spawn(move || lives_after(image, step)).join().unwrap();
+            });
+            assert!(life.store.remove_event(&life.name(event)).unwrap());
+        }
+    }
+}
