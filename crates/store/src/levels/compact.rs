@@ -12,7 +12,7 @@ use crate::home::{Incident, IncidentKind, State};
 use crate::hot::Location;
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Events emptied out of a container in one round.
@@ -22,15 +22,25 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Reads of a fragment that no other one has, before it is given up.
 const READS_MAX: u32 = 3;
 
+/// What emptying remembers.
+#[derive(Default)]
+pub(super) struct Compacting {
+    /// When a container that could not be read may be emptied again.
+    again: Option<Instant>,
+    /// Containers of which nothing could be moved, such as copies of what the hot level has, with what lived in them.
+    spared: BTreeMap<u32, u32>,
+}
+
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
-        let mut again = level.compact_again.lock();
+        let mut compacting = level.compacting.lock();
+        let Compacting { again, spared } = &mut *compacting;
         if again.is_some_and(|again| Instant::now() < again) {
             return false;
         }
         *again = None;
-        let Some(victim) = level.warm.victim(self.config.warm_high) else { return false };
+        let Some((victim, live)) = level.warm.victim(self.config.warm_high, spared) else { return false };
         let events = match self.events_of_container(level, victim) {
             Ok(events) => events,
             Err(error) => {
@@ -80,6 +90,11 @@ impl Engine {
             }
         }
         let any = !batch.is_empty();
+        if any || again.is_some() || level.warm.live_in(victim) != live {
+            spared.remove(&victim);
+        } else {
+            spared.insert(victim, live);
+        }
         self.write_batch(level, demoter, batch, ExtentKind::Moved);
         self.settle_durable(level, demoter, 0);
         any

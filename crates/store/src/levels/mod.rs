@@ -34,14 +34,14 @@ pub(crate) use open::{absent_devices, all_gone, create, devices_of, has_devices,
 pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::config::Config;
-use crate::engine::{Engine, Holder, deadline_after};
+use crate::engine::{Engine, Holder};
 use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
 use forebay_core::{Error, Keyspace, Result};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The warm level of one store.
@@ -52,12 +52,6 @@ pub(crate) struct Level {
     pub(crate) persisting: Persisting,
     pub(crate) flushing: Flushing,
     pub(crate) persist_delay: Duration,
-    /// How long to wait for a device before it is given up.
-    pub(crate) patience: Duration,
-    /// How long it may stall.
-    stall: Duration,
-    /// Until when a store that closes waits for its devices.
-    closing_by: OnceLock<Instant>,
     /// Payload bytes of one image, and what a fragment's entry adds to it.
     pub(crate) image_bytes_max: u64,
     pub(crate) entry_bytes_max: u64,
@@ -82,8 +76,7 @@ pub(crate) struct Level {
     pub(crate) unsettled: decide::Unsettled,
     /// Who keeps the shadow of each device.
     keepers: Vec<shadow::Keeper>,
-    /// When a container that could not be read may be emptied again.
-    compact_again: Mutex<Option<Instant>>,
+    compacting: Mutex<compact::Compacting>,
 }
 
 const NOTES_MAX: usize = 1000;
@@ -105,9 +98,6 @@ impl Level {
             persisting: Persisting::default(),
             flushing: Flushing::default(),
             persist_delay: config.persist_delay,
-            patience: config.device_stall * PATIENCE_STALLS,
-            stall: config.device_stall,
-            closing_by: OnceLock::new(),
             demoter: Mutex::default(),
             turn: AtomicU32::new(0),
             relieving: AtomicBool::new(false),
@@ -120,7 +110,7 @@ impl Level {
             notes: Mutex::default(),
             unsettled: decide::Unsettled::default(),
             keepers: (0..devices).map(|_| shadow::Keeper::default()).collect(),
-            compact_again: Mutex::default(),
+            compacting: Mutex::default(),
         }
     }
 
@@ -129,20 +119,14 @@ impl Level {
         self.warm.present_numbers()
     }
 
-    /// A device is not there in this life.
-    pub(crate) fn lacks_devices(&self) -> bool {
-        self.present().count() < self.devices as usize
-    }
-
     /// The store closes: one patience for all that is under way, and one stall for each step after that.
     pub(crate) fn begin_closing(&self) {
-        let _ = self.closing_by.set(deadline_after(self.patience));
+        self.warm.begin_closing(PATIENCE_STALLS);
     }
 
     /// Until when to wait for a device from now on.
     pub(crate) fn deadline(&self) -> Instant {
-        let (usual, least) = (deadline_after(self.patience), deadline_after(self.stall));
-        self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
+        self.warm.deadline(PATIENCE_STALLS)
     }
 
     /// No container is free.
@@ -188,9 +172,6 @@ impl Level {
 impl Engine {
     /// The store has this warm level from now on.
     pub(crate) fn adopt_level(&mut self, level: Option<Level>) {
-        for cell in &self.cells {
-            cell.lock().keeps_decided = level.is_some();
-        }
         if let Some(level) = &level {
             self.pressure.set_warm(level.warm.clone());
         }
@@ -201,7 +182,7 @@ impl Engine {
     pub(crate) fn forget_decided(&self) {
         let Some(level) = &self.level else { return };
         // One that comes back has images of runs that nobody else remembers.
-        if level.present().count() < level.devices as usize {
+        if self.lacks_devices() {
             return;
         }
         let runs = level.warm.runs();

@@ -3,7 +3,7 @@
 use super::container::Phase;
 use super::space::Warm;
 use forebay_core::{Error, Result, Stream};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,22 +14,23 @@ const IDLE: Duration = Duration::from_secs(10);
 
 impl Warm {
     /// The container that should be emptied first: one that failed and still has something, else, where less than two are
-    /// free or the fill is above `high`, the closed one with the smallest share that lives. `None` where none is worth it.
-    pub(crate) fn victim(&self, high: f64) -> Option<u32> {
+    /// free or the fill is above `high`, the closed one with the smallest share that lives, with what lives in it. `None` where
+    /// none is worth it; those are left out that are `spared` as long as as much lives in them.
+    pub(crate) fn victim(&self, high: f64, spared: &BTreeMap<u32, u32>) -> Option<(u32, u32)> {
         let short = self.free_containers() <= 2 || self.fill() > high;
-        let mut best: Option<(f64, u32)> = None;
+        let mut best: Option<(f64, (u32, u32))> = None;
         for container in &self.containers {
             let live = container.live();
-            if live == 0 {
+            if live == 0 || spared.get(&container.number) == Some(&live) {
                 continue;
             }
             match container.phase() {
-                Phase::Poisoned => return Some(container.number),
+                Phase::Poisoned => return Some((container.number, live)),
                 Phase::Full if short => {
                     let all = container.header.lock().fragments.max(1) as f64;
                     let share = f64::from(live) / all;
                     if share < COMPACT_LIVE_SHARE && best.is_none_or(|best| share < best.0) {
-                        best = Some((share, container.number));
+                        best = Some((share, (container.number, live)));
                     }
                 }
                 _ => {}

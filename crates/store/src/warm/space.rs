@@ -12,14 +12,15 @@ use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
 use super::plan::{ImagePlace, Target, WarmShape};
 use super::pool::Pool;
+use crate::engine::deadline_after;
 use forebay_core::{
     CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, Error, ExtentHead, ImageLayout, Result,
     Stream,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// From so many containers on, one is kept free for moves.
@@ -40,6 +41,8 @@ pub(crate) struct Warm {
     /// What stood in the containers at opening has been told: empty ones may be recycled.
     pub(super) recovered: AtomicBool,
     pub(super) pool: Pool,
+    /// The store is being closed: what is under way then has until this moment.
+    closing_by: OnceLock<Instant>,
 }
 
 /// A device and what is known of it.
@@ -192,7 +195,24 @@ impl Warm {
             free: AtomicU32::new(count),
             recovered: AtomicBool::new(false),
             pool: Pool::new(),
+            closing_by: OnceLock::new(),
         }
+    }
+
+    /// The store closes: what is under way has this many stalls in all, and one for each step after that.
+    pub(crate) fn begin_closing(&self, stalls: u32) {
+        let _ = self.closing_by.set(deadline_after(self.shape.stall * stalls));
+    }
+
+    /// Until when to wait from now on for a device that may stall this many times.
+    pub(crate) fn deadline(&self, stalls: u32) -> Instant {
+        let (usual, least) = (deadline_after(self.shape.stall * stalls), deadline_after(self.shape.stall));
+        self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
+    }
+
+    /// Fragments that live in a container.
+    pub(crate) fn live_in(&self, number: u32) -> u32 {
+        self.containers.get(number as usize).map_or(0, Container::live)
     }
 
     /// The container of this number.

@@ -369,6 +369,44 @@ fn a_poisoned_container_is_rescued() {
     eventually(&store, "tried again", || store.containers().iter().all(|container| container.state != "poisoned"));
 }
 
+/// Nothing can be moved out of a container that has only copies of what the hot level has: the next one that failed is
+/// emptied all the same.
+#[test]
+fn a_poisoned_container_of_copies_keeps_no_other_from_being_rescued() {
+    let mut setup = Setup::new(1);
+    // What is undecided stays on the hot level, what is accepted goes down.
+    (setup.config.demote_high, setup.config.demote_low) = (0.5, 0.4);
+    let store = setup.create();
+    let device = &setup.devices[0];
+    let put = |event: u64, persisted: bool| {
+        for source in 0..2 {
+            let options = PutOptions { persisted, ..PutOptions::default() };
+            let _ = store.put(&key(RUN, event, source), &bytes(event, source), &options);
+        }
+    };
+    let accept = |event: u64| {
+        put(event, false);
+        store.lease(&primary(&store, event), None).unwrap().expect("a ready event").accept(&["physics"]).unwrap();
+        store.tick();
+    };
+    let poisoned = || -> Vec<u32> {
+        let containers = store.containers().into_iter();
+        containers.filter(|one| one.state == "poisoned").map(|one| one.live_fragments).collect()
+    };
+    let next_write_fails = || device.inject(Some(Operation::Write), device.count(Operation::Write) + 1, Fault::Fails);
+    put(0, true);
+    next_write_fails();
+    put(1, true);
+    eventually(&store, "the container of copies has failed", || poisoned() == [2]);
+    accept(2);
+    next_write_fails();
+    accept(3);
+    eventually(&store, "another one has failed and is emptied", || poisoned() == [2, 0]);
+    for event in 0..4 {
+        assert_eq!(store.get(&key(RUN, event, 1)).unwrap().unwrap().to_vec(), bytes(event, 1), "event {event}");
+    }
+}
+
 /// What stands in a container that failed, and cannot be read any more, is lost: by name, in the ledger, for good.
 #[test]
 fn what_cannot_be_rescued_is_lost_by_name() {

@@ -309,7 +309,7 @@ impl Pipeline {
 
     /// Ends the writer: what can still go out does, the container goes back.
     pub(in crate::warm) fn shut_down(&mut self) {
-        let deadline = Instant::now() + self.warm.shape.stall * STALLS_MAX;
+        let deadline = self.warm.deadline(STALLS_MAX);
         let whole = self.active.as_ref().is_none_or(|work| work.cursor == work.filling.position && !work.failed);
         let sent = whole && self.send_rest();
         let idle = self.wait_idle(deadline);
