@@ -7,11 +7,13 @@
 //!                                      └─▶ runs, streams, inhibit, waiters
 //! ```
 //!
-//! *Lock order*: `locks.rs`, which asserts it. Nothing waits for a deadline or a device under a lock.
+//! *Lock order*: `locks.rs`, which asserts it. No thread waits for a device or for another call while it holds a ranked
+//! lock. Some locks without a rank are held over such waits: `maintaining`, `snapshotting`, `closing_run` here, others in
+//! the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`ops/now.rs`) takes none of them.
 
 use crate::config::Config;
 use crate::effects::Effects;
-use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Shard, ShardGuard, Until, shard_of};
+use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Run, Shard, ShardGuard, Until, shard_of};
 use crate::hot::{Hot, Kept, KeptBy, Log};
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
@@ -92,6 +94,8 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) boot: u32,
+    /// Devices that the store was made with.
+    devices: u32,
     /// Calls between a decision's record and the last of its effects.
     pub(crate) effects: Effects,
     pub(crate) runs: Ranked<Vec<KnownRun>>,
@@ -176,7 +180,9 @@ impl Engine {
                 strict,
                 order_attribute.is_some(),
             );
-            cell.lock().endings_bytes = endings;
+            let mut shard = cell.lock();
+            (shard.endings_bytes, shard.keeps_decided) = (endings, superblock.devices > 0);
+            drop(shard);
             cell
         };
         Engine {
@@ -197,6 +203,7 @@ impl Engine {
             level: None,
             decided_form,
             boot: superblock.boot,
+            devices: superblock.devices,
             superblock: Mutex::new(superblock),
             effects: Effects::new(),
             runs: Ranked::new(owner, locks::RUNS, Vec::new()),
@@ -247,6 +254,17 @@ impl Engine {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// A device that the store was made with is not there in this life.
+    pub(crate) fn lacks_devices(&self) -> bool {
+        self.level.as_ref().map_or(0, |level| level.present().count()) < self.devices as usize
+    }
+
+    /// Whether a key takes no put any more: its event is decided, or stands decided on a device that is not there.
+    pub(crate) fn is_decided(&self, run: &Run, primary: &[u8], key: &[u8]) -> bool {
+        run.decided.contains(self.decided_form, primary)
+            || self.absent.get().is_some_and(|absent| absent.is_decided(primary, key))
     }
 
     /// All cells at once, in order.

@@ -376,8 +376,9 @@ impl Shard {
     /// This version of one of the event's fragments, and those before it, are superseded.
     pub(crate) fn note_superseded(&mut self, event: u32, key: Key, version: u16) {
         let known = self.superseded.entry(key).or_default();
-        known.version = version.max(known.version);
-        known.on_hot_only = false;
+        if version >= known.version {
+            *known = Superseded { version, on_hot_only: false };
+        }
         self.events[event].set(Flag::Superseded);
     }
 

@@ -1,13 +1,14 @@
 //! Decisions: the hot log records them first and alone decides; they are appended to the devices' shadows under the same
-//! hold of the event's lock, and the answer waits for the devices that matter, after every lock is released.
+//! hold of the event's lock, and the answer waits for the devices that matter, after every ranked lock is released.
 //!
 //! ```text
 //! under the event's lock:  hot log (durable) ─▶ shadows (memory) ─▶ effects
-//! without any lock:        each device with anything of the event, or where some of it is on its way ─▶ answer
+//! without a ranked lock:   each device with anything of the event, or where some of it is on its way ─▶ answer
 //! ```
 //!
 //! *Invariants*: what the hot log has is decided, whatever a device does; a decision about an event is in the shadows before
-//! an image of it that was on its way counts; nobody waits for a device under a lock of the store (`locks::Owner::assert_free`).
+//! an image of it that was on its way counts; no thread waits for a device while it holds a ranked lock
+//! (`locks::Owner::assert_free`).
 //!
 //! *On failure*: a device that fails or stalls leaves the decision in force and its durability unknown there:
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
@@ -141,7 +142,7 @@ impl Engine {
     /// Devices that have or may have anything of an event. All present devices if some of it is on its way to one, or if a
     /// device is missing that may have some.
     fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
-        if level.lacks_devices() {
+        if self.lacks_devices() {
             return level.present().collect();
         }
         let mut devices = Vec::new();
@@ -179,7 +180,7 @@ impl Engine {
         devices
     }
 
-    /// Waits until a decision is durable where it is to be. Never under a lock.
+    /// Waits until a decision is durable where it is to be. Never under a ranked lock.
     ///
     /// # Errors
     /// `OutcomeUnknown` where a device fails or does not answer: the decision is in force all the same.

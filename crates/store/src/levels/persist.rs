@@ -307,7 +307,9 @@ impl Engine {
                 if word.is_warm() || word.is_persisted() {
                     continue;
                 }
-                if self.is_of_version(word, waiting.from, &waiting.entry) {
+                // Also one that an update is about to replace: until then it is in force, and the update may fail.
+                let standing = if word.is_busy() { word.settled() } else { word };
+                if self.is_of_version(standing, waiting.from, &waiting.entry) {
                     shard.set_word(event, slot, word.persisted());
                     kept += 1;
                 } else if shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only) {

@@ -101,7 +101,7 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
-        if !known.is_over() && known.decided.contains(self.decided_form, primary.as_bytes()) {
+        if !known.is_over() && self.is_decided(known, primary.as_bytes(), &[]) {
             return Ok(Ok(PutOutcome::Late));
         }
         if known.is_over() || !known.state.takes_events() {

@@ -430,7 +430,7 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
-        if !known.is_over() && known.decided.contains(self.decided_form, primary) {
+        if !known.is_over() && self.is_decided(known, primary, key.as_bytes()) {
             self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
             return Ok(Ok(Claim::Late));
         }

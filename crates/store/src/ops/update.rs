@@ -44,7 +44,7 @@ impl Store {
         }
         let deadline = deadline_after(engine.config.put_deadline);
         let mut known = None;
-        let (claimed, old_length, on_device) = loop {
+        let (claimed, old_length) = loop {
             match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
                 Err(Again::Read(location)) => {
@@ -75,7 +75,7 @@ impl Store {
         let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
         engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
         engine.hot.region.fence();
-        let ticket = engine.swap_version(&claimed, old_length, on_device, token)?;
+        let (ticket, on_device) = engine.swap_version(&claimed, old_length, token)?;
         if on_device { engine.tell_version(key, version) } else { engine.settle(ticket).map(|()| version) }
     }
 
@@ -183,14 +183,14 @@ impl Engine {
         leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
     }
 
-    /// Marks the slot busy and reserves a place; answers the length of the old version, and whether a device has that.
+    /// Marks the slot busy and reserves a place; answers the length of the old version.
     fn claim_version(
         &self,
         key: &Key,
         length: u32,
         token: Option<&Token>,
         known: Option<(Location, Entry)>,
-    ) -> Result<std::result::Result<(Claimed, u32, bool), Again>> {
+    ) -> Result<std::result::Result<(Claimed, u32), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -224,23 +224,15 @@ impl Engine {
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
-        // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a one
-        // without a device.
-        let kept_back = || shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
-        let on_device = location.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || kept_back();
         shard.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
         let claimed = Claimed::version(&entry, word, event, place, length, version);
-        Ok(Ok((claimed, entry.length, on_device)))
+        Ok(Ok((claimed, entry.length)))
     }
 
-    fn swap_version(
-        &self,
-        claimed: &Claimed,
-        old_length: u32,
-        on_device: bool,
-        token: Option<&Token>,
-    ) -> Result<Ticket> {
+    /// The new version takes the place of the old one. Answers whether a device has the old one: then the shadows are not
+    /// told yet.
+    fn swap_version(&self, claimed: &Claimed, old_length: u32, token: Option<&Token>) -> Result<(Ticket, bool)> {
         let _effects = self.effects.begin();
         let (place, version) = (&claimed.place, claimed.version);
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -259,6 +251,10 @@ impl Engine {
             shard.set_word(event, slot, word.settled());
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
+            // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a
+            // one without a device.
+            let kept_back = shard.superseded.get(&claimed.key).is_some_and(|ended| ended.on_hot_only);
+            let on_device = old.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || kept_back;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let marks = shard.events[event].marks();
             if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
@@ -313,18 +309,18 @@ impl Engine {
                 *ledger.live(state) += new_tally;
                 *ledger.live(state) -= old_tally;
             }
-            Ok((old, ticket))
+            Ok((old, ticket, on_device))
         })();
         shard.settle(event);
         // Letting go of the new version is the last that this call does to the region.
         match settled {
-            Ok((old, ticket)) => {
+            Ok((old, ticket, on_device)) => {
                 if !old.is_warm() {
                     self.end_record(old, old_length);
                 }
                 self.hot.region.fence();
                 self.hot.written(place.location.segment);
-                Ok(ticket)
+                Ok((ticket, on_device))
             }
             Err(error) => {
                 self.hot.abandon(place.location, claimed.length);

@@ -4,6 +4,7 @@
 //! *Invariants*: decisions dominate images as they do records; of several copies of one version the hot one is used, else
 //! the one that was written last; the others count as copies or as dead.
 
+use super::Version;
 use super::records::{Records, supersede};
 use crate::RunState;
 use crate::home::{Flag, State, WarmRecord, Word};
@@ -46,8 +47,10 @@ impl Records<'_> {
         // Whether anything of the event is to be found here and nowhere else.
         let mut brings = known.is_none();
         // Versions whose updates were cut off before their records.
-        let mut lower: Vec<(Location, u32, Key, u16)> = Vec::new();
+        let mut lower: Vec<(Version, Key, u16)> = Vec::new();
         let named = |rest: &[u8]| Key::from_packed(&[primary, rest].concat());
+        let ended = |location: Location| _ = warm.ended(crate::levels::place_of(location), 1);
+        let lacks_devices = engine.lacks_devices();
         let mut event = known;
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
@@ -61,14 +64,16 @@ impl Records<'_> {
                 continue;
             }
             if any_superseded && superseded() {
-                let hot =
-                    known.and_then(|event| shard.slot(event, entry.rest).ok()).is_some_and(|slot| !slot.1.is_warm());
-                let kept_back = self.decided.superseded.get(&[primary, entry.rest].concat());
-                if hot && kept_back.is_some_and(|ended| ended.on_hot_only) {
-                    // With the hot level lost it is the only one.
-                    copies += 1;
+                let said = self.decided.superseded.get(&[primary, entry.rest].concat());
+                let found = shard.superseded.get(&named(entry.rest));
+                let kept_back = [said, found].into_iter().flatten().any(|ended| ended.on_hot_only);
+                let standing = event.and_then(|event| shard.slot(event, entry.rest).ok());
+                // With the hot level lost it is the only one.
+                copies += u32::from(kept_back && standing.is_some_and(|(_, word)| !word.is_warm()));
+                // Else the version that replaced it is lost, or a later image has it.
+                if !kept_back || standing.is_some() || lacks_devices {
+                    continue;
                 }
-                continue;
             }
             let event = *event.get_or_insert_with(|| {
                 let event = shard.create(primary, run, self.now_ns);
@@ -115,20 +120,29 @@ impl Records<'_> {
                         shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
                     match version.cmp(&entry.version) {
                         Ordering::Greater => {
-                            lower.push((here.location(), entry.length, named(entry.rest), entry.version));
+                            let cut = Version { location: here.location(), length: entry.length, on_hot_only: false };
+                            lower.push((cut, named(entry.rest), entry.version));
                             live += 1;
                             continue;
                         }
                         Ordering::Equal if weaker => continue,
-                        Ordering::Equal => _ = warm.ended(crate::levels::place_of(before), 1),
+                        Ordering::Equal => ended(before),
                         Ordering::Less => {
                             self.versions.insert(named(entry.rest), entry.version);
                             match engine.level_entry(before) {
                                 Ok(standing) => {
                                     shard.change_length(event, standing.length, entry.length);
-                                    lower.push((before, standing.length, named(entry.rest), version));
+                                    let said = self.decided.superseded.get(&[primary, entry.rest].concat());
+                                    if said.is_some_and(|ended| ended.version >= version) {
+                                        // It was taken for the last one until this one was found.
+                                        ended(before);
+                                    } else {
+                                        let length = standing.length;
+                                        let cut = Version { location: before, length, on_hot_only: false };
+                                        lower.push((cut, named(entry.rest), version));
+                                    }
                                 }
-                                Err(_) => _ = warm.ended(crate::levels::place_of(before), 1),
+                                Err(_) => ended(before),
                             }
                         }
                     }
@@ -142,17 +156,21 @@ impl Records<'_> {
                         shard.set_word(event, slot, word.persisted());
                         copies += 1;
                     } else if standing.version > entry.version {
-                        lower.push((here.location(), entry.length, named(entry.rest), entry.version));
-                        live += 1;
+                        let cut = Version { location: here.location(), length: entry.length, on_hot_only: true };
+                        lower.push((cut, named(entry.rest), entry.version));
+                        copies += 1;
                     }
                 }
             }
         }
         let Some(event) = event else { return Ok(()) };
-        for (location, length, key, version) in lower {
+        for (cut, key, version) in lower {
             // Another copy of it is found to be superseded from now on.
             shard.note_superseded(event, key, version);
-            supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, length);
+            if cut.on_hot_only {
+                shard.keep_superseded_back(&key);
+            }
+            supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, cut);
         }
         if copies > 0 {
             shard.copies.entry(event).or_default().push((at(place, 0), copies));
@@ -214,7 +232,7 @@ impl Records<'_> {
         }
         if let Some(record) = record {
             if let Some(before) = shard.attribute_word(event) {
-                warm.ended(crate::levels::place_of(before.location()), 1);
+                ended(before.location());
             }
             let bytes = record.bytes.into();
             shard.warm_records.insert(event, WarmRecord { status: record.status, version: record.version, bytes });

@@ -18,7 +18,7 @@ mod verify;
 use crate::engine::Engine;
 use crate::home::{Shard, Superseded};
 use crate::hot::{FREE, Location};
-use crate::levels::{Level, Ticket};
+use crate::levels::{Level, ON_HOT_ONLY, Ticket};
 use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
 use crate::warm::LogSlots;
@@ -68,7 +68,7 @@ impl Decided {
 }
 
 /// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
-/// device finds it when it comes back.
+/// device finds it when it comes back. Each list is sorted.
 #[derive(Default)]
 pub(crate) struct Absent {
     pub(crate) accepted: Vec<(Vec<u8>, u64)>,
@@ -76,6 +76,15 @@ pub(crate) struct Absent {
     pub(crate) marks: Vec<(Vec<u8>, u64)>,
     pub(crate) removed: Vec<(Vec<u8>, bool)>,
     pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
+}
+
+impl Absent {
+    /// Whether an event is accepted or in the debug stream, or this key of it was removed.
+    pub(crate) fn is_decided(&self, primary: &[u8], key: &[u8]) -> bool {
+        let has = |list: &[(Vec<u8>, u64)]| list.binary_search_by(|(known, _)| known.as_slice().cmp(primary)).is_ok();
+        let removed = || self.removed.binary_search_by(|(known, _)| known.as_slice().cmp(key)).is_ok();
+        has(&self.accepted) || has(&self.debug) || removed()
+    }
 }
 
 /// What the warm level says of itself.
@@ -90,7 +99,23 @@ pub(crate) struct There {
 }
 
 /// Versions that recovery replaced, to be ended once the ledger says so durably.
-pub(crate) struct Replaced(Vec<(Location, u32)>);
+pub(crate) struct Replaced(Vec<Version>);
+
+/// A version whose update was cut off before its record.
+struct Version {
+    location: Location,
+    length: u32,
+    /// Only the hot level has the version that replaces it: the shadows are not told, and a copy on a device stays.
+    on_hot_only: bool,
+}
+
+impl Version {
+    fn end(&self, engine: &Engine) {
+        if !(self.on_hot_only && self.location.is_warm()) {
+            engine.end_record(self.location, self.length);
+        }
+    }
+}
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte.
 pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut There>) -> Result<Replaced> {
@@ -150,9 +175,9 @@ pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Rep
 
 /// What is said of events that nothing was found of, where a device is not there.
 fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
-    let Some(level) = engine.level.as_ref().filter(|level| level.present().count() < level.devices as usize) else {
+    if !engine.lacks_devices() {
         return;
-    };
+    }
     let primary_bytes = engine.keyspace.schema.primary_bytes();
     let unknown = |primary: &[u8]| {
         let shard = &shards[engine.shard_of(primary)];
@@ -163,9 +188,10 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
     let of = |standing: &Standing| {
         let mut kept = Vec::new();
         standing.each(|primary, number| kept.extend(unknown(primary).then(|| (primary.to_vec(), number))));
+        kept.sort_unstable();
         kept
     };
-    let absent = Absent {
+    let mut absent = Absent {
         accepted: of(&decided.accepted),
         debug: of(&decided.debug),
         marks: of(&decided.marks),
@@ -182,10 +208,13 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             .map(|(key, version)| (key.clone(), *version))
             .collect(),
     };
-    level.note(format!(
-        "some devices are missing: the decisions about {} of their events are kept until they return",
-        absent.accepted.len() + absent.debug.len() + absent.marks.len()
-    ));
+    absent.removed.sort_unstable();
+    if let Some(level) = &engine.level {
+        level.note(format!(
+            "some devices are missing: the decisions about {} of their events are kept until they return",
+            absent.accepted.len() + absent.debug.len() + absent.marks.len()
+        ));
+    }
     let _ = engine.absent.set(absent);
 }
 
@@ -269,9 +298,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         other => _ = other?,
     }
     engine.fold_shadows();
-    for (location, length) in left {
-        engine.end_record(location, length);
-    }
+    left.iter().for_each(|version| version.end(engine));
     engine.hot.region.fence();
     Ok(())
 }
@@ -279,19 +306,19 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
 /// Ends the versions whose updates were cut off before their records: now these are written, and durable before the
 /// versions end, which is before a snapshot counts them. So a crash in between finds and counts each of them once.
 /// Answers those for whose records there is no space.
-fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<(Location, u32)>> {
+fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<Version>> {
     let mut left = Vec::new();
-    for (location, length) in replaced.0 {
-        let entry = engine.entry_of(location)?;
+    for version in replaced.0 {
+        let entry = engine.entry_of(version.location)?;
         let record = Decision {
             fragments: 1,
-            bytes: u64::from(length),
-            detail: u32::from(entry.version),
+            bytes: u64::from(version.length),
+            detail: u32::from(entry.version) | if version.on_hot_only { ON_HOT_ONLY } else { 0 },
             ..Decision::about(DecisionKind::Supersede, entry.key.as_bytes())
         };
         match engine.log.append(&engine.hot, &record) {
-            Ok(()) => engine.end_record(location, length),
-            Err(error) if error.kind() == forebay_core::Kind::Full => left.push((location, length)),
+            Ok(()) => version.end(engine),
+            Err(error) if error.kind() == forebay_core::Kind::Full => left.push(version),
             Err(error) => return Err(error),
         }
     }

@@ -1,6 +1,6 @@
 //! What is there: every record of every data segment goes to its event, or was ended by a decision.
 
-use super::Decided;
+use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
 use crate::home::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
@@ -23,8 +23,8 @@ pub(super) struct Records<'a> {
     last: Option<(Vec<u8>, usize, u32)>,
     /// Records whose bytes do not match their checksum.
     rotten: HashSet<Location>,
-    /// Versions that an update replaced without coming to its record, with their lengths.
-    pub(super) replaced: Vec<(Location, u32)>,
+    /// Versions that an update replaced without coming to its record.
+    pub(super) replaced: Vec<Version>,
     /// Versions of fragments in containers, where they are not the first.
     pub(super) versions: HashMap<Key, u16>,
     /// Marks of images that may be older than those beside records or in the log, with shard and event.
@@ -246,10 +246,13 @@ impl<'a> Records<'a> {
                 let Some(other) = engine.hot.read_entry(standing) else {
                     return Err(Error::internal("a record that was just adopted"));
                 };
-                if engine.level.is_some() && entry.version != other.version {
-                    // A container may have the lower one as well: it is counted once.
+                let on_hot_only = engine.level.is_some();
+                if on_hot_only && entry.version != other.version {
+                    // A container may have the lower one as well: it is counted once, and stays there for the case that the
+                    // hot level is lost.
                     let lower = entry.version.min(other.version);
                     shard.note_superseded(event, entry.key, lower);
+                    shard.keep_superseded_back(&entry.key);
                 }
                 // An evacuated copy is the same version; an update whose record is missing is a higher one.
                 let (loser, lower) = match entry.version.cmp(&other.version) {
@@ -257,7 +260,8 @@ impl<'a> Records<'a> {
                         return Ok(Fate::Dead);
                     }
                     std::cmp::Ordering::Less => {
-                        supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, location, entry.length);
+                        let version = Version { location, length: entry.length, on_hot_only };
+                        supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, version);
                         return Ok(Fate::Live);
                     }
                     std::cmp::Ordering::Greater => (standing, other),
@@ -276,7 +280,8 @@ impl<'a> Records<'a> {
                     *ledger.live(live) += new;
                     *ledger.live(live) -= old;
                 }
-                supersede(&mut self.replaced, ledger, loser, lower.length);
+                let version = Version { location: loser, length: lower.length, on_hot_only };
+                supersede(&mut self.replaced, ledger, version);
             }
         }
         Ok(Fate::Live)
@@ -325,7 +330,12 @@ impl<'a> Records<'a> {
             if of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary) {
                 continue;
             }
-            let event = shard.find(primary).unwrap_or_else(|| {
+            let known = shard.find(primary);
+            if known.is_none() && engine.lacks_devices() {
+                // The rest of it may be on a device that is not there (`Absent`).
+                continue;
+            }
+            let event = known.unwrap_or_else(|| {
                 engine.hot.events.fetch_add(1, Ordering::Relaxed);
                 shard.create(primary, run, self.now_ns)
             });
@@ -454,9 +464,9 @@ impl<'a> Records<'a> {
 
 /// An update was cut off before its record: the end of recovery writes it.
 /// The replaced version stays live until then, so that a crash before it finds both again.
-pub(super) fn supersede(replaced: &mut Vec<(Location, u32)>, ledger: &mut Ledger, location: Location, length: u32) {
-    replaced.push((location, length));
-    let tally = Tally::fragment(u64::from(length));
+pub(super) fn supersede(replaced: &mut Vec<Version>, ledger: &mut Ledger, version: Version) {
+    let tally = Tally::fragment(u64::from(version.length));
+    replaced.push(version);
     ledger.offered += tally;
     ledger.stored += tally;
     ledger.superseded += tally;

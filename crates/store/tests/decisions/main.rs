@@ -17,3 +17,4 @@ mod persist;
 mod returning;
 mod stalled;
 mod unknown;
+mod versions;

@@ -1,8 +1,8 @@
 //! Devices in directories: one is lost, with the hot level or without it, and one whose loss was accepted comes back.
 
 use crate::common::fixture::RUN;
-use crate::common::{TempDir, key, put};
-use forebay_store::core::{Kind, LiveState};
+use crate::common::{TempDir, eventually, key, put};
+use forebay_store::core::{Kind, Level, LiveState};
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice, measure};
 use std::path::Path;
 
@@ -157,6 +157,7 @@ fn a_device_that_returns_after_its_loss_was_accepted_undoes_nothing() {
             let store = match Store::open(&dir.store(), Config { accept_loss, ..config(&dir) }) {
                 Ok(store) => store,
                 Err(error) => {
+                    assert!(!accept_loss, "{error}");
                     let kinds = [Kind::Invalid, Kind::Corrupt, Kind::Unavailable];
                     assert!(kinds.contains(&error.kind()), "{error}");
                     assert!(error.to_string().contains("device") || error.to_string().contains("warm-"), "{error}");
@@ -205,7 +206,8 @@ fn a_device_that_returns_brings_no_older_version_back() {
     store.close().unwrap();
     drop(store);
     std::fs::rename(&elsewhere, &place).unwrap();
-    let Ok(store) = Store::open(&dir.store(), config(&dir)) else { return };
+    // Without `accept_loss` the opening may be refused.
+    let store = Store::open(&dir.store(), config(&dir)).unwrap_or_else(|_| open(&dir));
     for event in updated {
         let fragment = store.get(&key(RUN, event, 0)).unwrap();
         assert_eq!(fragment.map(|fragment| fragment.to_vec()), Some(b"newer".to_vec()), "event {event}");
@@ -236,5 +238,51 @@ fn an_event_that_ends_while_its_device_is_missing_stays_ended_when_it_returns() 
         let _ = std::fs::remove_dir_all(left.path().join(&number));
         copy(&dir.path().join(&number), &left.path().join(&number));
         assert_eq!(state(&open(&left), 1), None, "without device {missing}: the rejected event is back");
+    }
+}
+
+/// Every device is lost after a kill, and comes back after a life without any: what was decided about its events holds, also
+/// where nothing but the log said so, and an event of which a fragment was removed is still there.
+#[test]
+fn decisions_hold_when_all_devices_are_lost_and_return() {
+    const PARTLY: u64 = EVENTS + 1;
+    for is_closed in [false, true] {
+        let dir = TempDir::new();
+        let store = life(&dir);
+        for source in 0..2 {
+            assert_eq!(put(&store, &key(RUN, PARTLY, source), &[1; BYTES]).unwrap(), PutOutcome::Stored);
+        }
+        eventually(&store, "it goes down", || {
+            measure::demote(&store);
+            (0..2).all(|source| store.get(&key(RUN, PARTLY, source)).unwrap().unwrap().level() == Level::Warm)
+        });
+        assert!(store.remove(&key(RUN, PARTLY, 1)).unwrap());
+        let (left, whole) = (killed(&dir, false, &[0, 1]), killed(&dir, false, &[]));
+        drop(store);
+
+        let without = open(&left);
+        assert!(decided(&without, "without devices") > 0);
+        // It was accepted, and nothing more comes to it.
+        let accepted = (0..EVENTS).find(|event| event % 3 == 1 && state(&without, *event).is_none()).unwrap();
+        for key in [key(RUN, accepted, 0), key(RUN, accepted, 1), key(RUN, PARTLY, 1)] {
+            assert_eq!(put(&without, &key, &[2; 10]).unwrap(), PutOutcome::Late, "{key:?}");
+        }
+        without.run_stop(RUN).unwrap();
+        without.tick();
+        if is_closed {
+            without.close().unwrap();
+        }
+        // A kill leaves as much of the hot level.
+        drop(without);
+        (0..2).map(|device| format!("warm-{device}")).for_each(|device| {
+            copy(&whole.path().join(&device), &left.path().join(&device));
+        });
+        for _ in 0..2 {
+            let store = open(&left);
+            assert_eq!(decided(&store, &format!("all devices returned, closed {is_closed}")), 0);
+            assert_eq!(state(&store, PARTLY), Some(LiveState::Ready));
+            assert!(store.get(&key(RUN, PARTLY, 0)).unwrap().is_some());
+            assert!(store.get(&key(RUN, PARTLY, 1)).unwrap().is_none());
+        }
     }
 }
