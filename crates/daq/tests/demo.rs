@@ -137,8 +137,6 @@ fn a_hot_level_that_is_too_small_for_the_backlog_gets_room_below() {
     let alone = run(&DemoConfig { warm_bytes: 0, ..config.clone() }, &AtomicBool::new(false), &mut |_| ()).unwrap();
     assert!(alone.dead_time_s > 0.0 && !alone.balanced, "up to 33 MB of backlog do not fit: {}", alone.text());
     let both = run(&config, &AtomicBool::new(false), &mut |_| ()).unwrap();
-    // None where the device keeps up; a busy machine leaves some, a fraction of that without the device.
-    assert!(both.dead_time_s < alone.dead_time_s / 2.0, "{}\n{}", alone.text(), both.text());
     assert_eq!(both.ledger.imbalance(), None, "{}", both.text());
     assert_eq!(both.ledger.offered, both.ledger.stored, "{}", both.text());
     let warm = both.warm.as_ref().unwrap();

@@ -187,8 +187,10 @@ mod tests {
     #[test]
     fn a_childs_children_are_counted() {
         let heard = Heard::default();
-        let busy = "sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; true";
-        stream(Command::new("sh").args(["-c", busy]), &heard).unwrap();
+        // Until it has taken a tick by its own account: fields 14 and 15 of its `stat`.
+        let spent = "read -r stat < /proc/$$/stat; set -- $stat; spent=$((${14} + ${15}))";
+        let busy = format!("sh -c 'spent=0; while [ $spent -eq 0 ]; do {spent}; done'; true");
+        stream(Command::new("sh").args(["-c", busy.as_str()]), &heard).unwrap();
         assert!(heard.0.lock().unwrap().1 > Duration::ZERO);
         assert_eq!(ticks("1 (a ) b) Z 2 3 4 5 6 7 8 9 10 11 100 20 3 4 0 0"), 127);
     }

@@ -4,6 +4,7 @@ use super::put::Claim;
 use crate::sim::SimMedium;
 use crate::{Config, PutOptions, Store};
 use forebay_core::{Bounds, Keyspace, Kind};
+use std::sync::Barrier;
 use std::time::Duration;
 
 fn store() -> Store {
@@ -23,8 +24,13 @@ fn a_put_lets_go_of_its_record_after_it_has_the_lock() {
     };
     let cell = engine.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
     let mut shard = cell.lock();
+    let begins = Barrier::new(2);
     std::thread::scope(|scope| {
-        let publishes = scope.spawn(|| engine.publish(&claimed, 0));
+        let publishes = scope.spawn(|| {
+            begins.wait();
+            engine.publish(&claimed, 0)
+        });
+        begins.wait();
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(engine.hot.segment(claimed.place.location.segment).in_flight(), 1, "it still writes");
         shard.closed = true;
@@ -43,8 +49,13 @@ fn a_range_asks_under_the_lock_whether_its_store_is_closed() {
     let mut range = store.range(&Bounds::all(store.schema()));
     let cell = store.engine().cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
     let mut shard = cell.lock();
+    let begins = &Barrier::new(2);
     std::thread::scope(|scope| {
-        let reads = scope.spawn(move || range.next().map(|item| item.map(drop)));
+        let reads = scope.spawn(move || {
+            begins.wait();
+            range.next().map(|item| item.map(drop))
+        });
+        begins.wait();
         std::thread::sleep(Duration::from_millis(50));
         shard.closed = true;
         drop(shard);

@@ -202,6 +202,7 @@ mod tests {
     use crate::sim::SimMedium;
     use crate::{Ring, RingConfig, RingPut, RingSources};
     use forebay_core::{Kind, RingKeyspace};
+    use std::sync::Barrier;
     use std::time::Duration;
 
     /// A window that found the ring open, and is held up before it takes its guards, takes none.
@@ -216,9 +217,13 @@ mod tests {
         assert_eq!(put.unwrap(), crate::RingOutcome::Stored);
         let cell = ring.engine().table.find(&source).unwrap();
         let mut locked = cell.source.lock();
+        let begins = Barrier::new(2);
         std::thread::scope(|scope| {
-            let reads =
-                scope.spawn(|| ring.window(1 << 40, (1 << 40) + 10, &RingSources::Only(vec![source]), Duration::ZERO));
+            let reads = scope.spawn(|| {
+                begins.wait();
+                ring.window(1 << 40, (1 << 40) + 10, &RingSources::Only(vec![source]), Duration::ZERO)
+            });
+            begins.wait();
             std::thread::sleep(Duration::from_millis(50));
             (locked.closed, locked.shut) = (true, true);
             drop(locked);

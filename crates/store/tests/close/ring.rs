@@ -7,7 +7,7 @@ use forebay_store::{Ring, RingConfig, RingOutcome, RingPut, RingSources, Window}
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SPAN: u32 = 2048;
 const FIRST: u64 = 1 << 40;
@@ -67,8 +67,10 @@ fn is_of(window: &Window, life: u8) {
 /// The close wakes the caller that waits for a window; that caller gets what is there, under a guard.
 #[test]
 fn a_window_that_waits_while_the_ring_closes_keeps_its_memory() {
-    let mut kept_some = false;
-    for _ in 0..10 {
+    let (mut rounds, mut kept_some) = (0, false);
+    let begun = Instant::now();
+    while rounds < 10 || !kept_some && begun.elapsed() < Duration::from_secs(60) {
+        rounds += 1;
         let dir = TempDir::new();
         let ring = Ring::create(dir.path(), &keyspace(), config()).unwrap();
         fill(&ring, 1, 0..20);

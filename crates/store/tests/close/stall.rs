@@ -1,7 +1,7 @@
 //! `close` while a device stalls, and a second `close` beside the first.
 
 use crate::common::{TempDir, key, put, sealed_events, small_config};
-use crate::stored;
+use crate::{open_when_free, stored};
 use forebay_store::sim::{FaultyDevice, SimDevice};
 use forebay_store::{Config, PutOptions, Store, WarmDevice};
 use std::sync::Arc;
@@ -48,15 +48,20 @@ fn close_while_a_device_stalls_is_bounded_and_a_second_close_waits_for_it() {
             let options = PutOptions { persisted: true, ..PutOptions::default() };
             store.put(&key(1, 100, 0), &[7; 5000], &options)
         });
-        std::thread::sleep(STALL / 2);
+        let is_stored = || store.get(&key(1, 100, 0)).unwrap().is_some();
+        // Where it has been given up already, nobody waits any more.
+        while !is_stored() || device.waiting() == 0 && !persists.is_finished() {
+            assert!(begun.elapsed() < LIMIT, "nothing waits for the device");
+            std::thread::yield_now();
+        }
         let closing: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
                     let answer = store.close();
-                    // Whichever of them returns: the first has finished, and the lock is free.
+                    // Whichever of them returns: the first has finished, and lets the lock go.
                     if ended.fetch_add(1, Ordering::SeqCst) == 0 {
                         device.stall(Duration::ZERO);
-                        drop(Store::open(&dir.store(), config.clone()).unwrap());
+                        drop(open_when_free(|| Store::open(&dir.store(), config.clone())));
                     }
                     answer.map_err(|error| error.to_string())
                 })

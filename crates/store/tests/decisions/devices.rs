@@ -4,7 +4,7 @@
 use crate::common::fixture::RUN;
 use crate::common::key;
 use crate::life::{LEASE, LOGS, Life, Plan, unknown};
-use forebay_store::core::LiveState;
+use forebay_store::core::{Kind, LiveState};
 use forebay_store::{PutOptions, PutOutcome};
 
 const EVENT: u64 = 1;
@@ -28,9 +28,14 @@ fn turn_to(life: &Life, device: usize) {
         let event = FILLERS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let before = written(life, device);
         let options = PutOptions { persisted: true, ..PutOptions::default() };
-        let outcome = life.store.put(&key(RUN, event, 0), &[3; 9000], &options).unwrap();
-        assert_eq!(outcome, PutOutcome::Stored);
-        assert!(life.remove_event(&life.name(event)).unwrap());
+        match life.store.put(&key(RUN, event, 0), &[3; 9000], &options) {
+            // On a busy machine no device took it in time: the next one.
+            Err(error) if error.kind() == Kind::Unavailable => continue,
+            outcome => assert_eq!(outcome.unwrap(), PutOutcome::Stored),
+        }
+        let removed = life.remove_event(&life.name(event));
+        let late = removed.as_ref().is_err_and(|error| error.kind() == Kind::OutcomeUnknown);
+        assert!(late || removed.unwrap());
         if written(life, device) > before {
             return;
         }
@@ -61,7 +66,6 @@ fn on_devices(plan: Plan, places: [usize; 2]) -> Life {
 fn a_verdict_about_an_event_on_two_devices_is_durable_on_both() {
     for stalled in 0..2 {
         for source in 0..2 {
-            // On each device the event is decided, also where only that one is read.
             let life = on_devices(Plan::new().impatient(), [0, 1]);
             let token = life.lease(EVENT);
             life.devices[stalled].stall_writes(LOGS, crate::life::DAY);
@@ -74,6 +78,11 @@ fn a_verdict_about_an_event_on_two_devices_is_durable_on_both() {
             life.in_every_life(|life, _| {
                 assert_eq!(life.version(EVENT, source), None, "the rejected event is back by device {source}");
             });
+            // On each device the event is decided, also where only that one is read: the other is missing.
+            for seed in 0..4 {
+                let alone = life.opened_on(None, vec![life.simulated[source as usize].power_off(seed)]).unwrap();
+                assert_eq!(alone.find(EVENT), None, "the rejected event is back by device {source} alone");
+            }
         }
     }
 }
@@ -190,9 +199,9 @@ fn a_log_that_stays_behind_over_openings_overrides_nothing() {
     life.tick();
     assert_eq!(life.state(EVENT), Some(LiveState::Debug));
     let refuse = |device: &forebay_store::sim::FaultyDevice| device.refuse_writes(LOGS);
-    let Ok(second) = life.after_kill_on(refuse) else { return };
+    let second = life.after_kill_on(refuse).unwrap();
     let _ = second.replay(&second.name(EVENT));
-    let Ok(third) = second.after_kill_on(refuse) else { return };
+    let third = second.after_kill_on(refuse).unwrap();
     assert_eq!(third.state(EVENT), Some(LiveState::Ready), "the replay is decided");
     let token = third.lease(EVENT);
     let _ = third.accept(EVENT, &token);
@@ -208,15 +217,14 @@ fn a_token_of_a_life_that_no_device_knows_is_never_in_force_again() {
     let life = Plan::new().impatient().create();
     life.ready_persisted(EVENT);
     let refuse = |device: &forebay_store::sim::FaultyDevice| device.refuse_writes(LOGS);
-    // An opening may refuse to serve beside such a device.
-    let Ok(second) = life.after_kill_on(refuse) else { return };
-    let Some(token) = second.lease_of(EVENT) else { return };
+    let second = life.after_kill_on(refuse).unwrap();
+    let token = second.lease(EVENT);
     for seed in 0..4 {
         let third = second.after_loss_of_hot(seed);
         assert!(third.boot() > token.boot, "life {} follows life {} and knows its tokens", third.boot(), token.boot);
         let other = third.lease(EVENT);
         assert_ne!(other, token, "two grants have the same token");
         let fenced = third.accept(EVENT, &token);
-        assert!(fenced.is_err_and(|error| error.kind() == forebay_store::core::Kind::Fenced));
+        assert!(fenced.is_err_and(|error| error.kind() == Kind::Fenced));
     }
 }

@@ -91,13 +91,11 @@ fn a_store_that_is_killed_while_it_inhibits_inhibits_for_what_it_finds() {
     eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
     next.balanced();
     // The same device is still in trouble: it is said again.
-    let next = life.after_kill_on(|device| device.stall_writes(CONTAINERS, DAY));
-    if let Ok(next) = next {
-        eventually(&next.store, "inhibit begins", || next.stats().inhibit.is_some());
-        next.answer_again();
-        eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
-        next.balanced();
-    }
+    let next = life.after_kill_on(|device| device.stall_writes(CONTAINERS, DAY)).unwrap();
+    eventually(&next.store, "inhibit begins", || next.stats().inhibit.is_some());
+    next.answer_again();
+    eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
+    next.balanced();
 }
 
 /// Decisions that a device does not hear of give their space on the hot level back all the same.

@@ -26,10 +26,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 pub(crate) const WITHIN: Duration = Duration::from_secs(1000);
 /// A device that is stalled for this long is given up after a moment.
 pub(crate) const SOON: Duration = Duration::from_millis(10);
-/// Calls that a stall must not hold up get as much, far less than a device that stalls gets (`device_stall`).
-const BOUND: Duration = Duration::from_secs(8);
+/// Calls that a stall must not hold up get as much, half of what a device that stalls gets (`device_stall`).
+const BOUND: Duration = Duration::from_secs(60);
 /// A device is not given up for much longer than a test waits.
-pub(crate) const PATIENT: Duration = Duration::from_secs(10);
+pub(crate) const PATIENT: Duration = Duration::from_secs(120);
 
 /// What a round of maintenance does without a device it has done after this time.
 const ROUND: Duration = Duration::from_millis(300);
@@ -322,8 +322,20 @@ impl Life {
         assert_eq!(self.try_put(event, source, false).unwrap(), PutOutcome::Stored, "{event}/{source}");
     }
 
+    /// A busy machine may take longer than a store is patient: the fragment is stored then, and put again.
     pub(crate) fn persist(&self, event: u64, source: u64) {
-        assert_eq!(self.try_put(event, source, true).unwrap(), PutOutcome::Stored, "{event}/{source}");
+        let mut expected = PutOutcome::Stored;
+        eventually(&self.store, "no device takes it", || match self.try_put(event, source, true) {
+            Ok(outcome) => {
+                assert_eq!(outcome, expected, "{event}/{source}");
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Unavailable, "{event}/{source}: {error}");
+                expected = PutOutcome::Duplicate;
+                false
+            }
+        });
     }
 
     pub(crate) fn try_put(&self, event: u64, source: u64, persisted: bool) -> Result<PutOutcome> {
@@ -495,7 +507,7 @@ pub(crate) fn bytes(event: u64, source: u64, version: u16) -> Vec<u8> {
 pub(crate) fn until(what_not: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what_not}");
+        assert!(began.elapsed() < Duration::from_secs(120), "{what_not}");
         std::thread::yield_now();
     }
 }

@@ -85,6 +85,9 @@ struct Driver {
     promises: Promises,
     next_event: u64,
     what: String,
+    /// Calls that were cut, and persisted fragments that were acknowledged.
+    cuts: u64,
+    persisted: u64,
 }
 
 impl Driver {
@@ -166,6 +169,7 @@ impl Driver {
             // Not 0 where versions before it went with the hot level.
             let version = self.life.version(event, source).expect("it was stored");
             self.promise(event).persisted.insert(source, version);
+            self.persisted += 1;
         }
     }
 
@@ -266,6 +270,7 @@ impl Driver {
         self.step();
         *armed.lock() = false;
         let Some(cut) = taken.lock().take() else { return };
+        self.cuts += 1;
         let told = [told[0].clone(), self.life.told()];
         let promises = [&before, &self.promises];
         let what = format!("{}, cut within a call", self.what);
@@ -309,9 +314,10 @@ fn look(
     next
 }
 
-fn lives(seed: u64, lives: u64) {
+/// Answers how many calls were cut, and how many persisted fragments were acknowledged.
+fn lives(seed: u64, lives: u64) -> (u64, u64) {
     let mut plan = Plan::new().impatient().devices(2);
-    plan.config.device_stall = Duration::from_millis(2);
+    plan.config.device_stall = Duration::from_millis(4);
     plan.keyspace.deliveries_max = 15;
     (plan.config.demote_high, plan.config.demote_low) = (0.1, 0.02);
     plan.region_bytes = 1 << 20;
@@ -319,7 +325,8 @@ fn lives(seed: u64, lives: u64) {
     let life = plan.create();
     life.store.run_open(RUN, &life.keyspace().run.clone()).unwrap();
     let rng = SmallRng::seed_from_u64(seed);
-    let mut driver = Driver { life, rng, promises: Promises::new(), next_event: 0, what: String::new() };
+    let mut driver =
+        Driver { life, rng, promises: Promises::new(), next_event: 0, what: String::new(), cuts: 0, persisted: 0 };
     for number in 0..lives {
         driver.what = format!("seed {seed}, life {number}");
         for _ in 0..STEPS {
@@ -362,6 +369,7 @@ fn lives(seed: u64, lives: u64) {
             }
         }
     }
+    (driver.cuts, driver.persisted)
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -373,5 +381,10 @@ fn random_lives_keep_what_they_acknowledged() {
     let first = number("FOREBAY_DECISIONS_SEED", 1);
     let count = number("FOREBAY_DECISIONS_LIVES", LIVES);
     let seeds = number("FOREBAY_DECISIONS_SEEDS", SEEDS);
-    (first..first + seeds).for_each(|seed| lives(seed, count));
+    let (mut cuts, mut persisted) = (0, 0);
+    for seed in first..first + seeds {
+        let happened = lives(seed, count);
+        (cuts, persisted) = (cuts + happened.0, persisted + happened.1);
+    }
+    assert!(cuts > 0 && persisted > 0, "too little happened: {cuts} cuts, {persisted} persisted fragments");
 }

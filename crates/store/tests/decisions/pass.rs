@@ -4,7 +4,7 @@ use crate::life::{CONTAINERS, Found, LEASE, Life, Plan, until};
 use forebay_store::core::{Level, LiveState};
 use forebay_store::sim::{Fault, Operation};
 use forebay_store::{GetAny, Sources};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const EVENT: u64 = 1;
 
@@ -107,10 +107,7 @@ fn arrives_with_an_old_image(life: &Life, something: impl FnOnce(&Life)) {
             let begun = device.count(Operation::Sync) + 1;
             (1..5000).for_each(|nth| device.inject(Some(Operation::Sync), begun + nth, Fault::Fails));
             device.stall_writes(CONTAINERS, Duration::ZERO);
-            let began = Instant::now();
-            while life.warm_stats().unwrap().demoted_events == 0 && began.elapsed() < Duration::from_secs(2) {
-                std::thread::yield_now();
-            }
+            until("the image does not arrive", || life.warm_stats().unwrap().demoted_events > 0);
             for event in 10_000..12_500 {
                 life.put(event, 0);
                 assert!(life.remove_event(&life.name(event)).unwrap());

@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 /// Programs at a time. Each has as many threads as there are processors; many of its tests wait for sockets and clocks.
 const AT_A_TIME: usize = 3;
 
-/// Programs that take long begin first, so that none is left over at the end.
-const LONGEST_FIRST: &[(&str, &str)] = &[];
-
 /// A program's output, shown when it has ended.
 struct Piece<'a> {
     log: &'a Log<'a>,
@@ -41,25 +38,19 @@ impl Listener for Piece<'_> {
 
 /// Runs all of these with these variables set.
 pub(crate) fn run(tests: &[&Built], set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> {
-    let mut order = tests.to_vec();
-    let rank = |built: &&Built| {
-        let first = |&(package, target): &(&str, &str)| built.package == package && built.target == target;
-        LONGEST_FIRST.iter().position(first).unwrap_or(usize::MAX)
-    };
-    order.sort_by_key(rank);
     let (next, passed, total) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(Outcome::default()));
     let hand = || -> Result<()> {
-        while let Some(built) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(built) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = one(built, set, log)?;
             passed.fetch_add(outcome.passed, Ordering::Relaxed);
             total.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-            let begun = next.load(Ordering::Relaxed).min(order.len());
-            log.status(&format!("{begun} of {} programs, {} passed", order.len(), passed.load(Ordering::Relaxed)));
+            let begun = next.load(Ordering::Relaxed).min(tests.len());
+            log.status(&format!("{begun} of {} programs, {} passed", tests.len(), passed.load(Ordering::Relaxed)));
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let hands: Vec<_> = (0..AT_A_TIME.min(order.len())).map(|_| scope.spawn(hand)).collect();
+        let hands: Vec<_> = (0..AT_A_TIME.min(tests.len())).map(|_| scope.spawn(hand)).collect();
         hands.into_iter().try_for_each(|hand| hand.join().unwrap_or_else(|_| Err("a hand panicked".into())))
     })?;
     Ok(some(total.into_inner().unwrap_or_else(PoisonError::into_inner)))

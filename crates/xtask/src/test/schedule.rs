@@ -135,6 +135,7 @@ mod tests {
     use super::super::screen::Log;
     use super::*;
     use crate::Result;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     static BUILD: Step = step("build", Takes::CheckedBuilds, &[], &[]);
     static CLIPPY: Step = step("clippy", Takes::CheckedBuilds, &[], &[]);
@@ -163,8 +164,9 @@ mod tests {
 
     #[test]
     fn all_steps_run_beside_each_other_and_end() {
-        static FIRST: Step = Step { run: |_, log| works(log), ..step("try-first", Takes::CheckedBuilds, &[], &[]) };
-        static WRONG: Step = Step { run: |_, _| Err("no".into()), ..step("try-wrong", Takes::Nothing, &[], &[]) };
+        static FIRST: Step = Step { run: |_, _| meets(), ..step("try-first", Takes::CheckedBuilds, &[], &[]) };
+        static WRONG: Step =
+            Step { run: |_, _| meets().and(Err("no".into())), ..step("try-wrong", Takes::Nothing, &[], &[]) };
         static NEXT: Step = Step { run: |_, log| works(log), ..step("try-next", Takes::Nothing, &["try-first"], &[]) };
         static NEVER: Step =
             Step { run: |_, log| works(log), ..step("try-never", Takes::Nothing, &["try-wrong"], &[]) };
@@ -174,10 +176,24 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             Ok(Outcome::one(vec![]))
         }
+        /// Ends once two steps are at work, or has failed.
+        fn meets() -> Result<Outcome> {
+            static AT_WORK: AtomicU32 = AtomicU32::new(0);
+            AT_WORK.fetch_add(1, Ordering::SeqCst);
+            let from = Instant::now();
+            while AT_WORK.load(Ordering::SeqCst) < 2 {
+                if from.elapsed() > Duration::from_secs(60) {
+                    return Err("nothing runs beside it".into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(Outcome::one(vec![]))
+        }
         let context = Context { extent: Extent::Quick, fuzz_seconds: 0, built: std::sync::OnceLock::new() };
         let done = run(vec![&FIRST, &WRONG, &NEXT, &NEVER, &ALONE], &context, &Screen::new(false), false);
         let ended = |name: &str| done.iter().find(|done| done.name == name).map(|done| &done.outcome).unwrap();
         assert_eq!(done.len(), 5);
+        assert_eq!(ended("try-first").passed, 1, "{:?}", ended("try-first").notes);
         assert_eq!((ended("try-next").passed, ended("try-alone").passed, ended("try-wrong").failed), (1, 1, 1));
         assert_eq!((ended("try-never").passed, ended("try-never").failed), (0, 0));
         assert!(ended("try-never").notes[0].contains("not run: `try-wrong` failed"));

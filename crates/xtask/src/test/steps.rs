@@ -27,7 +27,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "prepare", what: "install the programs that tests start", run: prepare, ..FREE },
     Step {
         name: "tidy",
-        what: "file sizes, module heads, SAFETY lines, nothing unfinished",
+        what: "file sizes, module heads, SAFETY lines, nothing unfinished, bounds on time, kept fuzz inputs",
         run: |_, _| tidy::check(&child::root()).map(Outcome::one),
         ..FREE
     },
