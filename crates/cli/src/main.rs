@@ -83,7 +83,8 @@ struct Cli {
     /// Write JSON to stdout (one value; one per line where a command streams), and errors as JSON to stderr.
     #[arg(long, global = true, help_heading = "Options of every command")]
     json: bool,
-    /// Serve what is left although the machine restarted over a medium that does not survive that.
+    /// Serve what is left although something acknowledged is lost or may be: after a restart of the machine over a medium
+    /// that does not survive it, without the hot level, without devices or devices.toml, with damaged records.
     #[arg(long, global = true, help_heading = "Options of every command")]
     accept_loss: bool,
     #[command(subcommand)]

@@ -7,7 +7,8 @@
 //! *Invariants*: a thread takes a lock only where it holds none of the same or a higher rank (cells: none of a higher
 //! number); it waits for a device, or for another call, only where it holds none (`Owner::assert_free`).
 //!
-//! *Not here*: locks that are taken last and hold nothing up: the tail of a log, free segments, space of the warm level.
+//! *Not here*: locks that are taken last and hold nothing up: the tail of a log, free segments, space of the warm level;
+//! locks that come before all of these and are held over waits (list: ARCHITECTURE.md, *Lock order*).
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};

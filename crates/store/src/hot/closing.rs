@@ -15,8 +15,9 @@
 //! answer. [`Closing::shut`] marks every segment. Each segment then counts once in `left`, until its last user is gone;
 //! the closer counts once until it has written its last byte. The thread that removes the last count unlocks the file.
 //!
-//! *Invariants*: nobody becomes a user of a shut segment (asserted in `segment.rs`); the lock is released exactly
-//! once, and no thread accesses the region on behalf of this life after that (loom models below, tests/close/).
+//! *Invariants*: a shut segment without users gets no user (asserted in `segment.rs`; one that still has users may get
+//! more: a guard can be taken beside a guard); the lock is released exactly once, and no thread accesses the region on
+//! behalf of this life after that (loom models below, tests/close/).
 //!
 //! *On failure*: what does not end within the limit keeps the lock: the closing says so, and the last to let go unlocks.
 //!

@@ -5,9 +5,11 @@
 //! log segments             … | boundary ─▶ slot | slot | …      one after the other
 //! ```
 //!
-//! *Invariants*: a slot is durable before the next one begins, so that the log has no holes (`append`); space for the
-//! decision of every live event is reserved (`Hot::reserve`), so that a decision is never refused; what a snapshot
-//! replaces is freed only after the snapshot is whole and durable.
+//! *Invariants*: a slot is durable before the next one begins, so that the log has no holes (`append`); space is
+//! reserved for the decisions of every live event with anything on the hot level (`Hot::reserve`), so that what ends it is
+//! never refused; what a snapshot replaces is freed only after the snapshot is whole and durable. An event with nothing on
+//! the hot level reserves nothing: its decisions use the space of decisions, and where they reach what others reserve, the
+//! next call folds the log first (`Engine::relieve_log`).
 //!
 //! *On failure*: without a segment the append answers `Full` and nothing was decided.
 

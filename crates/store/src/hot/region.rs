@@ -367,7 +367,7 @@ impl Locked {
                 Ok(()) => return Ok(Locked(file)),
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
                 Err(error) => {
-                    let what = "this store is open already, here or in another process";
+                    let what = "this store or ring is open already, here or in another process";
                     return Err(Error::unavailable(format!("{}: {what}", path.display())).with_source(error));
                 }
             }

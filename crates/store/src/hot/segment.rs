@@ -7,9 +7,9 @@
 //! ```
 //!
 //! *Invariants* (loom models below): a record in flight or live, or a guard, keeps a segment from being freed; a guard
-//! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once. Once a
-//! segment is *shut* nobody begins to use it ([`Segment::begin`], [`Segment::pin`] assert it); the last user to
-//! release it learns so, exactly once (`closing.rs`).
+//! is only taken while the record is live, under the lock of the record's shard; a segment is freed exactly once. A
+//! *shut* segment without users gets no user ([`Segment::begin`], [`Segment::pin`] assert it); while it still has users it
+//! may get more. The last user to release it learns so, exactly once (`closing.rs`).
 
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -153,8 +153,8 @@ impl Segment {
         Left(before - of)
     }
 
-    /// The region closes: no new use of the segment begins; `true` if it has no user, else its last user learns
-    /// that it was the last.
+    /// The region closes: without a user the segment gets none any more (`true`); else its last user learns that it was the
+    /// last.
     pub(crate) fn shut(&self) -> bool {
         let before = self.needs.fetch_or(SHUT, Ordering::AcqRel);
         debug_assert!(before & SHUT == 0, "shut twice");

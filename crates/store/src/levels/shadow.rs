@@ -1,7 +1,10 @@
 //! Keeping the shadows: on each device a copy of what is decided, folded before it is full and made whole after a failure.
 //!
-//! *Invariants*: nobody but the device's own keeper waits for its folds; each keeper has its own thread, so that a device
-//! that stalls holds up its own shadow only.
+//! *Invariants*: while a store with threads serves calls, only the device's keeper folds its shadow. Each keeper has its own
+//! thread, so that a device that stalls delays its own shadow only. Opening folds every shadow (`fold_shadows`). Close waits
+//! for a fold that has begun, until its deadline (`close_device_logs`). In a store without threads the call that is about to
+//! wait for the device folds (`make_room`), and `tick` does. A call that waits for a device waits for a fold as well where
+//! the log is full or poisoned, and for the last step of any fold (`warm/log/replace.rs`).
 //!
 //! *Not here*: their bytes (`warm/log/`), who waits for them (`decide.rs`).
 

@@ -75,7 +75,7 @@ impl Store {
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Closed` also for an event of a closed run, `Unavailable` while it is being
-    /// closed.
+    /// closed, `OutcomeUnknown` where a device does not make it durable.
     pub fn replay(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;

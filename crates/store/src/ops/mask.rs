@@ -41,7 +41,8 @@ impl Store {
     /// `None` every event that still waits. What it sends nevertheless is stored. Masking twice is a success.
     ///
     /// # Errors
-    /// `Invalid` for an unknown run or a source of another schema, `Closed`, `Full` without space to journal it.
+    /// `Invalid` for an unknown run or a source of another schema, `Closed`, `Full` without space to journal it,
+    /// `OutcomeUnknown` where a device does not make it durable.
     pub fn mask(&self, run: u64, source: &[u8], from: Option<&Primary>) -> Result<()> {
         self.change_mask(run, source, from, true)
     }

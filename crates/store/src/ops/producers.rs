@@ -133,7 +133,8 @@ impl Producer {
     /// Reports its figures durably: after a crash they are the last known ones.
     ///
     /// # Errors
-    /// `Closed` also where the run is closed, `Full` without space to journal it.
+    /// `Closed` also where the run is closed, `Full` without space to journal it, `OutcomeUnknown` where a device does not
+    /// make it durable.
     pub fn report(&self) -> Result<()> {
         self.store.engine().report(self, false)
     }

@@ -13,7 +13,8 @@ impl Store {
     /// Removes one fragment; `false` where there is none. The key stays closed while its event lives.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
+    /// `Invalid` for a key of another schema, `Closed`, `Full` without space in the log beyond what live events reserve,
+    /// `OutcomeUnknown` where a device does not make it durable.
     pub fn remove(&self, key: &Key) -> Result<bool> {
         let engine = self.engine();
         engine.check_key(key)?;
@@ -34,8 +35,8 @@ impl Store {
     /// single fragments otherwise. Each removal is durable by itself. Answers how many fragments were removed.
     ///
     /// # Errors
-    /// `Invalid` for bounds of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable; what was
-    /// removed before stays removed.
+    /// `Invalid` for bounds of another schema, `Closed`, `Full` as [`Store::remove`] for single fragments, `OutcomeUnknown`
+    /// where a device does not make it durable; what was removed before stays removed.
     pub fn remove_range(&self, bounds: &Bounds) -> Result<u64> {
         let engine = self.engine();
         let schema = &engine.keyspace.schema;

@@ -22,7 +22,8 @@ impl Store {
     ///
     /// # Errors
     /// `Conflict` where it is open with another configuration, `Closed` where it was stopped or closed, `Invalid` for a
-    /// configuration or number that cannot be, `Full` without space for the record.
+    /// configuration or number that cannot be, `Full` without space for the record, `OutcomeUnknown` where a device does
+    /// not make it durable.
     pub fn run_open(&self, run: u64, config: &RunConfig) -> Result<()> {
         let engine = self.engine();
         engine.keyspace.check_run(config)?;
@@ -38,7 +39,8 @@ impl Store {
     /// ready events are given out. Pausing a paused run is a success.
     ///
     /// # Errors
-    /// `Invalid` for an unknown run, `Closed` where it is stopped or closed.
+    /// `Invalid` for an unknown run, `Closed` where it is stopped or closed, `OutcomeUnknown` where a device does not make
+    /// it durable.
     pub fn run_pause(&self, run: u64) -> Result<()> {
         self.engine().change_run(run, RunState::Paused)
     }
@@ -46,7 +48,8 @@ impl Store {
     /// Resumes a paused run. Resuming an open run is a success.
     ///
     /// # Errors
-    /// `Invalid` for an unknown run, `Closed` where it is stopped or closed.
+    /// `Invalid` for an unknown run, `Closed` where it is stopped or closed, `OutcomeUnknown` where a device does not make
+    /// it durable.
     pub fn run_resume(&self, run: u64) -> Result<()> {
         self.engine().change_run(run, RunState::Open)
     }
@@ -55,7 +58,7 @@ impl Store {
     /// is ready, whatever it misses, and gets decided. Without grace that is at once.
     ///
     /// # Errors
-    /// `Invalid` for an unknown run, `Closed` where it is closed.
+    /// `Invalid` for an unknown run, `Closed` where it is closed, `OutcomeUnknown` where a device does not make it durable.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
         let changed = engine.change_run(run, RunState::Stopped);
@@ -73,7 +76,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` while something of it is open, ready, leased or in flight, or its ledger does not balance: the
     /// message says what; `Invalid` for an unknown run or where the summary cannot be written, `Closed` where it is
-    /// closed.
+    /// closed, `OutcomeUnknown` where a device does not make it durable.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let engine = self.engine();
         engine.look_at_sources(run);

@@ -10,7 +10,8 @@ impl Store {
     /// The event is ready now, with what it has. `false` where there is no such event; sealing a ready one is a success.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
+    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable: only for
+    /// an event that has nothing left, which ends.
     pub fn seal(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;

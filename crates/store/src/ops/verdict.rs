@@ -43,7 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
-    /// streams, `Closed`.
+    /// streams, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
@@ -77,7 +77,8 @@ impl Store {
     /// Drops a leased event. Repeating it with the same token gives the same answer.
     ///
     /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`.
+    /// `Fenced` where the token is not the lease in force and did not reject before, `Closed`, `OutcomeUnknown` where a
+    /// device does not make it durable.
     pub fn reject(&self, primary: &Primary, token: &Token) -> Result<()> {
         self.engine().decide(
             primary,
@@ -108,7 +109,7 @@ impl Store {
     /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`.
+    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn release(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;

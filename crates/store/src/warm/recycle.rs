@@ -1,7 +1,8 @@
 //! What changes a container's state outside of writing: draining, recycling, poisoning.
 //!
-//! *Invariants*: a state is durable before anything follows from it; nobody waits for a device under a lock that others
-//! need (`transition` is one container's).
+//! *Invariants*: a state is durable before anything follows from it. Two locks are held while a header or a test block is
+//! written: the container's `transition`, and its device's `control` (`control.rs`), for which other such blocks of the
+//! device wait, as long as it may stall. A writer takes them only where a write has failed; reads take neither.
 //!
 //! *On failure*: a header that the device refuses poisons the container; its data stays readable. Where the device does
 //! not answer, nothing has changed, and the next round tries again.
