@@ -31,6 +31,7 @@ use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Result, Tally};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 const VERSION: u32 = 4;
 
@@ -38,6 +39,9 @@ const VERSION: u32 = 4;
 const SOURCES_KEPT_MAX: usize = 4096;
 /// Events looked at in one hold of a shard's lock.
 const SLICE_EVENTS: u32 = 2048;
+/// After this time a snapshot gives its processor to threads that wait for one: shorter than the time after which the kernel
+/// takes it, in the middle of a hold.
+const TURN: Duration = Duration::from_micros(500);
 
 /// How far the logs were when something was taken: slots of the hot log, entries of the shadows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -257,6 +261,7 @@ impl Engine {
         let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
         let mut used: HashSet<u32> = HashSet::new();
         let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
+        let mut turn_began = Instant::now();
         for (number, cell) in self.cells.iter().enumerate() {
             for batch in 0.. {
                 let shard = cell.lock();
@@ -317,6 +322,10 @@ impl Engine {
                 }
                 // Waiting verdicts go first.
                 shard.unlock_fair();
+                if turn_began.elapsed() > TURN {
+                    std::thread::yield_now();
+                    turn_began = Instant::now();
+                }
             }
         }
         if let Some(absent) = self.absent.get() {
