@@ -401,10 +401,11 @@ impl Shard {
         }
     }
 
-    /// A device has the version that is in force.
-    pub(crate) fn superseded_is_told(&mut self, event: u32, key: &Key) {
+    /// A device has this version of a fragment.
+    pub(crate) fn superseded_is_told(&mut self, event: u32, key: &Key, version: u16) {
         if self.events[event].is(Flag::Superseded)
             && let Some(known) = self.superseded.get_mut(key)
+            && version > known.version
         {
             known.on_hot_only = false;
         }

@@ -27,7 +27,7 @@ const READS_MAX: u32 = 3;
 pub(super) struct Compacting {
     /// When a container that could not be read may be emptied again.
     again: Option<Instant>,
-    /// Containers of which nothing could be moved, such as copies of what the hot level has, with what lived in them.
+    /// Containers that have only copies of what the hot level has, with the number of those: nothing can be moved.
     spared: BTreeMap<u32, u32>,
 }
 
@@ -49,6 +49,11 @@ impl Engine {
                 return false;
             }
         };
+        if events.is_empty() {
+            spared.insert(victim, live);
+            return false;
+        }
+        spared.remove(&victim);
         let (mut batch, mut planned) = (Vec::new(), 0);
         for primary in events.into_iter().take(BATCH_EVENTS) {
             if planned >= BATCH_BYTES {
@@ -90,11 +95,6 @@ impl Engine {
             }
         }
         let any = !batch.is_empty();
-        if any || again.is_some() || level.warm.live_in(victim) != live {
-            spared.remove(&victim);
-        } else {
-            spared.insert(victim, live);
-        }
         self.write_batch(level, demoter, batch, ExtentKind::Moved);
         self.settle_durable(level, demoter, 0);
         any

@@ -379,7 +379,7 @@ impl Engine {
                 match stands {
                     Some((event, (slot, word))) => {
                         shard.set_word(event, slot, word.moved_to(at(place, index as u32)));
-                        shard.superseded_is_told(event, &part.entry.key);
+                        shard.superseded_is_told(event, &part.entry.key, part.entry.version);
                         ended.push((word.location(), part.entry.length));
                         down += u64::from(part.entry.length);
                     }

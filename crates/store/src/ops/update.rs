@@ -149,7 +149,7 @@ impl Engine {
             let mut shard = self.cell_of(primary).lock();
             match (shard.find(primary), kept_back(&shard)) {
                 (Some(event), Some(ended)) => {
-                    shard.superseded_is_told(event, key);
+                    shard.superseded_is_told(event, key, version);
                     let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
                     self.shadow(&shard, event, &Decision { detail: u32::from(ended.version), ..about })
                 }
@@ -217,10 +217,10 @@ impl Engine {
             None => self.hot.read_entry(location),
         };
         let entry = entry.ok_or_else(|| Error::corrupt(format!("{}: its entry does not verify", text())))?;
-        let version = entry
-            .version
-            .checked_add(1)
-            .ok_or_else(|| Error::invalid(format!("{}: has its last version, {}", text(), entry.version)))?;
+        // Later ones may have gone with the hot level: the next one is above those as well.
+        let last = shard.superseded.get(key).map_or(0, |ended| ended.version).max(entry.version);
+        let version =
+            last.checked_add(1).ok_or_else(|| Error::invalid(format!("{}: has its last version, {last}", text())))?;
         let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
@@ -230,8 +230,8 @@ impl Engine {
         Ok(Ok((claimed, entry.length)))
     }
 
-    /// The new version takes the place of the old one. Answers whether a device has the old one: then the shadows are not
-    /// told yet.
+    /// The new version takes the place of the old one. Answers whether a device has the old one, and the new one is to be
+    /// persisted before the shadows are told.
     fn swap_version(&self, claimed: &Claimed, old_length: u32, token: Option<&Token>) -> Result<(Ticket, bool)> {
         let _effects = self.effects.begin();
         let (place, version) = (&claimed.place, claimed.version);
@@ -254,7 +254,8 @@ impl Engine {
             // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a
             // one without a device.
             let kept_back = shard.superseded.get(&claimed.key).is_some_and(|ended| ended.on_hot_only);
-            let on_device = old.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || kept_back;
+            let may_be = kept_back || self.lacks_devices();
+            let on_device = old.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || may_be;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let marks = shard.events[event].marks();
             if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
@@ -276,7 +277,7 @@ impl Engine {
             } else {
                 self.record(&shard, event, &decision)?
             };
-            if self.level.is_some() {
+            if self.level.is_some() || on_device {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
@@ -320,7 +321,7 @@ impl Engine {
                 }
                 self.hot.region.fence();
                 self.hot.written(place.location.segment);
-                Ok((ticket, on_device))
+                Ok((ticket, on_device && self.level.is_some()))
             }
             Err(error) => {
                 self.hot.abandon(place.location, claimed.length);

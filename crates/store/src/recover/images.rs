@@ -43,7 +43,7 @@ impl Records<'_> {
             return Ok(());
         }
         let known = shard.find(primary);
-        let (mut live, mut copies) = (0, 0);
+        let (mut live, mut copies, mut for_later) = (0, 0, 0);
         // Whether anything of the event is to be found here and nowhere else.
         let mut brings = known.is_none();
         // Versions whose updates were cut off before their records.
@@ -70,8 +70,14 @@ impl Records<'_> {
                 let standing = event.and_then(|event| shard.slot(event, entry.rest).ok());
                 // With the hot level lost it is the only one.
                 copies += u32::from(kept_back && standing.is_some_and(|(_, word)| !word.is_warm()));
-                // Else the version that replaced it is lost, or a later image has it.
-                if !kept_back || standing.is_some() || lacks_devices {
+                let version = || self.versions.get(&named(entry.rest)).copied().unwrap_or(0);
+                let is_covered = standing.is_some_and(|(_, word)| !word.is_warm() || version() >= entry.version);
+                if !kept_back || is_covered {
+                    continue;
+                }
+                // The version that replaced it is lost, or a later image has it, or a device that is not there.
+                if lacks_devices {
+                    for_later += 1;
                     continue;
                 }
             }
@@ -162,6 +168,9 @@ impl Records<'_> {
                     }
                 }
             }
+        }
+        if for_later > 0 {
+            warm.adopt(place, for_later);
         }
         let Some(event) = event else { return Ok(()) };
         for (cut, key, version) in lower {

@@ -23,6 +23,8 @@ pub(super) struct Records<'a> {
     last: Option<(Vec<u8>, usize, u32)>,
     /// Records whose bytes do not match their checksum.
     rotten: HashSet<Location>,
+    /// Those of sealed segments: lost, unless another copy is found.
+    doomed: Vec<(Location, Entry)>,
     /// Versions that an update replaced without coming to its record.
     pub(super) replaced: Vec<Version>,
     /// Versions of fragments in containers, where they are not the first.
@@ -41,6 +43,8 @@ pub(super) struct Records<'a> {
 enum Fate {
     Live,
     Dead,
+    /// It counts for nothing, but is not marked dead before it is known to be lost.
+    Doomed,
 }
 
 impl<'a> Records<'a> {
@@ -50,9 +54,22 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        let (last, replaced, versions, doubted, hot_lost, incomplete) = Default::default();
+        let (last, doomed, replaced, versions, doubted, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
-        Records { engine, shards, decided, last, rotten, replaced, versions, doubted, hot_lost, now_ns, incomplete }
+        Records {
+            engine,
+            shards,
+            decided,
+            last,
+            rotten,
+            doomed,
+            replaced,
+            versions,
+            doubted,
+            hot_lost,
+            now_ns,
+            incomplete,
+        }
     }
 
     /// Adopts the records of one segment.
@@ -102,6 +119,7 @@ impl<'a> Records<'a> {
                         hot.mark(location, state);
                     }
                 }
+                Fate::Doomed => dead += bytes,
                 Fate::Dead => {
                     dead += bytes;
                     if word.is_none_or(|word| word.mark == Mark::Live) {
@@ -193,13 +211,8 @@ impl<'a> Records<'a> {
         if !self.rotten.is_empty() && self.rotten.contains(&location) {
             // In an open segment power was lost before the fence: never acknowledged.
             if sealed {
-                self.lost(format!(
-                    "segment {} entry {} ({}): its bytes do not match their checksum",
-                    location.segment,
-                    location.entry,
-                    schema.text(entry.key.as_bytes())
-                ))?;
-                self.book_lost(entry);
+                self.doomed.push((location, *entry));
+                return Ok(Fate::Doomed);
             }
             return Ok(Fate::Dead);
         }
@@ -287,6 +300,32 @@ impl<'a> Records<'a> {
         Ok(Fate::Live)
     }
 
+    /// What rotted and was found nowhere else is lost: an error, unless the operator accepted that.
+    fn settle_doomed(&mut self) -> Result<()> {
+        let (engine, schema) = (self.engine, &self.engine.keyspace.schema);
+        for (location, entry) in std::mem::take(&mut self.doomed) {
+            let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
+            let shard = &*self.shards[engine.shard_of(primary)];
+            let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
+            let version = word.map(|word| match word.is_warm() {
+                true => self.versions.get(&entry.key).copied().unwrap_or(0),
+                false => engine.hot.read_entry(word.location()).map_or(0, |standing| standing.version),
+            });
+            let is_elsewhere = entry.flags.is_fragment() && version.is_some_and(|version| version >= entry.version);
+            if !is_elsewhere {
+                self.lost(format!(
+                    "segment {} entry {} ({}): its bytes do not match their checksum",
+                    location.segment,
+                    location.entry,
+                    schema.text(entry.key.as_bytes())
+                ))?;
+                self.book_lost(&entry);
+            }
+            engine.hot.mark(location, StateWord::ENDED);
+        }
+        Ok(())
+    }
+
     /// An acknowledged fragment is gone, and the operator accepted that.
     fn book_lost(&mut self, entry: &Entry) {
         let schema = &self.engine.keyspace.schema;
@@ -322,6 +361,7 @@ impl<'a> Records<'a> {
         let engine = self.engine;
         let schema = &engine.keyspace.schema;
         self.settle_images();
+        self.settle_doomed()?;
         for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
             let shard = &mut *self.shards[engine.shard_of(primary)];

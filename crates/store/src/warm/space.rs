@@ -210,11 +210,6 @@ impl Warm {
         self.closing_by.get().map_or(usual, |&by| by.max(least).min(usual))
     }
 
-    /// Fragments that live in a container.
-    pub(crate) fn live_in(&self, number: u32) -> u32 {
-        self.containers.get(number as usize).map_or(0, Container::live)
-    }
-
     /// The container of this number.
     ///
     /// # Errors

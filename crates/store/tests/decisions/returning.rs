@@ -286,3 +286,31 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
         }
     }
 }
+
+/// An update beside missing devices, one of which has the version before: it returns, and then the hot level is lost.
+#[test]
+fn a_fragment_that_is_updated_while_its_device_is_missing_is_there_when_it_returns() {
+    let dir = TempDir::new();
+    let wanted = Config { demote_high: 0.8, demote_low: 0.7, ..config(&dir) };
+    let store = Store::create(&dir.store(), &crate::common::sealed_events(), wanted).unwrap();
+    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    let name = key(RUN, 1, 0);
+    assert_eq!(store.put(&name, &[1; BYTES], &persisted).unwrap(), PutOutcome::Stored);
+    for missing in [&[0_usize][..], &[1], &[0, 1]] {
+        let left = killed(&dir, false, missing);
+        let without = open(&left);
+        assert_eq!(without.update(&name, b"newer", None).unwrap(), 1);
+        without.close().unwrap();
+        drop(without);
+        for number in missing.iter().map(|number| format!("warm-{number}")) {
+            let _ = std::fs::remove_dir_all(left.path().join(&number));
+            copy(&dir.path().join(&number), &left.path().join(&number));
+        }
+        let found = open(&left).get(&name).unwrap().unwrap();
+        assert_eq!((found.version(), found.to_vec()), (1, b"newer".to_vec()), "without {missing:?}");
+        drop(found);
+        std::fs::remove_file(left.store().join("hot.fb")).unwrap();
+        let found = open(&left).get(&name).unwrap();
+        assert!(found.is_some(), "without {missing:?}: no version is left");
+    }
+}

@@ -2,7 +2,8 @@
 
 use crate::life::{CONTAINERS, Life, Plan, bytes, try_put, unknown};
 use forebay_store::PutOutcome;
-use forebay_store::core::Level;
+use forebay_store::core::limits::PAYLOAD_ALIGN;
+use forebay_store::core::{Kind, Level, LiveState};
 use forebay_store::sim::SimDevice;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -109,22 +110,71 @@ fn a_fragment_is_persisted_between_the_steps_of_its_update() {
     assert!(staged, "the put never came between");
 }
 
-/// Only the hot level has the last version, and it rots there: the one before is found on its device.
+/// What a kill leaves, with one bit flipped in the bytes of a fragment on the hot level.
+fn with_rot(life: &Life, rotten: &[u8]) -> Image {
+    let mut hot = life.medium.killed_now();
+    let at = (0..hot.len()).step_by(PAYLOAD_ALIGN).find(|&at| hot[at..].starts_with(rotten)).unwrap();
+    hot[at] ^= 1;
+    (hot, life.simulated.iter().map(|device| device.power_off(1)).collect())
+}
+
+/// A persisted fragment rots on the hot level: nothing is lost, and nobody has to accept a loss.
 #[test]
-fn a_version_that_rots_on_the_hot_level_uncovers_the_one_before() {
+fn a_persisted_fragment_that_rots_on_the_hot_level_is_read_from_its_device() {
     let mut life = Plan::new().create();
     life.ready_persisted(EVENT);
-    life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
-    unknown(life.update(EVENT, 0, 1, None), "no device takes the update");
-    life.answer_again();
-    let (mut hot, devices) =
-        (life.medium.killed_now(), life.simulated.iter().map(|device| device.power_off(1)).collect());
-    let rotten = bytes(EVENT, 0, 1);
-    let at = hot.windows(rotten.len()).position(|window| window == rotten).unwrap();
-    hot[at] ^= 1;
+    // Its segment is sealed.
+    (100..120).for_each(|event| life.ready(event));
+    life.tick();
+    let (hot, devices) = with_rot(&life, &bytes(EVENT, 0, 0));
     life.plan.config.verify = true;
-    life.plan.config.accept_loss = true;
     let next = life.opened_on(Some(hot), devices).unwrap();
-    assert_eq!(next.version(EVENT, 0), Some(0), "{:?}", next.losses());
-    next.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(0)));
+    assert_eq!(next.losses(), Vec::<String>::new());
+    assert_eq!((next.level(EVENT, 0), next.level(EVENT, 1)), (Level::Warm, Level::Hot));
+    next.in_every_life(|life, hot| {
+        assert_eq!(life.find(EVENT).unwrap().versions, [(0, 0), (1, 0)].into());
+        assert_eq!(life.ledger().lost.fragments, 0);
+        assert_eq!(life.ledger().stored.fragments, if hot { 42 } else { 2 });
+    });
+    let (hot, devices) = with_rot(&life, &bytes(101, 0, 0));
+    let refused = life.opened_on(Some(hot), devices).err().unwrap();
+    assert_eq!(refused.kind(), Kind::Corrupt, "{refused}");
+}
+
+/// Only the hot level has the last versions, and the last one rots there: the one before them is found on its device, and goes
+/// on from there like any other.
+#[test]
+fn a_version_that_rots_on_the_hot_level_uncovers_the_one_before() {
+    for (told, kept_back) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+        let what = format!("{told} updates that a device has, then {kept_back} that none has");
+        let mut life = Plan::new().create();
+        life.ready_persisted(EVENT);
+        (1..=told).for_each(|version| assert_eq!(life.update(EVENT, 0, version, None).unwrap(), version));
+        life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
+        let last = told + kept_back;
+        (told + 1..=last).for_each(|version| unknown(life.update(EVENT, 0, version, None), &what));
+        life.answer_again();
+        let (hot, devices) = with_rot(&life, &bytes(EVENT, 0, last));
+        (life.plan.config.verify, life.plan.config.accept_loss) = (true, true);
+        let open =
+            || life.opened_on(Some(hot.clone()), devices.iter().map(|device| device.power_off(1)).collect()).unwrap();
+        let is = |life: &Life, version: u16| assert_eq!(life.version(EVENT, 0), Some(version), "{what}");
+
+        let next = open();
+        next.in_every_life(|life, _| is(life, told));
+        // The version that rotted is gone.
+        let updated = next.update(EVENT, 0, last, None).unwrap();
+        assert_eq!(updated, last, "{what}");
+        next.in_every_life(|life, _| is(life, updated));
+
+        let next = open();
+        next.accept(EVENT, &next.lease(EVENT)).unwrap();
+        (0..10).for_each(|_| next.tick());
+        assert_eq!(next.level(EVENT, 1), Level::Warm, "{what}");
+        next.in_every_life(|life, _| {
+            is(life, told);
+            assert_eq!(life.state(EVENT), Some(LiveState::Accepted), "{what}");
+        });
+        next.close().unwrap();
+    }
 }

@@ -206,8 +206,9 @@ fn maintenance_looks_by_itself() {
     for event in 0..next {
         store.take(event).reject().unwrap();
     }
-    assert_eq!(watch.wait_change(Duration::from_secs(30)).expect("it ends").inhibit, None);
-    eventually(&store, "the listener is told", || told.0.lock().unwrap().len() == 2);
+    // On the way it may be in force for another cause.
+    while watch.wait_change(Duration::from_secs(30)).expect("it ends").inhibit.is_some() {}
+    eventually(&store, "the listener is told", || told.0.lock().unwrap().len() >= 2);
 }
 
 #[test]

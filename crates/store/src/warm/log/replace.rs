@@ -148,8 +148,12 @@ impl Log {
                 let old_head = self.head(state.file, state.generation, FileState::Replaced, to);
                 let old_head = FileHead { file_bytes: old.map_or(0, |old| old.1), ..old_head };
                 (state.file, state.generation, state.at) = (to.target, to.generation, at);
-                (state.taken, state.durable, state.health) = (end, end.max(state.durable), Health::Good);
+                state.durable = end.max(state.durable);
                 state.give_up_commit();
+                // Else too much came meanwhile, and was dropped: it takes nothing before the next fold.
+                if state.fold == Some(to.boundary) {
+                    (state.taken, state.health) = (end, Health::Good);
+                }
                 self.changed.notify_all();
                 drop(state);
                 if let Some((old, _)) = old {
