@@ -144,9 +144,9 @@ impl Engine {
         let entry = self.entry_of(from)?;
         self.pin(from);
         shard.sets_out_persisting(event);
-        self.shadow_standing(&shard, event);
+        let standing = self.shadow_standing(&shard, event);
         let marks = self.persisted_marks(&shard, event);
-        let needs = shard.runs[shard.events[event].run as usize].shadowed;
+        let needs = shard.runs[shard.events[event].run as usize].shadowed.max(standing);
         Ok(Some(Waiting { number: 0, entry, from, marks, needs, answer: Answer::default() }))
     }
 
@@ -156,19 +156,20 @@ impl Engine {
         ImageMarks { state: ImageState::Undecided, detail: 0, ..self.image_marks(shard, event) }
     }
 
-    /// An event that was decided before anything of it set out: the shadows are told now.
-    fn shadow_standing(&self, shard: &Shard, event: u32) {
+    /// An event that was decided before anything of it set out: the shadows are told now. Answers the position where they
+    /// have it.
+    fn shadow_standing(&self, shard: &Shard, event: u32) -> u64 {
         let leaf = &shard.events[event];
         let (kind, detail) = match leaf.state {
-            _ if leaf.is(Flag::Warm) => return,
+            _ if leaf.is(Flag::Warm) => return 0,
             State::Live(LiveState::Accepted) => (DecisionKind::Accept, leaf.lease),
             State::Live(LiveState::Debug) => {
                 (DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
             }
-            _ => return,
+            _ => return 0,
         };
         let group = self.group_of(shard, event);
-        self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).unanswered();
+        self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).position()
     }
 
     /// An image of these may be found although nobody counts it.

@@ -365,3 +365,13 @@ fn a_verdict_is_unknown_in_the_next_life_too_until_the_device_has_it() {
     next.eventually_ok("the repeat", |life| life.reject(EVENT, &token));
     (0..4).for_each(|seed| assert_eq!(next.after_loss_of_hot(seed).find(EVENT), None, "the rejected event is back"));
 }
+
+/// Accepted on the hot level alone, then persisted: with the hot level lost the image is not all that is known of it.
+#[test]
+fn a_fragment_that_is_persisted_after_its_event_was_accepted_is_accepted() {
+    let life = Plan::new().create();
+    life.ready(EVENT);
+    life.accept(EVENT, &life.lease(EVENT)).unwrap();
+    assert_eq!(life.try_put(EVENT, 0, true).unwrap(), PutOutcome::Duplicate);
+    life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Accepted)));
+}
