@@ -149,10 +149,12 @@ fn stopping_ends_with_a_manifest_and_windows_play_back() {
     let last = PlayChoices { window: PlayWindow::Last(Duration::from_millis(50)), ..whole.clone() };
     let played = play(&last, &AtomicBool::new(false), None, &mut |_| {}).unwrap();
     assert!(played.is_sound());
-    for link in &played.links {
+    for (link, recorded) in played.links.iter().zip(&summary.manifest.links) {
         assert_eq!(link.end - link.begin, 3_125_000);
         let missing: u64 = link.gaps.iter().map(|gap| gap.end.min(link.end) - gap.begin.max(link.begin)).sum();
-        assert!(link.frames.abs_diff((3_125_000 - missing).div_ceil(2048)) <= 1, "{link:?}");
+        // A busy machine has recorded less than the window before it is stopped.
+        let ticks = link.end - link.begin.max(recorded.eras[0].begin) - missing;
+        assert!(link.frames.abs_diff(ticks.div_ceil(2048)) <= 1, "{link:?}");
     }
     let wrong = PlayChoices { links: Some(vec![7]), ..whole };
     assert!(play(&wrong, &AtomicBool::new(false), None, &mut |_| {}).is_err());
