@@ -217,14 +217,27 @@ fn a_device_that_returns_brings_no_older_version_back() {
     }
 }
 
+/// A store with one fragment, of event 1: on the hot level and persisted on one device.
+fn persisted(dir: &TempDir) -> Store {
+    let wanted = Config { demote_high: 0.8, demote_low: 0.7, ..config(dir) };
+    let store = Store::create(&dir.store(), &crate::common::sealed_events(), wanted).unwrap();
+    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 1, 0), &[1; BYTES], &persisted).unwrap(), PutOutcome::Stored);
+    store
+}
+
+/// A device that was missing is there again, as it was.
+fn bring_back(device: usize, from: &TempDir, to: &TempDir) {
+    let name = format!("warm-{device}");
+    let _ = std::fs::remove_dir_all(to.path().join(&name));
+    copy(&from.path().join(&name), &to.path().join(&name));
+}
+
 /// Decided while the device that has a copy was missing: the others know it when that returns without the hot level.
 #[test]
 fn an_event_that_ends_while_its_device_is_missing_stays_ended_when_it_returns() {
     let dir = TempDir::new();
-    let wanted = Config { demote_high: 0.8, demote_low: 0.7, ..config(&dir) };
-    let store = Store::create(&dir.store(), &crate::common::sealed_events(), wanted).unwrap();
-    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
-    assert_eq!(store.put(&key(RUN, 1, 0), &[1; BYTES], &persisted).unwrap(), PutOutcome::Stored);
+    let store = persisted(&dir);
     let name = store.schema().primary(&[RUN, 1]).unwrap();
     store.seal(&name).unwrap();
     for missing in 0..2 {
@@ -234,9 +247,7 @@ fn an_event_that_ends_while_its_device_is_missing_stays_ended_when_it_returns() 
         without.close().unwrap();
         drop(without);
         std::fs::remove_file(left.store().join("hot.fb")).unwrap();
-        let number = format!("warm-{missing}");
-        let _ = std::fs::remove_dir_all(left.path().join(&number));
-        copy(&dir.path().join(&number), &left.path().join(&number));
+        bring_back(missing, &dir, &left);
         assert_eq!(state(&open(&left), 1), None, "without device {missing}: the rejected event is back");
     }
 }
@@ -274,9 +285,7 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
         }
         // A kill leaves as much of the hot level.
         drop(without);
-        (0..2).map(|device| format!("warm-{device}")).for_each(|device| {
-            copy(&whole.path().join(&device), &left.path().join(&device));
-        });
+        (0..2).for_each(|device| bring_back(device, &whole, &left));
         for _ in 0..2 {
             let store = open(&left);
             assert_eq!(decided(&store, &format!("all devices returned, closed {is_closed}")), 0);
@@ -291,21 +300,15 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
 #[test]
 fn a_fragment_that_is_updated_while_its_device_is_missing_is_there_when_it_returns() {
     let dir = TempDir::new();
-    let wanted = Config { demote_high: 0.8, demote_low: 0.7, ..config(&dir) };
-    let store = Store::create(&dir.store(), &crate::common::sealed_events(), wanted).unwrap();
-    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    let _store = persisted(&dir);
     let name = key(RUN, 1, 0);
-    assert_eq!(store.put(&name, &[1; BYTES], &persisted).unwrap(), PutOutcome::Stored);
     for missing in [&[0_usize][..], &[1], &[0, 1]] {
         let left = killed(&dir, false, missing);
         let without = open(&left);
         assert_eq!(without.update(&name, b"newer", None).unwrap(), 1);
         without.close().unwrap();
         drop(without);
-        for number in missing.iter().map(|number| format!("warm-{number}")) {
-            let _ = std::fs::remove_dir_all(left.path().join(&number));
-            copy(&dir.path().join(&number), &left.path().join(&number));
-        }
+        missing.iter().for_each(|device| bring_back(*device, &dir, &left));
         let found = open(&left).get(&name).unwrap().unwrap();
         assert_eq!((found.version(), found.to_vec()), (1, b"newer".to_vec()), "without {missing:?}");
         drop(found);
