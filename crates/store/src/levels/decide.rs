@@ -16,7 +16,7 @@
 use super::{Level, shadow};
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, Verdict};
-use forebay_core::{Blob, Decision, Error, Result, Token};
+use forebay_core::{Blob, Decision, DecisionKind, Error, Result, Token};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,11 +124,12 @@ impl Engine {
         Ok(self.shadow(shard, event, decision))
     }
 
-    /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it.
+    /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it. Of a
+    /// removed fragment in any case: no image of what goes down later says that it was there.
     pub(crate) fn shadow(&self, shard: &Shard, event: u32, decision: &Decision) -> Ticket {
         let Some(level) = &self.level else { return Ticket::default() };
         let devices = self.devices_of(level, shard, event);
-        if devices.is_empty() {
+        if devices.is_empty() && decision.kind != DecisionKind::RemoveKey {
             return Ticket::default();
         }
         let position = level.log.append_decision(decision);
@@ -154,7 +155,7 @@ impl Engine {
             }
             devices.extend(&way.doubted);
         }
-        // Every shadow's snapshot has the removed and superseded fragments, even of an event that is not on a device.
+        // Every shadow has the removed and superseded fragments, even of an event that is not on a device.
         let leaf = &shard.events[event];
         let named = leaf.is(Flag::Superseded) || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
         if !leaf.is(Flag::Warm) && !named {

@@ -79,7 +79,7 @@ impl Engine {
     /// `Invalid` without a warm level, `Unavailable` where no device took it in time.
     pub(crate) fn persist(&self, key: &Key) -> Result<()> {
         let level = self.level.as_ref().ok_or_else(no_warm_level)?;
-        let Some(waiting) = self.to_persist(key)? else { return Ok(()) };
+        let Some(waiting) = self.to_persist(level, key)? else { return Ok(()) };
         self.persist_with_others(level, waiting).map_err(|why| not_persisted(&why))
     }
 
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// The fragment, pinned on the hot level; `None` where a device has it, or where it is gone by decision.
-    fn to_persist(&self, key: &Key) -> Result<Option<Waiting>> {
+    fn to_persist(&self, level: &Level, key: &Key) -> Result<Option<Waiting>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.cell_of(primary).lock();
         if shard.closed {
@@ -144,7 +144,7 @@ impl Engine {
         let entry = self.entry_of(from)?;
         self.pin(from);
         shard.sets_out_persisting(event);
-        let standing = self.shadow_standing(&shard, event);
+        let standing = self.shadow_standing(level, &shard, event);
         let marks = self.persisted_marks(&shard, event);
         let needs = shard.runs[shard.events[event].run as usize].shadowed.max(standing);
         Ok(Some(Waiting { number: 0, entry, from, marks, needs, answer: Answer::default() }))
@@ -157,16 +157,18 @@ impl Engine {
     }
 
     /// An event that was decided before anything of it set out: the shadows are told now. Answers the position where they
-    /// have it.
-    fn shadow_standing(&self, shard: &Shard, event: u32) -> u64 {
+    /// have it, and which fragments of it were removed.
+    fn shadow_standing(&self, level: &Level, shard: &Shard, event: u32) -> u64 {
         let leaf = &shard.events[event];
+        let is_short = shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
+        let removed = if is_short { level.log.end() } else { 0 };
         let (kind, detail) = match leaf.state {
             _ if leaf.is(Flag::Warm) => return 0,
             State::Live(LiveState::Accepted) => (DecisionKind::Accept, leaf.lease),
             State::Live(LiveState::Debug) => {
                 (DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
             }
-            _ => return 0,
+            _ => return removed,
         };
         let group = self.group_of(shard, event);
         self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).position()

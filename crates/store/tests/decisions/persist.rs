@@ -4,7 +4,7 @@
 use crate::common::fixture::RUN;
 use crate::common::key;
 use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
-use forebay_store::core::{Level, LiveState};
+use forebay_store::core::{Kind, Level, LiveState};
 use forebay_store::{Accept, PutOutcome, Sources};
 use std::time::{Duration, Instant};
 
@@ -366,12 +366,41 @@ fn a_verdict_is_unknown_in_the_next_life_too_until_the_device_has_it() {
     (0..4).for_each(|seed| assert_eq!(next.after_loss_of_hot(seed).find(EVENT), None, "the rejected event is back"));
 }
 
-/// Accepted on the hot level alone, then persisted: with the hot level lost the image is not all that is known of it.
+/// What was decided before anything of the event set out: the put is answered once a device knows that as well.
 #[test]
-fn a_fragment_that_is_persisted_after_its_event_was_accepted_is_accepted() {
-    let life = Plan::new().create();
+fn a_fragment_counts_as_persisted_once_its_device_knows_what_was_decided_before() {
+    let accept = |life: &Life| life.accept(EVENT, &life.lease(EVENT)).unwrap();
+    let remove = |life: &Life| assert!(life.remove(EVENT, 1).unwrap());
+    for (decide, state) in [(&accept as &dyn Fn(&Life), LiveState::Accepted), (&remove, LiveState::Ready)] {
+        let life = Plan::new().impatient().create();
+        // The device knows the run.
+        life.persist(EVENT + 1, 0);
+        life.ready(EVENT);
+        decide(&life);
+        life.stall_writes(LOGS);
+        let error = life.try_put(EVENT, 0, true).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable, "no device knows what was decided: {error}");
+        life.answer_again();
+        life.eventually_ok("the put", |life| life.try_put(EVENT, 0, true).map(drop));
+        life.in_every_life(|life, _| {
+            let found = life.find(EVENT).expect("the persisted fragment");
+            assert_eq!((found.state, found.versions.get(&0)), (state, Some(&0)));
+            if state == LiveState::Ready {
+                assert_eq!(life.try_put(EVENT, 1, false).unwrap(), PutOutcome::Late);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_fragment_that_was_removed_before_its_event_went_down_stays_closed() {
+    let life = Plan::new().all_down().create();
     life.ready(EVENT);
-    life.accept(EVENT, &life.lease(EVENT)).unwrap();
-    assert_eq!(life.try_put(EVENT, 0, true).unwrap(), PutOutcome::Duplicate);
-    life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Accepted)));
+    assert!(life.remove(EVENT, 1).unwrap());
+    life.tick();
+    assert_eq!(life.level(EVENT, 0), Level::Warm);
+    life.in_every_life(|life, _| {
+        assert_eq!(life.find(EVENT).expect("what went down").versions.len(), 1);
+        assert_eq!(life.try_put(EVENT, 1, false).unwrap(), PutOutcome::Late);
+    });
 }
