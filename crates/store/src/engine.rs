@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A run as the whole store knows it.
 #[derive(Clone)]
@@ -261,10 +261,15 @@ impl Engine {
         self.level.as_ref().map_or(0, |level| level.present().count()) < self.devices as usize
     }
 
-    /// Whether a key takes no put any more: its event is decided, or stands decided on a device that is not there.
-    pub(crate) fn is_decided(&self, run: &Run, primary: &[u8], key: &[u8]) -> bool {
+    /// Whether an event is decided, or stands decided on a device that is not there.
+    pub(crate) fn is_decided(&self, run: &Run, primary: &[u8]) -> bool {
         run.decided.contains(self.decided_form, primary)
-            || self.absent.get().is_some_and(|absent| absent.is_decided(primary, key))
+            || self.absent.get().is_some_and(|absent| absent.is_decided(primary))
+    }
+
+    /// Whether a key was removed from an event that stands on a device that is not there.
+    pub(crate) fn is_removed_elsewhere(&self, key: &[u8]) -> bool {
+        self.absent.get().is_some_and(|absent| absent.is_removed(key))
     }
 
     /// All cells at once, in order.
@@ -359,11 +364,4 @@ impl Engine {
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::closed("the store is closed; open it again")
-}
-
-/// A deadline on the machine's clock: waits for space or other threads are real time even where a test moves the
-/// store's clock by hand.
-pub(crate) fn deadline_after(wait: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
 }

@@ -114,8 +114,9 @@ impl Store {
     /// get there stays on the hot level.
     ///
     /// # Errors
-    /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight outlasted the wait: the store is
-    /// closed and flushed, its lock is released with the last of them, and the next opening looks at every record.
+    /// `Corrupt` where the medium refuses its pages; `Unavailable` where calls in flight, or a round that writes to a
+    /// device, outlasted the wait: the store is closed and flushed, its lock is released with the last of them, and the
+    /// next opening looks at every record.
     pub fn close(&self) -> Result<()> {
         self.engine().close()
     }

@@ -1,4 +1,4 @@
-//! Atomics and locks of the pin and recycle protocol: the real ones, or loom's where its model checker runs.
+//! What threads wait with: deadlines, and the atomics of the pin and recycle protocol (loom's where its model checker runs).
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -9,3 +9,12 @@ pub(crate) use std::thread::yield_now;
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now;
+
+use std::time::{Duration, Instant};
+
+/// A deadline on the machine's clock: waits for space or other threads are real time even where a test moves the
+/// store's clock by hand.
+pub(crate) fn deadline_after(wait: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
+}

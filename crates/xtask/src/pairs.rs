@@ -27,8 +27,8 @@ pub(crate) struct Options {
     /// By how many per cent a row may be slower.
     #[arg(long, default_value_t = 3.0)]
     limit: f64,
-    /// Only this part: embedded, reopening, network, persisted, verdicts.
-    #[arg(long)]
+    /// Only this part.
+    #[arg(long, value_parser = ["embedded", "reopening", "network", "persisted", "verdicts"])]
     only: Option<String>,
     /// A directory on the disk for the rows that need one; by default the build directory.
     #[arg(long)]

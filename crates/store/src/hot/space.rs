@@ -404,6 +404,12 @@ impl Hot {
         self.entry_offset(location) + self.layout.state_offset() as u64
     }
 
+    /// What the state word of a record says; `None` where it does not verify.
+    pub(crate) fn state_of(&self, location: Location) -> Option<StateWord> {
+        let word = self.region.load_word(self.state_word_offset(location));
+        StateWord::decode(word, self.seed(location.segment), location.entry)
+    }
+
     /// Replaces the state word of a record; flushed, not fenced.
     #[inline]
     pub(crate) fn mark(&self, location: Location, state: StateWord) {

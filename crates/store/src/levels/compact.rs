@@ -34,8 +34,7 @@ pub(super) struct Compacting {
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
-        let mut compacting = level.compacting.lock();
-        let Compacting { again, spared } = &mut *compacting;
+        let Compacting { again, spared } = &mut demoter.compacting;
         if again.is_some_and(|again| Instant::now() < again) {
             return false;
         }
@@ -53,7 +52,6 @@ impl Engine {
             spared.insert(victim, live);
             return false;
         }
-        spared.remove(&victim);
         let (mut batch, mut planned) = (Vec::new(), 0);
         for primary in events.into_iter().take(BATCH_EVENTS) {
             if planned >= BATCH_BYTES {

@@ -124,12 +124,11 @@ impl Engine {
         Ok(self.shadow(shard, event, decision))
     }
 
-    /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it. Of a
-    /// removed fragment in any case: no image of what goes down later says that it was there.
+    /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it.
     pub(crate) fn shadow(&self, shard: &Shard, event: u32, decision: &Decision) -> Ticket {
         let Some(level) = &self.level else { return Ticket::default() };
         let devices = self.devices_of(level, shard, event);
-        if devices.is_empty() && decision.kind != DecisionKind::RemoveKey {
+        if devices.is_empty() {
             return Ticket::default();
         }
         let position = level.log.append_decision(decision);
@@ -138,6 +137,21 @@ impl Engine {
         let awaited = Awaited { position, devices, name };
         level.unsettled.note(level, &awaited);
         Ticket(Some(Box::new(awaited)))
+    }
+
+    /// Tells the shadows which fragments of an event were removed before anything of it set out, as it does now: no image
+    /// says that they were there. They count nothing: accounts that a shadow has are whole.
+    pub(crate) fn shadow_removed(&self, shard: &Shard, event: u32) {
+        if shard.removed_slots == 0 || shard.events[event].is(Flag::Warm) {
+            return;
+        }
+        let primary = shard.primary(event);
+        for (rest, is_result) in shard.removed_of(event) {
+            let key = [primary.as_bytes(), rest].concat();
+            let detail = u32::from(is_result);
+            self.shadow(shard, event, &Decision { detail, ..Decision::about(DecisionKind::RemoveKey, &key) })
+                .unanswered();
+        }
     }
 
     /// Devices that have or may have anything of an event. All present devices if some of it is on its way to one, or if a
@@ -155,7 +169,7 @@ impl Engine {
             }
             devices.extend(&way.doubted);
         }
-        // Every shadow has the removed and superseded fragments, even of an event that is not on a device.
+        // Every shadow's snapshot has the removed and superseded fragments, even of an event that is not on a device.
         let leaf = &shard.events[event];
         let named = leaf.is(Flag::Superseded) || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
         if !leaf.is(Flag::Warm) && !named {

@@ -11,6 +11,7 @@
 //! up by its writer.
 
 use super::Level;
+use super::compact::Compacting;
 use super::plan::{KIND, Moving};
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State, Word};
@@ -54,6 +55,7 @@ struct Open {
 pub(crate) struct Demoter {
     open: Vec<Open>,
     in_flight: u64,
+    pub(super) compacting: Compacting,
 }
 
 impl Demoter {

@@ -76,7 +76,6 @@ pub(crate) struct Level {
     pub(crate) unsettled: decide::Unsettled,
     /// Who keeps the shadow of each device.
     keepers: Vec<shadow::Keeper>,
-    compacting: Mutex<compact::Compacting>,
 }
 
 const NOTES_MAX: usize = 1000;
@@ -110,7 +109,6 @@ impl Level {
             notes: Mutex::default(),
             unsettled: decide::Unsettled::default(),
             keepers: (0..devices).map(|_| shadow::Keeper::default()).collect(),
-            compacting: Mutex::default(),
         }
     }
 

@@ -48,6 +48,20 @@ struct Group {
     leading: bool,
 }
 
+impl Group {
+    /// What goes next, by key. One image has a key once: a second put of it waits for the next group.
+    fn take(&mut self) -> Vec<Waiting> {
+        self.waiting.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
+        let (mut next, mut later): (Vec<Waiting>, Vec<Waiting>) = (Vec::new(), Vec::new());
+        for waiting in self.waiting.drain(..) {
+            let again = next.last().is_some_and(|last| last.entry.key == waiting.entry.key);
+            if again { later.push(waiting) } else { next.push(waiting) }
+        }
+        self.waiting = later;
+        next
+    }
+}
+
 /// The queue before the device.
 #[derive(Default)]
 pub(crate) struct Persisting {
@@ -108,7 +122,7 @@ impl Engine {
                 // Others may come along.
                 let gathered = Instant::now() + level.persist_delay;
                 while group.waiting.len() < GROUP_MAX && !queue.changed.wait_until(&mut group, gathered).timed_out() {}
-                let taken = std::mem::take(&mut group.waiting);
+                let taken = group.take();
                 drop(group);
                 self.persist_group(level, taken);
                 group = queue.group.lock();
@@ -156,22 +170,24 @@ impl Engine {
         ImageMarks { state: ImageState::Undecided, detail: 0, ..self.image_marks(shard, event) }
     }
 
-    /// An event that was decided before anything of it set out: the shadows are told now. Answers the position where they
-    /// have it, and which fragments of it were removed.
+    /// What was decided about an event before anything of it set out: the shadows are told now. Answers up to where a
+    /// device must know them before it has any more of the event.
     fn shadow_standing(&self, level: &Level, shard: &Shard, event: u32) -> u64 {
         let leaf = &shard.events[event];
-        let is_short = shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
-        let removed = if is_short { level.log.end() } else { 0 };
-        let (kind, detail) = match leaf.state {
-            _ if leaf.is(Flag::Warm) => return 0,
-            State::Live(LiveState::Accepted) => (DecisionKind::Accept, leaf.lease),
+        let decided = match leaf.state {
+            State::Live(LiveState::Accepted) => Some((DecisionKind::Accept, leaf.lease)),
             State::Live(LiveState::Debug) => {
-                (DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
+                Some((DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default())))
             }
-            _ => return removed,
+            _ => None,
         };
-        let group = self.group_of(shard, event);
-        self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).position()
+        if let (Some((kind, detail)), false) = (decided, leaf.is(Flag::Warm)) {
+            let group = self.group_of(shard, event);
+            self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).unanswered();
+        }
+        self.shadow_removed(shard, event);
+        let any = decided.is_some() || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
+        if any { level.log.end() } else { 0 }
     }
 
     /// An image of these may be found although nobody counts it.
@@ -193,10 +209,9 @@ impl Engine {
     }
 
     /// Writes a group, within the time that one device is given, and answers each fragment of it.
-    fn persist_group(&self, level: &Level, mut group: Vec<Waiting>) {
+    fn persist_group(&self, level: &Level, group: Vec<Waiting>) {
         let schema = &self.keyspace.schema;
         let deadline = level.deadline();
-        group.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
         for of_run in
             group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
         {
@@ -349,6 +364,8 @@ fn doubt(shard: &mut Shard, primary: &[u8], devices: &[u32]) {
     if let Some(event) = shard.find(primary) {
         shard.sets_out(event);
         shard.arrives(primary, devices);
+        // What the log says of marks is later than what that image says.
+        shard.events[event].set(Flag::MarksLogged);
     }
 }
 

@@ -144,6 +144,7 @@ impl Engine {
         shard.events[event].set(Flag::Moving);
         // From here on the shadows are told; what they were told before must be durable where the image goes.
         shard.sets_out(event);
+        self.shadow_removed(shard, event);
         let needs = self.level.as_ref().map_or(0, |level| level.log.end());
         let leaf = &shard.events[event];
         let run = shard.runs[leaf.run as usize].run;

@@ -10,7 +10,8 @@
 
 use super::Level;
 use crate::config::WarmPlace;
-use crate::engine::{Engine, Holder, deadline_after};
+use crate::engine::{Engine, Holder};
+use crate::sync::deadline_after;
 use forebay_core::Result;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
@@ -120,7 +121,7 @@ impl Engine {
             level.note(error.to_string());
             return Vec::new();
         }
-        let idle = (0..).zip(&kept).filter(|(device, round)| round.is_some() && level.log.is_idle(*device));
+        let idle = (0..).zip(&kept).filter(|(device, round)| round.is_some() && level.log.retire(*device));
         idle.map(|(device, _)| device).collect()
     }
 

@@ -3,9 +3,10 @@
 //! *Invariants*: an announced event exists without fragments, also after a restart; if none comes in time it is counted
 //! as never seen, and stays closed (tests/semantics/announce.rs).
 
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard};
 use crate::hot::Class;
+use crate::sync::deadline_after;
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use std::sync::atomic::Ordering;
@@ -101,7 +102,7 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
-        if !known.is_over() && self.is_decided(known, primary.as_bytes(), &[]) {
+        if !known.is_over() && self.is_decided(known, primary.as_bytes()) {
             return Ok(Ok(PutOutcome::Late));
         }
         if known.is_over() || !known.state.takes_events() {

@@ -214,8 +214,7 @@ impl Engine {
 
     /// The entry of a record in a sealed, pinned segment, if its word says that it is live.
     fn live_entry(&self, location: Location) -> Option<Entry> {
-        let word = self.hot.region.load_word(self.hot.state_word_offset(location));
-        let state = StateWord::decode(word, self.hot.seed(location.segment), location.entry)?;
+        let state = self.hot.state_of(location)?;
         if state.mark == Mark::Live { self.hot.read_entry(location) } else { None }
     }
 
@@ -275,7 +274,9 @@ impl Engine {
                         if let Ok((_, word)) = shard.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
                             shard.set_word(event, slot, word.moved_to(place.location));
                         }
-                        // Marks travel with the event's first fragment, durable before the old copy ends.
+                        // What the old copy says the new one says as well, and it has the event's marks if it is the first
+                        // fragment: durable before the old copy ends.
+                        self.hot.mark(place.location, self.hot.state_of(from).unwrap_or(state));
                         if matches!(shard.events[event].state, State::Live(_)) {
                             self.mark_event(&mut shard, event);
                             self.hot.region.fence();

@@ -12,9 +12,10 @@
 //! *On failure*: a reservation that is dropped gives its key and place back; nobody else's records suffer.
 
 use crate::config::Arrival;
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
 use crate::hot::{Class, Location, Place, checksum, will_copy};
+use crate::sync::deadline_after;
 use crate::{PutOptions, PutOutcome, Store};
 use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally, check_sent_as};
 use std::ops::{Deref, DerefMut};
@@ -378,7 +379,7 @@ impl Engine {
                     return Ok(Ok(Claim::Standing(word.location())));
                 }
                 Ok(_) => None,
-                Err(slot) => Some(slot),
+                Err(slot) => (!self.is_removed_elsewhere(key.as_bytes())).then_some(slot),
             };
             let (Some(slot), true) = (slot, shard.events[event].waits()) else {
                 self.book_late(&mut shard, run, key, length, IncidentKind::LateLeased);
@@ -430,7 +431,8 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
-        if !known.is_over() && self.is_decided(known, primary, key.as_bytes()) {
+        let takes_no_more = || self.is_decided(known, primary) || self.is_removed_elsewhere(key.as_bytes());
+        if !known.is_over() && takes_no_more() {
             self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
             return Ok(Ok(Claim::Late));
         }

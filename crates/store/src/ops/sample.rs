@@ -8,10 +8,11 @@
 //! *Invariants*: a sampler holds at most one event, and copies it: nothing of the store stays pinned under a monitor;
 //! without a sampler that waits a verdict pays one atomic load.
 
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
+use crate::sync::deadline_after;
 use crate::{Fragment, Sample, Sampling, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use parking_lot::{Condvar, Mutex};

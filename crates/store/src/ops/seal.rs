@@ -4,14 +4,14 @@ use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{Ended, Flag, Shard, State};
 use crate::levels::Ticket;
-use forebay_core::{DecisionKind, LiveState, Primary, Result};
+use forebay_core::{DecisionKind, Error, LiveState, Primary, Result};
 
 impl Store {
     /// The event is ready now, with what it has. `false` where there is no such event; sealing a ready one is a success.
     ///
     /// # Errors
-    /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable: only for
-    /// an event that has nothing left, which ends.
+    /// `Invalid` for a key of another schema, `Closed`, `Full` without space in the log, `OutcomeUnknown` where a device does
+    /// not make it durable: only for an event that has nothing left, which ends.
     pub fn seal(&self, primary: &Primary) -> Result<bool> {
         let engine = self.engine();
         engine.check_primary(primary)?;
@@ -28,6 +28,10 @@ impl Store {
         };
         let mut ticket = Ticket::default();
         if shard.events[event].state == State::Live(LiveState::Open) {
+            if shard.events[event].present > 0 && !engine.mark_ready(&mut shard, event) {
+                shard.events[event].clear(Flag::ReadyMarked);
+                return Err(Error::full("no space to log that the event is ready"));
+            }
             ticket = engine.make_ready(&mut shard, event)?;
             // Ready is monotone also for who asks: durable before it is answered.
             engine.hot.region.fence();
@@ -41,6 +45,15 @@ impl Store {
 }
 
 impl Engine {
+    /// Marks an open event as ready, unless it is (flushed, not fenced); `false` where the log had no space for it.
+    fn mark_ready(&self, shard: &mut Shard, event: u32) -> bool {
+        if shard.events[event].is(Flag::ReadyMarked) {
+            return true;
+        }
+        shard.events[event].set(Flag::ReadyMarked);
+        self.mark_event(shard, event)
+    }
+
     /// Moves an open event to ready and marks that (flushed, not fenced). One without a readable fragment has nothing
     /// to process: it waits on for what is in flight, or, all of it removed or nothing seen, it ends. Within an effects
     /// guard.
@@ -48,8 +61,7 @@ impl Engine {
         let leaf = &shard.events[event];
         let (present, pending) = (leaf.present, leaf.pending);
         if present > 0 {
-            shard.events[event].set(Flag::ReadyMarked);
-            self.mark_event(shard, event);
+            self.mark_ready(shard, event);
             if !shard.events[event].is(Flag::Complete) {
                 shard.note_misses(event);
             }

@@ -10,10 +10,11 @@
 //!
 //! *Not here*: what the holder decides (`verdict.rs`).
 
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, LeaseState, List, Shard, State};
 use crate::hot::Location;
 use crate::limits::SHARDS;
+use crate::sync::deadline_after;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, StateWord, Token};
 use std::sync::atomic::Ordering;
@@ -415,12 +416,15 @@ impl Engine {
 
     /// Writes readiness and deliveries beside the event's first fragment, or into the log if the warm level has any of it.
     /// Flushed, not fenced.
-    pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) {
+    /// `false` where the log had no space.
+    pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) -> bool {
         if shard.events[event].is(Flag::Warm) {
-            self.log_marks(shard, event);
-        } else if let Some(anchor) = shard.anchor(event) {
+            return self.log_marks(shard, event);
+        }
+        if let Some(anchor) = shard.anchor(event) {
             self.hot.mark(anchor, shard.events[event].marks());
         }
+        true
     }
 
     /// Writes a lower count of deliveries, and that it does not lack masked sources any more, beside every fragment that
@@ -433,8 +437,7 @@ impl Engine {
         }
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
-            let word = self.hot.region.load_word(self.hot.state_word_offset(location));
-            let stands = StateWord::decode(word, self.hot.seed(location.segment), location.entry);
+            let stands = self.hot.state_of(location);
             let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.masked && !marks.masked;
             if stands.is_none_or(more) {
                 self.hot.mark(location, marks);

@@ -10,10 +10,11 @@
 
 use super::put::Claimed;
 use crate::Store;
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, NIL, Shard, State};
 use crate::hot::{Class, Location, checksum};
 use crate::levels::{ON_HOT_ONLY, Ticket};
+use crate::sync::deadline_after;
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
@@ -127,34 +128,41 @@ impl Engine {
         self.tell_version(key, entry.version).map(Some)
     }
 
-    /// Has the version in force persisted where a device has the one before, and then tells the shadows that this one ended:
-    /// a device must not be the only one to hear that.
+    /// Has the version in force persisted where a device has one before it, and then tells the shadows that this one ended:
+    /// a device must not be the only one to hear that. A later version stands for this one as well.
     fn tell_version(&self, key: &Key, version: u16) -> Result<u16> {
+        let deadline = self.level.as_ref().map_or_else(Instant::now, |level| level.deadline());
         let (primary, _) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        // A later one tells of both.
-        let kept_back = |shard: &Shard| {
-            let ended = shard.superseded.get(key).copied();
-            ended.filter(|ended| ended.on_hot_only && ended.version + 1 == version)
-        };
-        let is_kept_back = kept_back(&self.cell_of(primary).lock()).is_some();
-        if is_kept_back && let Err(error) = self.persist(key) {
-            return Err(Error::unknown(format!(
+        let unknown = |why: &str| {
+            Error::unknown(format!(
                 "version {version} is in force and survives this process, but only the hot level has it; if that is lost, \
-                 the previous version is back: {}",
-                error.message()
+                 the previous version is back: {why}"
             ))
-            .with_source(error));
-        }
-        let ticket = {
-            let mut shard = self.cell_of(primary).lock();
-            match (shard.find(primary), kept_back(&shard)) {
-                (Some(event), Some(ended)) => {
-                    shard.superseded_is_told(event, key, version);
-                    let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
-                    self.shadow(&shard, event, &Decision { detail: u32::from(ended.version), ..about })
+        };
+        // The last version of which a device may be without the one after it.
+        let kept_back = |shard: &Shard| shard.superseded.get(key).filter(|e| e.on_hot_only).map(|e| e.version);
+        let mut persisted = None;
+        let ticket = loop {
+            let last = {
+                let mut shard = self.cell_of(primary).lock();
+                let (Some(event), Some(last)) = (shard.find(primary), kept_back(&shard)) else {
+                    break self.ticket_again(key.as_bytes());
+                };
+                if shard.closed {
+                    return Err(unknown("the store was closed meanwhile"));
                 }
-                _ => self.ticket_again(key.as_bytes()),
+                if persisted == Some(last) {
+                    shard.superseded_is_told(event, key, last.saturating_add(1));
+                    let about = Decision::about(DecisionKind::Supersede, key.as_bytes());
+                    break self.shadow(&shard, event, &Decision { detail: u32::from(last), ..about });
+                }
+                last
+            };
+            if persisted.is_some() && Instant::now() >= deadline {
+                return Err(unknown("one update follows another"));
             }
+            self.persist(key).map_err(|error| unknown(error.message()).with_source(error))?;
+            persisted = Some(last);
         };
         self.settle(ticket).map(|()| version)
     }
@@ -254,8 +262,8 @@ impl Engine {
             // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a
             // one without a device.
             let kept_back = shard.superseded.get(&claimed.key).is_some_and(|ended| ended.on_hot_only);
-            let may_be = kept_back || self.lacks_devices();
-            let on_device = old.is_warm() || word.is_persisted() || shard.is_being_persisted(event) || may_be;
+            let is_there = old.is_warm() || word.is_persisted() || self.lacks_devices();
+            let on_device = is_there || shard.is_being_persisted(event) || kept_back;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let marks = shard.events[event].marks();
             if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
@@ -328,5 +336,50 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::{FaultyDevice, SimDevice, SimMedium};
+    use crate::{Config, PutOptions, WarmDevice};
+    use forebay_core::{Keyspace, Kind};
+
+    /// Between the step of an update with which it is in force and the one with which devices hear of it, a later one takes
+    /// its place, and no device takes that: the first is not answered for either.
+    #[test]
+    fn an_update_that_another_one_overtakes_is_told_with_it() {
+        let device = FaultyDevice::new(SimDevice::new("device", 16 << 20));
+        let config = Config {
+            hot_bytes: 16 << 20,
+            maintenance: false,
+            container_bytes: 64 << 10,
+            device_log_bytes: 256 << 10,
+            persist_delay: Duration::ZERO,
+            warm: vec![WarmDevice::device(device.clone(), 3 << 19)],
+            ..Config::default()
+        };
+        let medium = SimMedium::new(config.hot_bytes);
+        let store = Store::create_on(medium, &Keyspace::events("updates", 2), config).unwrap();
+        let key = store.schema().key(&[1, 1, 0]).unwrap();
+        let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+        assert_eq!(store.put(&key, b"first", &persisted).unwrap(), crate::PutOutcome::Stored);
+
+        let engine = store.engine();
+        let Ok(Ok((claimed, old_length))) = engine.claim_version(&key, 6, None, None) else {
+            panic!("nobody else updates it");
+        };
+        let place = claimed.place;
+        let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), b"second");
+        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
+        let (ticket, on_device) = engine.swap_version(&claimed, old_length, None).unwrap();
+        assert!(on_device);
+        ticket.unanswered();
+        device.refuse_writes("container-");
+        assert_eq!(store.update(&key, b"third", None).unwrap_err().kind(), Kind::OutcomeUnknown);
+        assert_eq!(engine.tell_version(&key, 1).unwrap_err().kind(), Kind::OutcomeUnknown);
+        device.heal();
+        assert_eq!(engine.tell_version(&key, 1).unwrap(), 1);
     }
 }

@@ -9,11 +9,12 @@
 //!
 //! *On failure*: results whose verdict is not recorded are dead; recovery finds and ends them.
 
-use crate::engine::{Engine, closed, deadline_after};
+use crate::engine::{Engine, closed};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
 use crate::hot::{Class, Location};
 use crate::levels::Ticket;
 use crate::limits::SHARDS;
+use crate::sync::deadline_after;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
     Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,

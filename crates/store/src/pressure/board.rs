@@ -6,7 +6,7 @@
 //! *On failure*: a listener that does not keep up misses changes between the first [`OUTBOX_MAX`] and the newest; the
 //! numbers of the changes show it.
 
-use crate::engine::deadline_after;
+use crate::sync::deadline_after;
 use crate::{DeadTime, Inhibit, Store};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;

@@ -1,11 +1,12 @@
 //! What stands on the warm level: every image of every container goes to its event, from directories and, in containers
 //! that were being filled, from the images themselves. Payloads are not read.
 //!
-//! *Invariants*: decisions dominate images as they do records; of several copies of one version the hot one is used, else
-//! the one that was written last; the others count as copies or as dead.
+//! *Invariants*: decisions dominate images as they do records, but a superseded version lives where only the hot level had
+//! the one after it, and that is lost; of several copies of one version the hot one is used, else the one that was written
+//! last; the others count as copies or as dead.
 
 use super::Version;
-use super::records::{Records, supersede};
+use super::records::{Records, supersede, version_in};
 use crate::RunState;
 use crate::home::{Flag, State, WarmRecord, Word};
 use crate::hot::Location;
@@ -54,31 +55,30 @@ impl Records<'_> {
         let mut event = known;
         for (number, (entry, _)) in image.table().enumerate() {
             let removed = || self.decided.removed.contains_key(&[primary, entry.rest].concat());
-            let superseded = || {
-                let said = self.decided.superseded.get(&[primary, entry.rest].concat()).map(|ended| ended.version);
-                let found = shard.superseded.get(&named(entry.rest)).map(|ended| ended.version);
-                said.max(found).is_some_and(|version| version >= entry.version)
-            };
-            let any_superseded = !self.decided.superseded.is_empty() || !shard.superseded.is_empty();
             if !self.decided.removed.is_empty() && removed() {
                 continue;
             }
-            if any_superseded && superseded() {
-                let said = self.decided.superseded.get(&[primary, entry.rest].concat());
-                let found = shard.superseded.get(&named(entry.rest));
-                let kept_back = [said, found].into_iter().flatten().any(|ended| ended.on_hot_only);
-                let standing = event.and_then(|event| shard.slot(event, entry.rest).ok());
-                // With the hot level lost it is the only one.
-                copies += u32::from(kept_back && standing.is_some_and(|(_, word)| !word.is_warm()));
-                let version = || self.versions.get(&named(entry.rest)).copied().unwrap_or(0);
-                let is_covered = standing.is_some_and(|(_, word)| !word.is_warm() || version() >= entry.version);
-                if !kept_back || is_covered {
-                    continue;
-                }
-                // The version that replaced it is lost, or a later image has it, or a device that is not there.
-                if lacks_devices {
-                    for_later += 1;
-                    continue;
+            if !self.decided.superseded.is_empty() || !shard.superseded.is_empty() {
+                let key = named(entry.rest);
+                let ended = [self.decided.superseded.get(key.as_bytes()), shard.superseded.get(&key)];
+                if ended.iter().flatten().any(|ended| ended.version >= entry.version) {
+                    let kept_back = ended.iter().flatten().any(|ended| ended.on_hot_only);
+                    let standing = event.and_then(|event| shard.slot(event, entry.rest).ok());
+                    match standing {
+                        Some((_, word)) if !word.is_warm() => {
+                            // With the hot level lost it is the only one.
+                            copies += u32::from(kept_back);
+                            continue;
+                        }
+                        Some(_) if version_in(&self.versions, &key) >= entry.version => continue,
+                        _ if !kept_back => continue,
+                        // The version that replaced it is lost, or a later image has it, or a device that is not there.
+                        _ if lacks_devices => {
+                            for_later += 1;
+                            continue;
+                        }
+                        _ => {}
+                    }
                 }
             }
             let event = *event.get_or_insert_with(|| {
@@ -116,10 +116,7 @@ impl Records<'_> {
                 Ok((slot, word)) if word.is_warm() => {
                     // Written again since: by a move, or by a demotion after it was persisted.
                     let before = word.location();
-                    let version = match self.versions.is_empty() {
-                        true => 0,
-                        false => self.versions.get(&named(entry.rest)).copied().unwrap_or(0),
-                    };
+                    let version = version_in(&self.versions, &named(entry.rest));
                     // A container that was begun later may have the copy that was written earlier: the image that says
                     // what was decided must stay.
                     let weaker =
@@ -158,7 +155,9 @@ impl Records<'_> {
                 }
                 Ok((slot, word)) => {
                     let Some(standing) = engine.hot.read_entry(word.location()) else { continue };
-                    if standing.version == entry.version {
+                    // One that was put while the device was missing may have the version, and other bytes.
+                    let same = (standing.length, standing.payload_crc) == (entry.length, entry.crc);
+                    if standing.version == entry.version && same {
                         shard.set_word(event, slot, word.persisted());
                         copies += 1;
                     } else if standing.version > entry.version {

@@ -68,7 +68,7 @@ impl Decided {
 }
 
 /// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
-/// device finds it when it comes back. Each list is sorted.
+/// device finds it when it comes back. The lists that are searched are sorted: accepted, debug and removed.
 #[derive(Default)]
 pub(crate) struct Absent {
     pub(crate) accepted: Vec<(Vec<u8>, u64)>,
@@ -79,12 +79,19 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
-    /// Whether an event is accepted or in the debug stream, or this key of it was removed.
-    pub(crate) fn is_decided(&self, primary: &[u8], key: &[u8]) -> bool {
-        let has = |list: &[(Vec<u8>, u64)]| list.binary_search_by(|(known, _)| known.as_slice().cmp(primary)).is_ok();
-        let removed = || self.removed.binary_search_by(|(known, _)| known.as_slice().cmp(key)).is_ok();
-        has(&self.accepted) || has(&self.debug) || removed()
+    /// Whether an event is accepted or in the debug stream.
+    pub(crate) fn is_decided(&self, primary: &[u8]) -> bool {
+        has(&self.accepted, primary) || has(&self.debug, primary)
     }
+
+    /// Whether this key of an event was removed.
+    pub(crate) fn is_removed(&self, key: &[u8]) -> bool {
+        has(&self.removed, key)
+    }
+}
+
+fn has<T>(sorted: &[(Vec<u8>, T)], wanted: &[u8]) -> bool {
+    sorted.binary_search_by(|(known, _)| known.as_slice().cmp(wanted)).is_ok()
 }
 
 /// What the warm level says of itself.
@@ -188,7 +195,6 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
     let of = |standing: &Standing| {
         let mut kept = Vec::new();
         standing.each(|primary, number| kept.extend(unknown(primary).then(|| (primary.to_vec(), number))));
-        kept.sort_unstable();
         kept
     };
     let mut absent = Absent {
@@ -208,6 +214,8 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             .map(|(key, version)| (key.clone(), *version))
             .collect(),
     };
+    absent.accepted.sort_unstable();
+    absent.debug.sort_unstable();
     absent.removed.sort_unstable();
     if let Some(level) = &engine.level {
         level.note(format!(

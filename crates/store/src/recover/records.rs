@@ -308,7 +308,7 @@ impl<'a> Records<'a> {
             let shard = &*self.shards[engine.shard_of(primary)];
             let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
             let version = word.map(|word| match word.is_warm() {
-                true => self.versions.get(&entry.key).copied().unwrap_or(0),
+                true => version_in(&self.versions, &entry.key),
                 false => engine.hot.read_entry(word.location()).map_or(0, |standing| standing.version),
             });
             let is_elsewhere = entry.flags.is_fragment() && version.is_some_and(|version| version >= entry.version);
@@ -510,4 +510,9 @@ pub(super) fn supersede(replaced: &mut Vec<Version>, ledger: &mut Ledger, versio
     ledger.offered += tally;
     ledger.stored += tally;
     ledger.superseded += tally;
+}
+
+/// Version of a fragment on a device, of those that were ever updated.
+pub(super) fn version_in(versions: &HashMap<Key, u16>, key: &Key) -> u16 {
+    if versions.is_empty() { 0 } else { versions.get(key).copied().unwrap_or(0) }
 }

@@ -158,13 +158,8 @@ fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Location> {
     })
 }
 
-fn state_of(engine: &Engine, location: Location) -> Option<StateWord> {
-    let hot = &engine.hot;
-    StateWord::decode(hot.region.load_word(hot.state_word_offset(location)), hot.seed(location.segment), location.entry)
-}
-
 fn is_dead(engine: &Engine, location: Location) -> bool {
-    state_of(engine, location).is_some_and(|word| word.mark == Mark::Dead)
+    engine.hot.state_of(location).is_some_and(|word| word.mark == Mark::Dead)
 }
 
 /// A chunk as it is found.
@@ -192,7 +187,7 @@ fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Locat
         // Holes before this entry are places whose writers did not finish.
         end = at + 1;
         payload_end = payload_end.max(entry.offset + hot.record_bytes(entry.length) - hot.layout.entry_bytes() as u64);
-        let word = state_of(engine, location);
+        let word = engine.hot.state_of(location);
         if word.is_none() && sealed {
             lost(engine, format!("segment {number} entry {at}: its state word does not verify"))?;
         }

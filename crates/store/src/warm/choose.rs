@@ -15,13 +15,16 @@ const IDLE: Duration = Duration::from_secs(10);
 impl Warm {
     /// The container that should be emptied first: one that failed and still has something, else, where less than two are
     /// free or the fill is above `high`, the closed one with the smallest share that lives, with what lives in it. `None` where
-    /// none is worth it; those are left out that are `spared` as long as as much lives in them.
-    pub(crate) fn victim(&self, high: f64, spared: &BTreeMap<u32, u32>) -> Option<(u32, u32)> {
+    /// none is worth it. Those that are `spared` are left out until what lives in them changes.
+    pub(crate) fn victim(&self, high: f64, spared: &mut BTreeMap<u32, u32>) -> Option<(u32, u32)> {
         let short = self.free_containers() <= 2 || self.fill() > high;
         let mut best: Option<(f64, (u32, u32))> = None;
         for container in &self.containers {
             let live = container.live();
-            if live == 0 || spared.get(&container.number) == Some(&live) {
+            if spared.get(&container.number).is_some_and(|known| *known != live) {
+                spared.remove(&container.number);
+            }
+            if live == 0 || spared.contains_key(&container.number) {
                 continue;
             }
             match container.phase() {

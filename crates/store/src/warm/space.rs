@@ -12,7 +12,7 @@ use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
 use super::plan::{ImagePlace, Target, WarmShape};
 use super::pool::Pool;
-use crate::engine::deadline_after;
+use crate::sync::deadline_after;
 use forebay_core::{
     CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, Error, ExtentHead, ImageLayout, Result,
     Stream,
@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+/// More containers than were ever begun on a device that is missing.
+const ORDERS_UNKNOWN_MAX: u64 = 1 << 32;
 /// From so many containers on, one is kept free for moves.
 const CONTAINERS_WITH_RESERVE: usize = 4;
 
@@ -183,6 +185,9 @@ impl Warm {
         }
         let count = free.iter().map(VecDeque::len).sum::<usize>() as u32;
         let last = containers.iter().map(|container| container.header.lock().order).max().unwrap_or(0);
+        // What is written from now on is later than what stands on a device that is missing.
+        let is_lost = containers.iter().any(|container| container.phase() == Phase::Lost);
+        let last = last + if is_lost { ORDERS_UNKNOWN_MAX } else { 0 };
         Warm {
             store,
             layout,

@@ -97,10 +97,12 @@ fn opens_beside_a_guard() -> bool {
             drop(guard);
         });
         opens.wait();
+        let from = Instant::now();
         match Store::open(&dir.store(), small_config()) {
             Ok(_) => true,
             Err(error) => {
                 assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+                assert!(from.elapsed() >= Duration::from_millis(250), "opening does not wait");
                 false
             }
         }

@@ -104,6 +104,26 @@ fn an_accept_pass_or_removal_on_two_devices_holds_without_the_hot_level() {
     }
 }
 
+/// The second device gets a fragment of an event that only the first knows to be accepted.
+#[test]
+fn a_device_knows_the_verdict_before_it_has_more_of_the_event() {
+    let life = Plan::new().impatient().devices(2).create();
+    life.put(EVENT, 1);
+    turn_to(&life, 0);
+    assert_eq!(persisted(&life, EVENT, 0), 0);
+    turn_to(&life, 1);
+    life.accept(EVENT, &life.lease(EVENT)).unwrap();
+    life.devices[1].stall_writes(LOGS, crate::life::DAY);
+    let error = life.try_put(EVENT, 1, true).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "device 1 does not know the verdict: {error}");
+    life.answer_again();
+    life.eventually_ok("the put", |life| life.try_put(EVENT, 1, true).map(drop));
+    for device in &life.simulated {
+        let alone = life.opened_on(None, vec![device.power_off(1)]).unwrap();
+        assert_eq!(alone.state(EVENT), Some(LiveState::Accepted));
+    }
+}
+
 /// The device that does not answer has nothing of the event.
 #[test]
 fn a_decision_waits_for_no_device_that_has_nothing_of_its_event() {

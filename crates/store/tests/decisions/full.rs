@@ -133,9 +133,6 @@ fn verdicts_beside_a_snapshot_that_makes_a_device_log_grow_hold() {
         }
     }
     life.tick();
-    for (event, token) in (0..).zip(&tokens).filter(|(event, _)| event % 3 == 0) {
-        life.eventually_ok("the repeated verdict", |life| life.reject(event, token));
-    }
     holds(&life.after_loss_of_hot(0), &told, false);
     life.in_lives_with_hot(|life| assert_eq!(life.holds().len(), 0));
 }

@@ -112,6 +112,11 @@ impl Plan {
     }
 }
 
+/// Devices as a kill leaves them.
+pub(crate) fn killed(devices: &[Arc<SimDevice>]) -> Vec<Arc<SimDevice>> {
+    devices.iter().map(|device| device.power_off(1)).collect()
+}
+
 /// A store and what it stands on.
 pub(crate) struct Life {
     pub(crate) store: Store,
@@ -181,7 +186,7 @@ impl Life {
     /// The same on devices to which something happened before the opening.
     pub(crate) fn after_kill_on(&self, happened: impl Fn(&FaultyDevice)) -> Result<Life> {
         let medium = SimMedium::from_image(self.medium.killed_now());
-        let simulated: Vec<_> = self.simulated.iter().map(|device| device.power_off(1)).collect();
+        let simulated = killed(&self.simulated);
         let devices: Vec<_> = simulated.iter().map(|device| FaultyDevice::new(device.clone())).collect();
         devices.iter().for_each(|device| happened(device));
         let open = |config| Store::open_on(medium.clone(), &self.plan.keyspace, config);
@@ -322,16 +327,21 @@ impl Life {
         assert_eq!(self.try_put(event, source, false).unwrap(), PutOutcome::Stored, "{event}/{source}");
     }
 
-    /// A busy machine may take longer than a store is patient: the fragment is stored then, and put again.
     pub(crate) fn persist(&self, event: u64, source: u64) {
+        self.put_as(event, source, &PutOptions { persisted: true, ..PutOptions::default() });
+    }
+
+    /// A busy machine may take longer than a store is patient: a persisted fragment is stored then, and put again.
+    pub(crate) fn put_as(&self, event: u64, source: u64, options: &PutOptions<'_>) {
+        let put = || self.store.put(&key(RUN, event, source), &bytes(event, source, 0), options);
         let mut expected = PutOutcome::Stored;
-        eventually(&self.store, "no device takes it", || match self.try_put(event, source, true) {
+        eventually(&self.store, "no device takes it", || match put() {
             Ok(outcome) => {
                 assert_eq!(outcome, expected, "{event}/{source}");
                 true
             }
             Err(error) => {
-                assert_eq!(error.kind(), Kind::Unavailable, "{event}/{source}: {error}");
+                assert!(options.persisted && error.kind() == Kind::Unavailable, "{event}/{source}: {error}");
                 expected = PutOutcome::Duplicate;
                 false
             }

@@ -1,9 +1,9 @@
 //! Masks, classes and holds over crashes: what was answered is in force in every life with the hot level, what an event
 //! became by them stays, and what stands on a device says so alone.
 
+use crate::common::eventually;
 use crate::common::fixture::RUN;
-use crate::common::{eventually, key};
-use crate::life::{DAY, LOGS, Life, Plan, bytes, unknown};
+use crate::life::{DAY, LOGS, Life, Plan, unknown};
 use forebay_store::core::{AttributeSchema, Completeness, Kind, Level, LiveState, Result};
 use forebay_store::{PutOptions, SourceState, Sources, Store};
 
@@ -35,14 +35,7 @@ fn source_state(life: &Life, event: u64, source: u64) -> SourceState {
 
 fn put_as(life: &Life, event: u64, source: u64, pairs: &[&str], persisted: bool) {
     let attributes = life.attributes(pairs);
-    let options = PutOptions { attributes: Some(&attributes), persisted, ..PutOptions::default() };
-    // As `Life::persist`.
-    eventually(&life.store, "no device takes it", || {
-        let answer = life.store.put(&key(RUN, event, source), &bytes(event, source, 0), &options);
-        let late = answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
-        assert!(late || answer.is_ok(), "{answer:?}");
-        !late
-    });
+    life.put_as(event, source, &PutOptions { attributes: Some(&attributes), persisted, ..PutOptions::default() });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the hot level is lost.
 
 use crate::common::fixture::RUN;
-use crate::common::key;
+use crate::common::{eventually, key};
 use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
 use forebay_store::core::{Kind, Level, LiveState};
 use forebay_store::{Accept, PutOutcome, Sources};
@@ -336,8 +336,7 @@ fn an_update_whose_event_is_leased_meanwhile_is_what_its_answer_says() {
 fn an_update_that_no_device_takes_leaves_the_version_before_on_its_device() {
     let life = Plan::new().impatient().all_down().create();
     life.ready_persisted(EVENT);
-    (0..10).for_each(|_| life.tick());
-    crate::common::eventually(&life.store, "it goes down", || life.level(EVENT, 0) == Level::Warm);
+    eventually(&life.store, "it goes down", || life.level(EVENT, 0) == Level::Warm);
     life.devices.iter().for_each(|device| device.refuse_writes(CONTAINERS));
     unknown(life.update(EVENT, 0, 1, None), "the update");
     unknown(life.update(EVENT, 0, 2, None), "the next one");
@@ -403,4 +402,47 @@ fn a_fragment_that_was_removed_before_its_event_went_down_stays_closed() {
         assert_eq!(life.find(EVENT).expect("what went down").versions.len(), 1);
         assert_eq!(life.try_put(EVENT, 1, false).unwrap(), PutOutcome::Late);
     });
+}
+
+/// The hot level takes along whole what nothing of was on a device: no part of it is left of which devices know.
+#[test]
+fn an_event_that_was_accepted_and_shortened_on_the_hot_level_alone_goes_with_it() {
+    let life = Plan::new().create();
+    life.ready(EVENT);
+    life.accept(EVENT, &life.lease(EVENT)).unwrap();
+    assert!(life.remove(EVENT, 1).unwrap());
+    life.in_every_life(|life, hot| assert_eq!(life.state(EVENT), hot.then_some(LiveState::Accepted)));
+}
+
+/// An image of it stands on the device, and was never answered for: what the event was forgiven since holds.
+#[test]
+fn an_image_that_was_given_up_says_nothing_of_deliveries() {
+    let life = Plan::new().impatient().one_delivery().create();
+    life.persist(EVENT + 1, 0);
+    life.ready(EVENT);
+    let token = life.lease(EVENT);
+    // Something that the device has to know before the image counts.
+    assert!(life.remove(EVENT, 1).unwrap());
+    life.stall_writes(LOGS);
+    assert_eq!(life.try_put(EVENT, 0, true).unwrap_err().kind(), Kind::Unavailable);
+    life.requeue(&life.name(EVENT), &token).unwrap();
+    life.answer_again();
+    life.eventually_ok("the put", |life| life.try_put(EVENT, 0, true).map(drop));
+    // Marks are told and not waited for: the next decision takes them along.
+    life.eventually_ok("the removal", |life| life.remove_event(&life.name(EVENT + 1)).map(drop));
+    life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Ready)));
+}
+
+/// Several put the same fragment while the device has its hands full: one image has it once.
+#[test]
+fn a_fragment_that_is_put_as_persisted_several_times_at_once_is_persisted() {
+    let mut plan = Plan::new();
+    plan.config.persist_delay = Duration::from_millis(100);
+    let life = &plan.create();
+    std::thread::scope(|scope| {
+        let puts: Vec<_> = (0..4).map(|_| scope.spawn(|| life.try_put(EVENT, 0, true))).collect();
+        let stored = puts.into_iter().map(|put| put.join().unwrap().unwrap()).filter(|put| *put == PutOutcome::Stored);
+        assert_eq!(stored.count(), 1);
+    });
+    life.in_every_life(|life, _| assert_eq!(life.version(EVENT, 0), Some(0)));
 }

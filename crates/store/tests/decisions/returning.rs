@@ -3,7 +3,7 @@
 use crate::common::fixture::RUN;
 use crate::common::{TempDir, eventually, key, put};
 use forebay_store::core::{Kind, Level, LiveState};
-use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice, measure};
+use forebay_store::{Accept, Config, PutOptions, PutOutcome, Sources, Store, WarmDevice, measure};
 use std::path::Path;
 
 const EVENTS: u64 = 160;
@@ -275,15 +275,15 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
         assert!(decided(&without, "without devices") > 0);
         // It was accepted, and nothing more comes to it.
         let accepted = (0..EVENTS).find(|event| event % 3 == 1 && state(&without, *event).is_none()).unwrap();
+        // The rest of that one may go on, what was removed of it is closed.
+        let rest = key(RUN, PARTLY, 2);
+        assert_eq!(put(&without, &rest, &[2; 10]).unwrap(), PutOutcome::Stored);
         for key in [key(RUN, accepted, 0), key(RUN, accepted, 1), key(RUN, PARTLY, 1)] {
             assert_eq!(put(&without, &key, &[2; 10]).unwrap(), PutOutcome::Late, "{key:?}");
         }
         without.run_stop(RUN).unwrap();
         without.tick();
-        if is_closed {
-            without.close().unwrap();
-        }
-        // A kill leaves as much of the hot level.
+        let left = if is_closed { left } else { killed(&left, false, &[0, 1]) };
         drop(without);
         (0..2).for_each(|device| bring_back(device, &whole, &left));
         for _ in 0..2 {
@@ -292,8 +292,71 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
             assert_eq!(state(&store, PARTLY), Some(LiveState::Ready));
             assert!(store.get(&key(RUN, PARTLY, 0)).unwrap().is_some());
             assert!(store.get(&key(RUN, PARTLY, 1)).unwrap().is_none());
+            assert!(store.get(&rest).unwrap().is_some());
         }
     }
+}
+
+/// What was put while the devices were missing stays, although they have other bytes under the same key.
+#[test]
+fn a_fragment_that_is_put_while_its_device_is_missing_is_not_what_that_device_has() {
+    let dir = TempDir::new();
+    let store = life(&dir);
+    // Not decided, and on the devices alone.
+    let events: Vec<u64> = (0..EVENTS).filter(|event| event % 3 == 2).collect();
+    let is_down = |store: &Store, event| {
+        store.get(&key(RUN, event, 0)).unwrap().is_some_and(|fragment| fragment.level() == Level::Warm)
+    };
+    assert!(events.iter().all(|&event| is_down(&store, event)));
+    let (left, whole) = (killed(&dir, false, &[0, 1]), killed(&dir, false, &[]));
+    let without = open(&left);
+    for &event in &events {
+        assert_eq!(put(&without, &key(RUN, event, 0), b"newer").unwrap(), PutOutcome::Stored);
+    }
+    without.close().unwrap();
+    drop(without);
+    (0..2).for_each(|device| bring_back(device, &whole, &left));
+    let look = |store: &Store, what: &str| {
+        for &event in &events {
+            let found = store.get(&key(RUN, event, 0)).unwrap().map(|fragment| fragment.to_vec());
+            assert_eq!(found.as_deref(), Some(&b"newer"[..]), "{what}: event {event}");
+        }
+    };
+    let store = open(&left);
+    look(&store, "returned");
+    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    for &event in &events {
+        assert_eq!(store.put(&key(RUN, event, 0), b"newer", &persisted).unwrap(), PutOutcome::Duplicate);
+    }
+    look(&open(&killed(&left, true, &[])), "without the hot level");
+    measure::demote(&store);
+    assert!(events.iter().all(|&event| is_down(&store, event)));
+    look(&open(&killed(&left, false, &[])), "down, and killed");
+    look(&open(&killed(&left, true, &[])), "down, and without the hot level");
+}
+
+/// Which fragments an accepted event keeps is known again when its device returns.
+#[test]
+fn outputs_of_accepted_events_outlast_a_life_without_their_devices() {
+    let dir = TempDir::new();
+    let store = Store::create(&dir.store(), &crate::common::sealed_events(), config(&dir)).unwrap();
+    (0..2).for_each(|source| assert_eq!(put(&store, &key(RUN, 1, source), &[1; BYTES]).unwrap(), PutOutcome::Stored));
+    let name = store.schema().primary(&[RUN, 1]).unwrap();
+    store.seal(&name).unwrap();
+    let token = store.lease(&name, None).unwrap().expect("a sealed event").token;
+    let streams = [("express", Sources::only(store.schema(), [1]).unwrap()), ("main", Sources::All)];
+    store.accept_into(&name, &token, &Accept { streams: &streams, results: &[] }).unwrap();
+    eventually(&store, "it goes down", || {
+        measure::demote(&store);
+        store.get(&key(RUN, 1, 0)).unwrap().unwrap().level() == Level::Warm
+    });
+    let outputs = store.outputs(&name).unwrap();
+    assert!(outputs.as_ref().is_some_and(|outputs| outputs.len() == 2));
+    store.close().unwrap();
+    let (left, whole) = (killed(&dir, false, &[0, 1]), killed(&dir, false, &[]));
+    open(&left).close().unwrap();
+    (0..2).for_each(|device| bring_back(device, &whole, &left));
+    assert_eq!(open(&left).outputs(&name).unwrap(), outputs);
 }
 
 /// An update beside missing devices, one of which has the version before: it returns, and then the hot level is lost.

@@ -1,6 +1,6 @@
 //! Updates beside persisted puts, cut off, and read back: of the versions that were answered for one is always found.
 
-use crate::life::{CONTAINERS, Life, Plan, bytes, try_put, unknown};
+use crate::life::{CONTAINERS, Life, Plan, bytes, killed, try_put, unknown};
 use forebay_store::PutOutcome;
 use forebay_store::core::limits::PAYLOAD_ALIGN;
 use forebay_store::core::{Kind, Level, LiveState};
@@ -26,8 +26,7 @@ fn cut_update(life: &Life, step: u64) -> Image {
     let (said, found) = mpsc::channel();
     let (medium, devices) = (life.medium.clone(), life.simulated.clone());
     life.medium.before_step(life.medium.steps() + step, move || {
-        let devices = devices.iter().map(|device| device.power_off(1)).collect();
-        said.send((medium.killed_now(), devices)).unwrap();
+        said.send((medium.killed_now(), killed(&devices))).unwrap();
     });
     assert_eq!(life.update(EVENT, 0, 1, None).unwrap(), 1);
     found.try_recv().unwrap()
@@ -115,7 +114,7 @@ fn with_rot(life: &Life, rotten: &[u8]) -> Image {
     let mut hot = life.medium.killed_now();
     let at = (0..hot.len()).step_by(PAYLOAD_ALIGN).find(|&at| hot[at..].starts_with(rotten)).unwrap();
     hot[at] ^= 1;
-    (hot, life.simulated.iter().map(|device| device.power_off(1)).collect())
+    (hot, killed(&life.simulated))
 }
 
 /// A persisted fragment rots on the hot level: nothing is lost, and nobody has to accept a loss.
@@ -156,8 +155,7 @@ fn a_version_that_rots_on_the_hot_level_uncovers_the_one_before() {
         life.answer_again();
         let (hot, devices) = with_rot(&life, &bytes(EVENT, 0, last));
         (life.plan.config.verify, life.plan.config.accept_loss) = (true, true);
-        let open =
-            || life.opened_on(Some(hot.clone()), devices.iter().map(|device| device.power_off(1)).collect()).unwrap();
+        let open = || life.opened_on(Some(hot.clone()), killed(&devices)).unwrap();
         let is = |life: &Life, version: u16| assert_eq!(life.version(EVENT, 0), Some(version), "{what}");
 
         let next = open();

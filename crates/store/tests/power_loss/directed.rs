@@ -271,11 +271,9 @@ fn a_life_after_a_kill_at_any_step_of_a_decision_can_be_killed_as_well() {
         let medium = SimMedium::new(REGION_BYTES);
         let life = Life::new(medium.clone());
         life.store.run_open(RUN, &keyspace().run).unwrap();
-        for event in [LATER].into_iter().chain(0..EVENTS) {
+        (0..2).for_each(|source| life.put(LATER, source, &[]));
+        for event in 0..EVENTS {
             (0..2).for_each(|source| life.put(event, source, &[]));
-            if event == LATER {
-                continue;
-            }
             let (killed, step) = (medium.clone(), medium.steps() + of_decision);
             medium.before_step(step, move || {
                 let image = killed.killed_now();

@@ -176,12 +176,17 @@ impl DeviceLog {
         self.log(device).is_ok_and(|log| log.state.lock().durable >= position)
     }
 
-    /// Whether nothing that was given up may still be written.
-    pub(crate) fn is_idle(&self, device: u32) -> bool {
+    /// Nothing is written to the device any more; `false` where what was given up may still be.
+    pub(crate) fn retire(&self, device: u32) -> bool {
         let idle = |io: &mut Option<commit::Io>| io.as_mut().is_none_or(|io| io.settle(Instant::now()));
         self.log(device).is_ok_and(|log| {
             let mut state = log.state.lock();
-            !state.busy && idle(&mut state.io) && log.fold_io.try_lock().is_some_and(|mut io| idle(&mut io))
+            let ended =
+                !state.busy && idle(&mut state.io) && log.fold_io.try_lock().is_some_and(|mut io| idle(&mut io));
+            if ended {
+                state.poison("the store is closed".to_owned());
+            }
+            ended
         })
     }
 
