@@ -22,7 +22,7 @@ use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, cl
 use crate::pressure::Pressure;
 use crate::recover::Absent;
 use crate::{HolderStats, RunState};
-use forebay_core::{DecisionKind, Error, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
+use forebay_core::{DecisionKind, Error, Key, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -265,6 +265,14 @@ impl Engine {
     pub(crate) fn is_decided(&self, run: &Run, primary: &[u8]) -> bool {
         run.decided.contains(self.decided_form, primary)
             || self.absent.get().is_some_and(|absent| absent.is_decided(primary))
+    }
+
+    /// The version of a fragment that is put. Above 0 where the ones before it went with the hot level, or a device that is
+    /// not there may have one.
+    #[inline]
+    pub(crate) fn first_version(&self, shard: &mut Shard, event: u32, key: &Key) -> u16 {
+        let known = shard.first_version(event, key);
+        self.absent.get().map_or(known, |absent| absent.first_version(key.as_bytes(), known))
     }
 
     /// Whether a key was removed from an event that stands on a device that is not there.

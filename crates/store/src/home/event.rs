@@ -120,6 +120,11 @@ impl Event {
         }
     }
 
+    /// Whether what changes of its marks goes to the log: no word beside a record is read for it.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.is(Flag::Warm) || self.is(Flag::MarksLogged)
+    }
+
     /// The marks that stand beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
         let (deliveries, stage) = (self.deliveries, self.stage);

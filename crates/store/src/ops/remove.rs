@@ -160,7 +160,7 @@ impl Engine {
         let _effects = self.effects.begin();
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
-        let warm = leaf.is(Flag::Warm);
+        let is_logged = leaf.is_logged();
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
@@ -175,9 +175,9 @@ impl Engine {
         }
         let marks = shard.events[event].marks();
         let anchor = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
-        if warm && (marks != StateWord::FRESH || shard.events[event].is(Flag::MarksLogged)) {
+        if is_logged && (marks != StateWord::FRESH || shard.events[event].is(Flag::MarksLogged)) {
             self.log_marks(&mut shard, event);
-        } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, warm) {
+        } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, is_logged) {
             self.hot.mark(anchor, marks);
             self.hot.region.fence();
         }

@@ -29,7 +29,6 @@ impl Store {
         let mut ticket = Ticket::default();
         if shard.events[event].state == State::Live(LiveState::Open) {
             if shard.events[event].present > 0 && !engine.mark_ready(&mut shard, event) {
-                shard.events[event].clear(Flag::ReadyMarked);
                 return Err(Error::full("no space to log that the event is ready"));
             }
             ticket = engine.make_ready(&mut shard, event)?;
@@ -45,13 +44,14 @@ impl Store {
 }
 
 impl Engine {
-    /// Marks an open event as ready, unless it is (flushed, not fenced); `false` where the log had no space for it.
+    /// Marks an open event as ready (flushed, not fenced); `false` where the log had no space for it: it is not, then.
     fn mark_ready(&self, shard: &mut Shard, event: u32) -> bool {
-        if shard.events[event].is(Flag::ReadyMarked) {
-            return true;
-        }
         shard.events[event].set(Flag::ReadyMarked);
-        self.mark_event(shard, event)
+        let is_marked = self.mark_event(shard, event);
+        if !is_marked {
+            shard.events[event].clear(Flag::ReadyMarked);
+        }
+        is_marked
     }
 
     /// Moves an open event to ready and marks that (flushed, not fenced). One without a readable fragment has nothing
@@ -61,7 +61,10 @@ impl Engine {
         let leaf = &shard.events[event];
         let (present, pending) = (leaf.present, leaf.pending);
         if present > 0 {
-            self.mark_ready(shard, event);
+            if !shard.events[event].is(Flag::ReadyMarked) {
+                shard.events[event].set(Flag::ReadyMarked);
+                self.mark_event(shard, event);
+            }
             if !shard.events[event].is(Flag::Complete) {
                 shard.note_misses(event);
             }

@@ -418,7 +418,7 @@ impl Engine {
     /// Flushed, not fenced.
     /// `false` where the log had no space.
     pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) -> bool {
-        if shard.events[event].is(Flag::Warm) {
+        if shard.events[event].is_logged() {
             return self.log_marks(shard, event);
         }
         if let Some(anchor) = shard.anchor(event) {
@@ -431,7 +431,7 @@ impl Engine {
     /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
     /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &mut Shard, event: u32) {
-        if shard.events[event].is(Flag::Warm) {
+        if shard.events[event].is_logged() {
             self.log_marks(shard, event);
             return;
         }

@@ -254,8 +254,6 @@ impl Engine {
         let form = self.decided_form;
         // An accept that named its output before is recorded before the first event is looked at.
         let turn = self.outputs.write().begin_turn();
-        // What events on a missing device use is not known: every output stays.
-        let turn = if self.lacks_devices() { 0 } else { turn };
         self.effects.settled();
         let mut sums: Vec<(u64, Sum)> = Vec::new();
         let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();

@@ -75,8 +75,13 @@ impl Outputs {
     /// The number of an output that is in use; whoever asks may accept an event with it.
     fn number_of(&self, content: &[u8]) -> Option<u32> {
         let known = self.by_content.get(content)?;
-        known.asked.store(self.turn, Ordering::Relaxed);
+        known.asked.fetch_max(self.turn, Ordering::Relaxed);
         Some(known.number)
+    }
+
+    /// Events that are not to be found may use any of them: they stay for this life.
+    pub(crate) fn keep(&mut self) {
+        self.by_content.values().for_each(|known| known.asked.store(u64::MAX, Ordering::Relaxed));
     }
 
     /// A snapshot begins: outputs that are asked for from now on stay, whatever it finds in use.

@@ -11,7 +11,7 @@
 use super::put::Claimed;
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, NIL, Shard, State};
+use crate::home::{NIL, Shard, State};
 use crate::hot::{Class, Location, checksum};
 use crate::levels::{ON_HOT_ONLY, Ticket};
 use crate::sync::deadline_after;
@@ -266,7 +266,7 @@ impl Engine {
             let on_device = is_there || shard.is_being_persisted(event) || kept_back;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let marks = shard.events[event].marks();
-            if marks != StateWord::FRESH && shard.events[event].is(Flag::Warm) {
+            if marks != StateWord::FRESH && shard.events[event].is_logged() {
                 self.log_marks(&mut shard, event);
             } else if marks != StateWord::FRESH {
                 self.hot.mark(place.location, marks);

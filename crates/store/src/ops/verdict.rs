@@ -213,7 +213,7 @@ impl Engine {
             };
             keys.extend(judgement.results.iter().map(|(source, _)| {
                 let key = self.keyspace.schema.join(primary, source);
-                (key, shard.first_version(event, &key))
+                (key, self.first_version(&mut shard, event, &key))
             }));
         }
         let written = self.write_results(&keys, token, judgement.results)?;

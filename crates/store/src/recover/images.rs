@@ -155,9 +155,7 @@ impl Records<'_> {
                 }
                 Ok((slot, word)) => {
                     let Some(standing) = engine.hot.read_entry(word.location()) else { continue };
-                    // One that was put while the device was missing may have the version, and other bytes.
-                    let same = (standing.length, standing.payload_crc) == (entry.length, entry.crc);
-                    if standing.version == entry.version && same {
+                    if standing.version == entry.version {
                         shard.set_word(event, slot, word.persisted());
                         copies += 1;
                     } else if standing.version > entry.version {
@@ -205,10 +203,10 @@ impl Records<'_> {
                 let elsewhere = |location: Location| !location.is_warm() || crate::levels::place_of(location) != place;
                 let partly = shard.fragments(event, |_| true).any(|(_, location)| elsewhere(location));
                 let leaf = &mut shard.events[event];
-                // Images of the rest may say less: as long as the log has the decision, it must keep it.
-                if !partly || !self.decided.accepted.contains(primary) {
-                    leaf.set(Flag::SettledThere);
+                if partly && !leaf.is(Flag::SettledThere) {
+                    self.mixed.insert((index, event));
                 }
+                leaf.set(Flag::SettledThere);
                 leaf.lease = marks.detail;
                 (leaf.stage, leaf.deliveries) = (0, 0);
                 leaf.clear(Flag::Complete);
@@ -216,8 +214,8 @@ impl Records<'_> {
                 leaf.adopt_marks(word_of(marks));
             }
             _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {
-                if brings && self.decided.accepted.contains(primary) {
-                    shard.events[event].clear(Flag::SettledThere);
+                if brings {
+                    self.mixed.insert((index, event));
                 }
             }
             ImageState::Debug => {
@@ -320,6 +318,10 @@ impl Records<'_> {
             let detail = leaf.lease;
             shard.move_to(event, forebay_core::LiveState::Accepted);
             shard.events[event].lease = detail;
+            if self.mixed.contains(&(at, event)) {
+                // Images of the rest say less: the log keeps the decision until the event has gone there whole.
+                shard.events[event].clear(Flag::SettledThere);
+            }
             self.engine.queue_again(shard, event);
         }
     }

@@ -68,7 +68,7 @@ impl Decided {
 }
 
 /// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
-/// device finds it when it comes back. The lists that are searched are sorted: accepted, debug and removed.
+/// device finds it when it comes back. All are sorted but the marks.
 #[derive(Default)]
 pub(crate) struct Absent {
     pub(crate) accepted: Vec<(Vec<u8>, u64)>,
@@ -82,6 +82,13 @@ impl Absent {
     /// Whether an event is accepted or in the debug stream.
     pub(crate) fn is_decided(&self, primary: &[u8]) -> bool {
         has(&self.accepted, primary) || has(&self.debug, primary)
+    }
+
+    /// The version of a fragment that is put now: above all that a missing device may have of it.
+    pub(crate) fn first_version(&self, key: &[u8], known: u16) -> u16 {
+        let at = self.superseded.binary_search_by(|(superseded, _)| superseded.as_slice().cmp(key));
+        let above = at.map_or(0, |at| self.superseded[at].1.version.saturating_add(1));
+        known.max(above).saturating_add(1)
     }
 
     /// Whether this key of an event was removed.
@@ -214,6 +221,7 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             .map(|(key, version)| (key.clone(), *version))
             .collect(),
     };
+    absent.superseded.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     absent.accepted.sort_unstable();
     absent.debug.sort_unstable();
     absent.removed.sort_unstable();
@@ -223,6 +231,7 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             absent.accepted.len() + absent.debug.len() + absent.marks.len()
         ));
     }
+    engine.outputs.write().keep();
     let _ = engine.absent.set(absent);
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Records<'a> {
     pub(super) versions: HashMap<Key, u16>,
     /// Marks of images that may be older than those beside records or in the log, with shard and event.
     pub(super) doubted: Vec<(usize, u32, ImageMarks)>,
+    /// Events that one image says are accepted, and of which others have a part, with their shards.
+    pub(super) mixed: HashSet<(usize, u32)>,
     /// There is no hot level to ask.
     pub(super) hot_lost: bool,
     /// When recovery began: ages start anew.
@@ -54,7 +56,7 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        let (last, doomed, replaced, versions, doubted, hot_lost, incomplete) = Default::default();
+        let (last, doomed, replaced, versions, doubted, mixed, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
         Records {
             engine,
@@ -66,6 +68,7 @@ impl<'a> Records<'a> {
             replaced,
             versions,
             doubted,
+            mixed,
             hot_lost,
             now_ns,
             incomplete,

@@ -186,8 +186,8 @@ impl Warm {
         let count = free.iter().map(VecDeque::len).sum::<usize>() as u32;
         let last = containers.iter().map(|container| container.header.lock().order).max().unwrap_or(0);
         // What is written from now on is later than what stands on a device that is missing.
-        let is_lost = containers.iter().any(|container| container.phase() == Phase::Lost);
-        let last = last + if is_lost { ORDERS_UNKNOWN_MAX } else { 0 };
+        let lacks_devices = devices.iter().any(|slot| slot.device.is_none());
+        let last = last + if lacks_devices { ORDERS_UNKNOWN_MAX } else { 0 };
         Warm {
             store,
             layout,

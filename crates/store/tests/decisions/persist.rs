@@ -5,7 +5,7 @@ use crate::common::fixture::RUN;
 use crate::common::{eventually, key};
 use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
 use forebay_store::core::{Kind, Level, LiveState};
-use forebay_store::{Accept, PutOutcome, Sources};
+use forebay_store::{Accept, PutOutcome, Sources, measure};
 use std::time::{Duration, Instant};
 
 const EVENT: u64 = 1;
@@ -431,6 +431,22 @@ fn an_image_that_was_given_up_says_nothing_of_deliveries() {
     // Marks are told and not waited for: the next decision takes them along.
     life.eventually_ok("the removal", |life| life.remove_event(&life.name(EVENT + 1)).map(drop));
     life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Ready)));
+}
+
+/// The log says its marks from then on, and no word beside a record: also what changes after a snapshot has them.
+#[test]
+fn marks_of_an_event_whose_image_was_given_up_are_the_last_ones() {
+    let life = Plan::new().impatient().one_delivery().create();
+    life.persist(EVENT + 1, 0);
+    life.ready(EVENT);
+    assert!(life.remove(EVENT, 1).unwrap());
+    life.stall_writes(LOGS);
+    assert_eq!(life.try_put(EVENT, 0, true).unwrap_err().kind(), Kind::Unavailable);
+    life.answer_again();
+    let token = life.lease(EVENT);
+    measure::fold(&life).unwrap();
+    life.requeue(&life.name(EVENT), &token).unwrap();
+    life.in_lives_with_hot(|life| assert_eq!(life.state(EVENT), Some(LiveState::Ready)));
 }
 
 /// Several put the same fragment while the device has its hands full: one image has it once.

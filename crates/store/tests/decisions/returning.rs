@@ -297,42 +297,81 @@ fn decisions_hold_when_all_devices_are_lost_and_return() {
     }
 }
 
-/// What was put while the devices were missing stays, although they have other bytes under the same key.
+/// What was put while devices were missing stays, although they have other bytes under the same key; what becomes of the
+/// event then holds, and an accepted one is accepted.
 #[test]
 fn a_fragment_that_is_put_while_its_device_is_missing_is_not_what_that_device_has() {
+    for missing in [&[0_usize][..], &[1], &[0, 1]] {
+        let dir = TempDir::new();
+        let store = life(&dir);
+        // Of what is accepted only its image says so.
+        (0..4).for_each(|_| measure::demote(&store));
+        store.close().unwrap();
+        let (left, whole) = (killed(&dir, false, missing), killed(&dir, false, &[]));
+        let without = open(&left);
+        let mut events: Vec<u64> = (0..EVENTS / 4).filter(|event| state(&without, *event).is_none()).collect();
+        // Nothing more comes to those that are known to be decided.
+        events.retain(|event| put(&without, &key(RUN, *event, 0), b"newer").unwrap() == PutOutcome::Stored);
+        let of = |rest| events.iter().filter(|event| *event % 3 == rest).count();
+        assert!(of(0) == 0 && of(1) > 0 && of(2) > 2, "{missing:?}: {events:?}");
+        // Where there is a device it goes down to that one.
+        measure::demote(&without);
+        without.close().unwrap();
+        drop(without);
+        missing.iter().for_each(|device| bring_back(*device, &whole, &left));
+        let look = |store: &Store, what: &str, is_rejected: bool| {
+            for &event in &events {
+                let what = format!("{what}, without {missing:?}: event {event}");
+                let found = store.get(&key(RUN, event, 0)).unwrap().map(|fragment| fragment.to_vec());
+                let expected = if event % 3 == 1 { LiveState::Accepted } else { LiveState::Ready };
+                if is_rejected && expected == LiveState::Ready {
+                    assert_eq!(found, None, "{what}");
+                } else {
+                    assert_eq!(
+                        (found.as_deref(), state(store, event)),
+                        (Some(&b"newer"[..]), Some(expected)),
+                        "{what}"
+                    );
+                }
+            }
+            crate::common::assert_balanced(store);
+        };
+        let store = open(&left);
+        look(&store, "returned", false);
+        let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+        for &event in &events {
+            // Containers may have to be emptied first.
+            let put = || store.put(&key(RUN, event, 0), b"newer", &persisted);
+            eventually(&store, "it is persisted", || put().is_ok_and(|outcome| outcome == PutOutcome::Duplicate));
+        }
+        look(&open(&killed(&left, true, &[])), "without the hot level", false);
+        measure::demote(&store);
+        look(&open(&killed(&left, false, &[])), "down", false);
+        look(&open(&killed(&left, true, &[])), "down, without the hot level", false);
+        for &event in events.iter().filter(|event| *event % 3 == 2) {
+            let name = store.schema().primary(&[RUN, event]).unwrap();
+            store.lease(&name, None).unwrap().expect("a ready event").reject().unwrap();
+        }
+        look(&store, "rejected", true);
+        look(&open(&killed(&left, true, &[])), "rejected, without the hot level", true);
+    }
+}
+
+/// The same, decided before a device has what was put meanwhile.
+#[test]
+fn a_verdict_on_what_was_put_while_its_device_was_missing_holds() {
     let dir = TempDir::new();
-    let store = life(&dir);
-    // Not decided, and on the devices alone.
-    let events: Vec<u64> = (0..EVENTS).filter(|event| event % 3 == 2).collect();
-    let is_down = |store: &Store, event| {
-        store.get(&key(RUN, event, 0)).unwrap().is_some_and(|fragment| fragment.level() == Level::Warm)
-    };
-    assert!(events.iter().all(|&event| is_down(&store, event)));
+    life(&dir).close().unwrap();
     let (left, whole) = (killed(&dir, false, &[0, 1]), killed(&dir, false, &[]));
     let without = open(&left);
-    for &event in &events {
-        assert_eq!(put(&without, &key(RUN, event, 0), b"newer").unwrap(), PutOutcome::Stored);
-    }
+    assert_eq!(put(&without, &key(RUN, 2, 0), b"newer").unwrap(), PutOutcome::Stored);
     without.close().unwrap();
     drop(without);
     (0..2).for_each(|device| bring_back(device, &whole, &left));
-    let look = |store: &Store, what: &str| {
-        for &event in &events {
-            let found = store.get(&key(RUN, event, 0)).unwrap().map(|fragment| fragment.to_vec());
-            assert_eq!(found.as_deref(), Some(&b"newer"[..]), "{what}: event {event}");
-        }
-    };
     let store = open(&left);
-    look(&store, "returned");
-    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
-    for &event in &events {
-        assert_eq!(store.put(&key(RUN, event, 0), b"newer", &persisted).unwrap(), PutOutcome::Duplicate);
-    }
-    look(&open(&killed(&left, true, &[])), "without the hot level");
-    measure::demote(&store);
-    assert!(events.iter().all(|&event| is_down(&store, event)));
-    look(&open(&killed(&left, false, &[])), "down, and killed");
-    look(&open(&killed(&left, true, &[])), "down, and without the hot level");
+    let name = store.schema().primary(&[RUN, 2]).unwrap();
+    store.lease(&name, None).unwrap().expect("a ready event").reject().unwrap();
+    assert_eq!(state(&open(&killed(&left, true, &[])), 2), None, "the rejected event is back");
 }
 
 /// Which fragments an accepted event keeps is known again when its device returns.
