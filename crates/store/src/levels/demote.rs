@@ -273,6 +273,7 @@ impl Engine {
 
     /// Images are durable: they count once their devices know what was decided before.
     fn carry_out(&self, level: &Level, written: Vec<Written>) {
+        self.locks.assert_free();
         let mut needs: BTreeMap<u32, u64> = BTreeMap::new();
         for written in &written {
             for device in written.devices(level) {

@@ -72,7 +72,7 @@ impl Drop for Drain {
     fn drop(&mut self) {
         let engine = self.store.engine();
         if let Some(level) = &engine.level
-            && let Err(error) = level.warm.end_drain(self.container)
+            && let Err(error) = level.warm.end_drain(self.container, Some(&level.log))
         {
             level.note(error.to_string());
         }

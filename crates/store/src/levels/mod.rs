@@ -208,7 +208,7 @@ impl Engine {
         }
         let compacted = self.compact(level, &mut demoter);
         level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
-        if let Err(error) = level.warm.maintain() {
+        if let Err(error) = level.warm.maintain(&level.log) {
             level.note(error.to_string());
         }
         any || compacted

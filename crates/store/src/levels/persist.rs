@@ -245,6 +245,7 @@ impl Engine {
 
     /// The image of an event is durable: it counts once its device knows what came before.
     fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace, deadline: Instant) {
+        self.locks.assert_free();
         let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
         let device = level.warm.device_of(place.container);
         if let Err(error) = level.log.wait(device, needs, deadline) {

@@ -108,6 +108,7 @@ impl Engine {
 
     /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
     pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
+        self.locks.assert_free();
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
         level.warm.read(super::place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
@@ -115,6 +116,7 @@ impl Engine {
 
     /// The same for the sake of one fragment: of a large image only its meta and that payload are read.
     fn fragment_of(&self, location: Location) -> Result<Arc<ReadImage>> {
+        self.locks.assert_free();
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(super::place_of(location), location.index())
     }

@@ -179,7 +179,7 @@ impl WarmLevel {
         for event in events {
             self.warm.ended(event.place, fragments);
         }
-        self.warm.recycle_empty().map(drop)
+        self.warm.recycle_empty(None).map(drop)
     }
 }
 

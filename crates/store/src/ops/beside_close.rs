@@ -62,3 +62,20 @@ fn a_range_asks_under_the_lock_whether_its_store_is_closed() {
         assert_eq!(reads.join().unwrap().unwrap().unwrap_err().kind(), Kind::Closed);
     });
 }
+
+/// What closing does not wait for to the end it names, and the call hears that the store is closed.
+#[test]
+fn a_close_that_a_call_outlasts_says_so() {
+    let store = store();
+    let engine = store.engine();
+    let key = store.schema().key(&[1, 1, 0]).unwrap();
+    engine.open_unknown_run(1).unwrap();
+    let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, 100, &PutOptions::default()) else {
+        panic!("the key is free");
+    };
+    let error = store.close().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(store.kept().calls, 1);
+    assert_eq!(engine.publish(&claimed, 0).unwrap_err().kind(), Kind::Closed);
+    assert_eq!(store.kept().calls, 0);
+}

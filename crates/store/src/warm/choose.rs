@@ -1,6 +1,7 @@
 //! Which container is emptied next, and what the level does by itself.
 
 use super::container::Phase;
+use super::log::DeviceLog;
 use super::space::Warm;
 use forebay_core::{Error, Result, Stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,9 +89,9 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where a device fails; the others have had their turn.
-    pub(crate) fn maintain(self: &Arc<Warm>) -> Result<()> {
+    pub(crate) fn maintain(self: &Arc<Warm>, log: &DeviceLog) -> Result<()> {
         self.settle_blocks();
-        let recycled = self.recycle_empty().map(|_| ());
+        let recycled = self.recycle_empty(Some(log)).map(|_| ());
         // In one round a device is waited for as long as it may stall: a store that closes waits for the round.
         let closed: std::result::Result<(), Error> = self.close_filling(IDLE, Instant::now() + self.shape.stall);
         recycled.and(closed)

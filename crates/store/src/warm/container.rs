@@ -56,6 +56,8 @@ pub(crate) struct Container {
     pub(super) header: Mutex<ContainerHeader>,
     /// Where the last image of this filling ends and how many fragments it has, as this life wrote them: for people.
     appended: [AtomicU64; 2],
+    /// Where the shadows ended when it was first found empty; 0 where it was not.
+    emptied: AtomicU64,
     /// Held while its state is changed on the medium.
     pub(super) transition: Mutex<()>,
 }
@@ -76,6 +78,7 @@ impl Container {
             poisoned_here: AtomicBool::new(false),
             header: Mutex::new(header),
             appended: Default::default(),
+            emptied: AtomicU64::new(0),
             transition: Mutex::new(()),
         }
     }
@@ -106,7 +109,19 @@ impl Container {
 
     /// A filling begins.
     pub(super) fn begin(&self) {
-        self.appended.iter().for_each(|figure| figure.store(0, Ordering::Relaxed));
+        self.appended.iter().chain([&self.emptied]).for_each(|figure| figure.store(0, Ordering::Relaxed));
+    }
+
+    /// Position in the shadows before which everything was decided that ended here; for a container in which nothing lives.
+    pub(super) fn emptied_at(&self, end: impl Fn() -> u64) -> u64 {
+        if self.live() > 0 {
+            return u64::MAX;
+        }
+        let now = end();
+        match self.emptied.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => now,
+            Err(before) => before,
+        }
     }
 
     /// The header, with what was written since.

@@ -1,6 +1,7 @@
 //! What changes a container's state outside of writing: draining, recycling, poisoning.
 //!
-//! *Invariants*: a state is durable before anything follows from it. Two locks are held while a header or a test block is
+//! *Invariants*: a state is durable before anything follows from it. What was the only copy of a fragment is given up once
+//! its device knows that the fragment has ended: until then the event comes back whole, if at all. Two locks are held while a header or a test block is
 //! written: the container's `transition`, and its device's `control` (`control.rs`), for which other such blocks of the
 //! device wait, as long as it may stall. A writer takes them only where a write has failed; reads take neither.
 //!
@@ -10,6 +11,7 @@
 use super::buffer::Buffer;
 use super::container::{Container, Phase};
 use super::device::{BLOCK_BYTES, Device, FileId};
+use super::log::DeviceLog;
 use super::space::Warm;
 use forebay_core::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerState, DirectoryPlace, Error, Result,
@@ -45,8 +47,8 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where the device fails.
-    pub(crate) fn end_drain(&self, number: u32) -> Result<()> {
-        if self.recycle_if_empty(number)? {
+    pub(crate) fn end_drain(&self, number: u32, log: Option<&DeviceLog>) -> Result<()> {
+        if self.recycle_if_empty(number, log)? {
             return Ok(());
         }
         let (container, ..) = self.container(number)?;
@@ -58,17 +60,21 @@ impl Warm {
         self.write_header(container, |header| header.state = ContainerState::Full)
     }
 
-    /// A closed container in which nothing lives and that nobody reads becomes empty, durably; `true` where it did.
-    /// To be called without any lock: it waits for the device.
+    /// A closed container in which nothing lives and that nobody reads becomes empty, durably; `true` where it did. Not before
+    /// its device's `log`, if decisions are recorded, has what ended there. To be called without any lock: it waits for the
+    /// device.
     ///
     /// # Errors
     /// `Unavailable` where the device fails: the container is poisoned then; and where it does not answer: it is as before.
-    pub(crate) fn recycle_if_empty(&self, number: u32) -> Result<bool> {
+    pub(crate) fn recycle_if_empty(&self, number: u32, log: Option<&DeviceLog>) -> Result<bool> {
         let (container, device, file) = self.container(number)?;
         if !self.recovered.load(Ordering::Acquire) || container.poisoned_here.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let _transition = container.transition.lock();
+        if log.is_some_and(|log| !log.is_durable(container.device, container.emptied_at(|| log.end()))) {
+            return Ok(false);
+        }
         let Some(before) = container.begin_recycling() else { return Ok(false) };
         let slot = &self.devices[container.device as usize];
         if before == Phase::Draining {
@@ -105,12 +111,12 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where a device fails; the others have been tried.
-    pub(crate) fn recycle_empty(&self) -> Result<u32> {
+    pub(crate) fn recycle_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
         let (mut recycled, mut failed) = (0, None);
         for container in &self.containers {
             let closed = matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Poisoned);
             if closed && container.live() == 0 && container.pins() == 0 {
-                match self.recycle_if_empty(container.number) {
+                match self.recycle_if_empty(container.number, log) {
                     Ok(done) => recycled += u32::from(done),
                     Err(error) => failed = Some(error),
                 }

@@ -124,6 +124,35 @@ fn a_device_knows_the_verdict_before_it_has_more_of_the_event() {
     }
 }
 
+/// Containers in which nothing lives any more are used again once their device knows why: an event comes back whole, if at all.
+#[test]
+fn half_of_an_event_is_not_overwritten_before_its_end_is_known() {
+    let life = on_devices(Plan::new().impatient(), [0, 1]);
+    let token = life.lease(EVENT);
+    life.devices.iter().for_each(|device| device.refuse_writes(LOGS));
+    unknown(life.reject(EVENT, &token), "a verdict that no device has");
+    // What is put now fills the containers, closes them, and takes what is free.
+    let options = PutOptions { persisted: true, ..PutOptions::default() };
+    for event in 0..400 {
+        let _ = life.store.put(&key(RUN, 200_000 + event, 0), &[3; 9000], &options);
+        if event % 8 == 0 {
+            life.tick();
+        }
+    }
+    for seed in 0..4 {
+        let found = life.after_loss_of_hot(seed).find(EVENT).map(|found| found.versions.len());
+        assert!(found.is_none_or(|fragments| fragments == 2), "seed {seed}: {found:?} of two fragments");
+    }
+    // With their logs, devices get their containers back.
+    let free = |life: &Life| life.warm_stats().unwrap().free;
+    let before = free(&life);
+    for event in 0..400 {
+        let _ = life.remove_event(&life.name(200_000 + event));
+    }
+    life.answer_again();
+    crate::common::eventually(&life.store, "containers are used again", || free(&life) > before);
+}
+
 /// The device that does not answer has nothing of the event.
 #[test]
 fn a_decision_waits_for_no_device_that_has_nothing_of_its_event() {

@@ -388,3 +388,54 @@ fn random_lives_keep_what_they_acknowledged() {
     }
     assert!(cuts > 0 && persisted > 0, "too little happened: {cuts} cuts, {persisted} persisted fragments");
 }
+
+/// A store with events on the hot level, on devices and on the way to them, in each state.
+fn about_to_close() -> Life {
+    let life = Plan::new().devices(2).create();
+    (1..4).for_each(|event| life.ready_persisted(event));
+    (4..7).for_each(|event| life.ready(event));
+    for event in [1, 4] {
+        life.accept(event, &life.lease(event)).unwrap();
+        life.reject(event + 1, &life.lease(event + 1)).unwrap();
+    }
+    assert_eq!(life.update(3, 0, 1, None).unwrap(), 1);
+    life.put(7, 0);
+    life
+}
+
+/// At every step of a close, on the hot level and on each device: what was there is there, however it was cut off.
+#[test]
+fn a_close_that_is_cut_off_anywhere_loses_nothing() {
+    let steps = |life: &Life| [life.medium.steps(), life.simulated[0].steps(), life.simulated[1].steps()];
+    let life = about_to_close();
+    let before = steps(&life);
+    life.close().unwrap();
+    let of_close: Vec<u64> = steps(&life).iter().zip(before).map(|(after, before)| after - before).collect();
+    assert!(of_close.iter().all(|steps| *steps > 0), "{of_close:?}");
+    for (place, last) in of_close.into_iter().enumerate() {
+        for step in 1..=last {
+            let life = about_to_close();
+            let told = life.told();
+            let taken: Arc<Mutex<Option<Cut>>> = Arc::default();
+            let (take, medium, devices) = (taken.clone(), life.medium.clone(), life.simulated.clone());
+            let hook = move || _ = take.lock().get_or_insert_with(|| cut(&medium, &devices, step));
+            if place == 0 {
+                life.medium.before_step(before[0] + step, hook);
+            } else {
+                life.simulated[place - 1].before_step(before[place] + step, move |_| hook());
+            }
+            life.close().unwrap();
+            let Some(cut) = taken.lock().take() else { continue };
+            for (what, (medium, devices)) in [("killed", cut.killed), ("power", cut.power)] {
+                let opened = life.opened_on(Some(medium), devices).unwrap();
+                assert_eq!(opened.told(), told, "{what} at step {step} of {place}");
+                opened.balanced();
+            }
+            let bare = life.opened_on(None, cut.bare).unwrap();
+            let found = [1, 2, 3].map(|event| bare.find(event).map(|found| (found.state, found.versions)));
+            let versions = |first| BTreeMap::from([(0, first), (1, 0)]);
+            let expected = [Some((LiveState::Accepted, versions(0))), None, Some((LiveState::Ready, versions(1)))];
+            assert_eq!(found, expected, "hot level lost at step {step} of {place}");
+        }
+    }
+}

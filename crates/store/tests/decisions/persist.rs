@@ -4,7 +4,7 @@
 use crate::common::fixture::RUN;
 use crate::common::{eventually, key};
 use crate::life::{CONTAINERS, LEASE, LOGS, Life, Plan, WITHIN, bytes, try_put, unknown, until};
-use forebay_store::core::{Kind, Level, LiveState};
+use forebay_store::core::{Completeness, Kind, Level, LiveState};
 use forebay_store::{Accept, PutOutcome, Sources, measure};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,29 @@ fn an_event_that_is_passed_while_a_fragment_is_persisted_is_in_its_stage() {
         let found = life.find(EVENT).expect("the persisted fragment");
         assert_eq!((&*found.stage, found.versions.get(&1)), ("final", Some(&0)), "{standing:?}");
     });
+}
+
+/// Ready without its second source, which is masked meanwhile.
+#[test]
+fn an_event_that_a_mask_completes_while_a_fragment_is_persisted_is_ready() {
+    let mut plan = Plan::new();
+    let schema = &plan.keyspace.schema;
+    plan.keyspace.run.completeness = Completeness::sources(schema, &[vec![0], vec![1], vec![2]]).unwrap();
+    let life = plan.create();
+    let put = while_it_is_persisted(&life, |life| {
+        life.mask(RUN, &life.schema().source(&[2]).unwrap(), None).unwrap();
+    });
+    assert_eq!(put.unwrap(), PutOutcome::Stored);
+    assert_eq!(life.state(EVENT), Some(LiveState::Ready));
+    measure::fold(&life).unwrap();
+    life.in_every_life(|life, hot| {
+        let found = life.find(EVENT).expect("the persisted fragment");
+        // Without the hot level its first fragment is missing, and no mask is about that one.
+        assert_eq!(found.state == LiveState::Ready, hot, "{found:?}");
+    });
+    let life = life.after_loss_of_hot(1);
+    life.put(EVENT, 0);
+    assert_eq!(life.state(EVENT), Some(LiveState::Ready), "the mask is in force");
 }
 
 #[test]

@@ -465,6 +465,8 @@ fn verdicts_beside_devices_in_trouble_and_a_full_hot_level_are_what_they_answer(
         let undone = answer.as_ref().is_err_and(|error| error.kind() == Kind::Full);
         assert_eq!(*state == Some(false), undone, "event {event} answered {answer:?}");
     }
+    let is_full = |error: &forebay_store::core::Error| error.kind() == Kind::Full;
+    assert!(answers.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_full)), "the log was never full");
     let ledger = life.ledger();
     let next = life.after_kill();
     let found = states(&next);

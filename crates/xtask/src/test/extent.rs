@@ -43,6 +43,7 @@ impl Extent {
             // What makes it long enough is written in the tests.
             Extent::Usual => &[],
             Extent::Long => &[
+                ("FOREBAY_CLOSE_ROUNDS", 100),
                 ("FOREBAY_DECISIONS_LIVES", 100),
                 ("FOREBAY_DECISIONS_SEEDS", 20),
                 ("FOREBAY_MODEL_OPERATIONS", 100_000),

@@ -57,9 +57,9 @@ fn workload(warm: &Arc<Warm>, said: &Mutex<Said>) {
     for number in &first {
         warm.ended(places[number], event(*number).fragments());
     }
-    assert!(warm.recycle_if_empty(0).unwrap());
+    assert!(warm.recycle_if_empty(0, None).unwrap());
     said.lock().recycled.extend(first);
-    warm.end_drain(1).unwrap();
+    warm.end_drain(1, None).unwrap();
     let mut writer = warm.writer(&target(2)).unwrap();
     for number in 100..104 {
         write_durably(&mut writer, &[event(number)]);

@@ -100,16 +100,16 @@ fn a_container_is_recycled_once_nothing_lives_in_it_and_nobody_reads() {
     let events = [small(1), small(2)];
     let mut writer = warm.writer(&target(1)).unwrap();
     let places = write_durably(&mut writer, &events);
-    assert!(!warm.recycle_if_empty(0).unwrap());
+    assert!(!warm.recycle_if_empty(0, None).unwrap());
     warm.pin(0);
     assert!(!end(&warm, places[0], &events[0]));
     writer.finish(soon()).unwrap();
     assert!(!end(&warm, places[1], &events[1]), "somebody reads");
-    assert!(!warm.recycle_if_empty(0).unwrap());
+    assert!(!warm.recycle_if_empty(0, None).unwrap());
     assert!(warm.unpin(0));
-    assert!(warm.recycle_if_empty(0).unwrap());
+    assert!(warm.recycle_if_empty(0, None).unwrap());
     assert_eq!((warm.free_containers(), warm.fill(), phase(&warm, 0)), (4, 0.0, Phase::Empty));
-    assert_eq!(warm.recycle_empty().unwrap(), 0);
+    assert_eq!(warm.recycle_empty(None).unwrap(), 0);
     reopen_and_compare(&devices, &[]);
 }
 
@@ -125,7 +125,7 @@ fn an_extent_of_an_earlier_filling_is_never_taken_for_a_new_one() {
     for (place, event) in places.iter().zip(&old) {
         end(&warm, *place, event);
     }
-    assert!(warm.recycle_if_empty(0).unwrap());
+    assert!(warm.recycle_if_empty(0, None).unwrap());
     assert_eq!(warm.read(places[3], 0).err().map(|error| error.kind()), Some(Kind::Corrupt));
     // Extents of the same sizes at the same places, but fewer of them.
     let new: Vec<Event> = (100..103).map(|number| Event::new(number, &[4000])).collect();
@@ -152,12 +152,12 @@ fn drains_are_durable_and_can_be_given_up() {
     // The medium says so; but who drained it is gone.
     assert_eq!(again.containers()[0].header.state, forebay_core::ContainerState::Draining);
     assert_eq!((phase(&again, 0), again.devices()[0].draining), (Phase::Full, 0));
-    warm.end_drain(0).unwrap();
+    warm.end_drain(0, None).unwrap();
     assert_eq!((phase(&warm, 0), warm.devices()[0].draining), (Phase::Full, 0));
     assert_eq!(phase(&reopen_and_compare(&devices, &events), 0), Phase::Full);
     warm.begin_drain(0).unwrap();
     assert!(end(&warm, place, &events[0]));
-    warm.end_drain(0).unwrap();
+    warm.end_drain(0, None).unwrap();
     assert_eq!((phase(&warm, 0), warm.devices()[0].draining), (Phase::Empty, 0));
 }
 
