@@ -39,6 +39,10 @@ pub(crate) const VERDICT_BYTES: usize = 16;
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
+/// Bytes of choices of sources that always find space: fewest, most, and one per so many bytes of the region.
+const OUTPUTS_KEPT_MIN: u64 = 4 << 10;
+const OUTPUTS_KEPT_MAX: u64 = 1 << 20;
+const REGION_BYTES_PER_OUTPUT_BYTE: u64 = 1 << 10;
 /// Sparse endings that a run remembers: fewest, most, and one per so many bytes of the region.
 const ENDINGS_KEPT_MIN: usize = 4096;
 const ENDINGS_KEPT_MAX: usize = 1 << 20;
@@ -62,6 +66,11 @@ pub(crate) fn verdicts_kept(region_bytes: u64) -> usize {
 /// Bytes for remembering how events of one run ended, per way to end and shard, in a region of this size.
 pub(crate) fn endings_bytes(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_ENDING) as usize).clamp(ENDINGS_KEPT_MIN, ENDINGS_KEPT_MAX) * 12 / SHARDS
+}
+
+/// Bytes of choices of sources that always find space in a region of this size.
+pub(crate) fn outputs_kept_bytes(region_bytes: u64) -> u64 {
+    (region_bytes / REGION_BYTES_PER_OUTPUT_BYTE).clamp(OUTPUTS_KEPT_MIN, OUTPUTS_KEPT_MAX)
 }
 
 /// Incidents that survive a restart in a region of this size.

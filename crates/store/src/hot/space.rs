@@ -9,7 +9,7 @@
 use super::heads::Heads;
 use super::segment::Left;
 use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
-use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING};
+use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{
     Entry, EntryLayout, Geometry, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
@@ -201,7 +201,8 @@ impl Hot {
             return 0;
         }
         // Per live event: its verdicts and, once they are folded, its release; per removed key its share of a snapshot.
-        let outputs = self.output_bytes.load(Ordering::Relaxed) / self.slots.blob_bytes() as u64;
+        let kept = outputs_kept_bytes(self.geometry.region_bytes());
+        let outputs = self.output_bytes.load(Ordering::Relaxed).max(kept) / self.slots.blob_bytes() as u64;
         let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2 + outputs;
         let snapshot = self.snapshot_slots.load(Ordering::Relaxed).max(growing);
         let slots = self.events.load(Ordering::Relaxed) * (2 * self.stages + 1) / 2 + 2 * snapshot;

@@ -701,3 +701,23 @@ fn merge(intervals: &[Interval]) -> Vec<Interval> {
     }
     merged
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::SimMedium;
+    use crate::{Config, Store};
+
+    #[test]
+    fn a_snapshot_of_an_earlier_build_is_refused_with_words() {
+        let keyspace = Keyspace::events("snapshots", 1);
+        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        let engine = store.engine();
+        let mut bytes = engine.capture(engine.log.boundary(&engine.hot)).unwrap();
+        assert!(Engine::read_snapshot(&keyspace, &bytes).is_ok());
+        bytes[..4].copy_from_slice(&(VERSION - 1).to_le_bytes());
+        let refused = Engine::read_snapshot(&keyspace, &bytes).err().unwrap();
+        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
+    }
+}

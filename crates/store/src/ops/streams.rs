@@ -11,6 +11,7 @@ use super::verdict::with_sources;
 use crate::engine::{Engine, closed};
 use crate::home::Run;
 use crate::hot::Class;
+use crate::limits::outputs_kept_bytes;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
@@ -68,7 +69,7 @@ impl Outputs {
     fn insert(&mut self, number: u32, content: &[u8], output: Output) {
         self.by_number.insert(number, Arc::new(output));
         self.by_content.insert(content.to_vec(), Numbered { number, asked: self.turn.into() });
-        self.bytes += content.len() as u64;
+        self.bytes += log_bytes(content);
         self.next = self.next.max(number.saturating_add(1));
     }
 
@@ -96,9 +97,14 @@ impl Outputs {
         self.by_content.retain(|_, known| left(known));
         let numbers: std::collections::HashSet<u32> = self.by_content.values().map(|known| known.number).collect();
         self.by_number.retain(|number, _| numbers.contains(number));
-        self.bytes = self.by_content.keys().map(|content| content.len() as u64).sum();
+        self.bytes = self.by_content.keys().map(|content| log_bytes(content)).sum();
         self.by_content.iter().map(|(content, known)| (known.number, content.clone())).collect()
     }
+}
+
+/// Bytes of the log that an output takes at most: its number goes with it, and its last slot is a whole one.
+fn log_bytes(content: &[u8]) -> u64 {
+    (content.len() + 64) as u64
 }
 
 fn encode(streams: &[(u8, Option<Vec<Vec<u8>>>)]) -> Vec<u8> {
@@ -210,8 +216,9 @@ impl Engine {
         if let Some(number) = outputs.number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
-        // Every snapshot contains it, so it must leave the space that decisions need, even if the last log segment has room.
-        if !self.hot.admits(Class::Evacuation) {
+        // Every snapshot contains it: beyond what is kept free for such, it must leave the space that decisions need.
+        let kept = outputs_kept_bytes(self.hot.geometry.region_bytes());
+        if outputs.bytes + log_bytes(&content) > kept && !self.hot.admits(Class::Evacuation) {
             return Err(Error::full("no space for another choice of sources of streams: nothing is decided"));
         }
         let number = outputs.next;
@@ -291,6 +298,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::SimMedium;
+    use crate::{Accept, Config, GetAny, PutOptions};
+    use forebay_core::{Completeness, Keyspace, Kind, SegmentKind};
 
     #[test]
     fn outputs_read_back_and_nothing_else_does() {
@@ -306,5 +316,34 @@ mod tests {
         assert!(outputs.adopt(8, &[9], 2).is_err());
         assert_eq!(outputs.retain(&[7].into(), 1).len(), 1);
         assert_eq!((outputs.retain(&Default::default(), 1).len(), outputs.bytes, outputs.next), (0, 0, 8));
+    }
+
+    #[test]
+    fn a_full_level_takes_new_choices_until_their_own_space_is_taken() {
+        let mut keyspace = Keyspace::events("choices", 1);
+        keyspace.run.completeness = Completeness::Count(1);
+        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        store.run_open(1, &keyspace.run).unwrap();
+        let events = 400;
+        for event in 0..events {
+            let key = keyspace.schema.key(&[1, event, 0]).unwrap();
+            assert_eq!(store.put(&key, b"small", &PutOptions::default()).unwrap(), crate::PutOutcome::Stored);
+        }
+        let engine = store.engine();
+        while engine.hot.take(Class::Evacuation, SegmentKind::Data).is_some() {}
+        let mut chosen = 0;
+        for number in 0..events {
+            let lease = store.get_any(&GetAny { n: 1, ..GetAny::default() }).unwrap().pop().unwrap();
+            let streams = [("express", Sources::only(&keyspace.schema, [0, number]).unwrap())];
+            match lease.accept_into(&Accept { streams: &streams, results: &[] }) {
+                Ok(()) => chosen += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Full, "{error}");
+                    lease.accept(&["express"]).unwrap();
+                }
+            }
+        }
+        assert!((100..300).contains(&chosen), "{chosen} choices of about 80 B in 16 KiB");
     }
 }

@@ -30,7 +30,7 @@ pub(super) const BLOCK_HEAD_BYTES: usize = 32;
 const MAGIC: [u8; 8] = *b"FBDECLOG";
 const VERSION: u32 = 2;
 const BLOCK_MAGIC: [u8; 4] = *b"FBDB";
-const FILE_HEAD_BYTES: usize = 128;
+pub(super) const FILE_HEAD_BYTES: usize = 128;
 
 // Slot numbers have 32 bits.
 const _: () = assert!((LOG_BYTES_MAX / BLOCK_BYTES as u64) * (BLOCK_BYTES as u64 / 64) < 1 << 32);

@@ -4,12 +4,12 @@ mod bed;
 mod faults;
 mod rot;
 
-use super::format::FILE_NAMES;
+use super::format::{FILE_HEAD_BYTES, FILE_NAMES, HEAD_BLOCKS};
 use super::*;
 use crate::sim::{Fault, Operation};
 use crate::warm::{BLOCK_BYTES, DirectoryDevice, IoMethod};
 use bed::Bed;
-use forebay_core::{BlobChunk, DecisionKind, Kind, Slot, Token};
+use forebay_core::{BlobChunk, DecisionKind, Kind, Slot, Token, crc32c};
 
 const STORE: [u8; 16] = [5; 16];
 const LOG_BYTES: u64 = 64 << 10;
@@ -275,6 +275,24 @@ fn another_stores_log_and_a_swapped_directory_are_refused() {
     assert_eq!(of(&both, STORE, 20).kind(), Kind::Invalid);
     let again = DeviceLog::create(&both, STORE, 16, LOG_BYTES).err().unwrap();
     assert_eq!(again.kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_log_of_an_earlier_build_is_refused_with_words() {
+    let bed = Bed::new();
+    drop(create(&bed));
+    for name in FILE_NAMES {
+        bed.alter(name, |bytes| {
+            for head in bytes.chunks_mut(BLOCK_BYTES).take(HEAD_BLOCKS as usize) {
+                head[8..12].copy_from_slice(&1_u32.to_le_bytes());
+                let crc = crc32c(&head[..FILE_HEAD_BYTES - 4]);
+                head[FILE_HEAD_BYTES - 4..FILE_HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
+            }
+        });
+    }
+    let refused = open(&bed).err().unwrap();
+    assert_eq!(refused.kind(), Kind::Invalid);
+    assert!(refused.message().contains("version 1") && refused.message().contains("reads version 2"), "{refused}");
 }
 
 #[test]
