@@ -1,10 +1,11 @@
-//! The project's chores: `cargo xtask test`, `crash`, `fuzz`, `bench` and `pairs`.
+//! The project's chores: `cargo xtask test`, `tidy`, `crash`, `fuzz`, `bench` and `pairs`.
 
 mod bench;
 mod crash;
 mod fuzz;
 mod pairs;
 mod test;
+mod tidy;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Chore {
     Fuzz(fuzz::Options),
     /// Measure: `embedded`, `warm` or `network`.
     Bench(bench::Options),
+    /// Check the rules about source files that no compiler checks, or show what they are about.
+    Tidy(tidy::Options),
     /// Measure whether calls got slower since a revision: both compiled, and run in turn.
     Pairs(pairs::Options),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Chore::Crash(options) => crash::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Tidy(options) => tidy::run(&options),
         Chore::Pairs(options) => pairs::run(&options),
     };
     match outcome {

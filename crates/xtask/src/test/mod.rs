@@ -16,7 +16,6 @@ mod schedule;
 mod screen;
 mod smoke;
 mod steps;
-mod tidy;
 
 use crate::Result;
 use built::Built;

@@ -5,8 +5,9 @@ use super::built::{self, Built, Kind};
 use super::extent::Extent::{Long, Quick, Usual};
 use super::schedule::Takes::{All, CheckedBuilds, Nothing};
 use super::screen::Log;
-use super::{Context, Outcome, Step, smoke, tidy};
+use super::{Context, Outcome, Step, smoke};
 use crate::child;
+use crate::tidy;
 use crate::{Result, fuzz, tools};
 use std::process::Command;
 

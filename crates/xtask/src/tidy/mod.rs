@@ -3,7 +3,9 @@
 //! Files of at most 800 lines; a module head on each; nothing unfinished or skipped; a SAFETY line at each `unsafe`; no test
 //! that fails where the machine is busy; kept inputs for each fuzz target.
 
-use crate::Result;
+mod walls;
+
+use crate::{Result, child};
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 800;
@@ -19,6 +21,33 @@ const UNFINISHED: [&str; 5] = [
     concat!("FIX", "ME"),
     concat!("TO", "DO"),
 ];
+
+/// Options of `cargo xtask tidy`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Show what the rooms of this crate (`store`) take from each other.
+    #[arg(long, value_name = "CRATE")]
+    arrows: Option<String>,
+}
+
+/// Prints every breach, or what is asked for.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let root = child::root();
+    let Some(name) = &options.arrows else {
+        let breaches = check(&root)?;
+        breaches.iter().for_each(|breach| println!("{breach}"));
+        return Ok(breaches.is_empty());
+    };
+    let src = root.join("crates").join(name).join("src");
+    for ((from, to), places) in walls::arrows(&src)? {
+        println!("{from} -> {to}");
+        places.iter().for_each(|(file, what)| println!("    {file}: {what}"));
+    }
+    for circle in walls::circles(&src)? {
+        println!("circle: {}", circle.join(", "));
+    }
+    Ok(true)
+}
 
 /// Every breach in the Rust files under `root`, as `file:line: what`.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {

@@ -1,0 +1,322 @@
+//! What this version writes, every later one of the same formats reads: a store of two levels, closed and killed, a ring and
+//! a recording, as files of `made/`, each with what must be found in it.
+//!
+//! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-store --test formats` makes them anew: only with new versions of formats.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod pack;
+
+use common::{TempDir, eventually, put, refused};
+use forebay_store::core::{
+    AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, RingKeyspace,
+    SourceSchema, crc32c,
+};
+use forebay_store::{
+    Accept, Config, GapReason, LinkPlan, OpenEvent, Playback, Pushed, PutOptions, PutOutcome, RecordConfig, Recording,
+    Ring, RingConfig, RingOutcome, RingPut, RingSources, Sources, Store, WarmDevice, WarmDir,
+};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn made(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/made").join(name)
+}
+
+/// Compares what is found in the unpacked files with what was found when they were made; makes both where that is asked.
+fn check(name: &str, make: impl Fn(&Path, &Path), found: impl Fn(&Path) -> String) {
+    let (packed, expected) = (made(&format!("{name}.pack")), made(&format!("{name}.txt")));
+    let making = std::env::var_os("FOREBAY_MAKE_FORMATS").is_some();
+    if making {
+        let (live, taken) = (TempDir::new(), TempDir::new());
+        make(live.path(), taken.path());
+        std::fs::write(&packed, pack::pack(taken.path())).unwrap();
+    }
+    let dir = TempDir::new();
+    pack::unpack(&std::fs::read(&packed).unwrap(), dir.path());
+    let text = found(dir.path());
+    if making {
+        std::fs::write(&expected, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&expected).unwrap(), "{name}");
+}
+
+/// A copy of a directory, beside a store that has it open: what its death would leave.
+fn copy(from: &Path, to: &Path) {
+    pack::unpack(&pack::pack(from), to);
+}
+
+const OTHER_RUN: u64 = 2;
+
+fn keyspace() -> Keyspace {
+    let mut keyspace = Keyspace::events("formats", 2);
+    keyspace.attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+    keyspace.stages = vec!["fast".to_owned(), "final".to_owned()];
+    keyspace.announced = true;
+    keyspace.deliveries_max = 1;
+    keyspace.run.completeness = Completeness::Count(2);
+    keyspace.run.complete_within = Duration::from_secs(24 * 3600);
+    keyspace
+}
+
+fn config(dir: &Path) -> Config {
+    Config {
+        hot_bytes: 1 << 20,
+        segment_bytes: Some(16 << 10),
+        write_heads: 1,
+        maintenance: false,
+        put_deadline: Duration::ZERO,
+        lease: Duration::from_secs(24 * 3600),
+        clock: Arc::new(ManualClock::default()),
+        warm: vec![WarmDevice::directory(dir.join("device"), 1 << 20)],
+        container_bytes: 128 << 10,
+        device_log_bytes: 64 << 10,
+        ..Config::default()
+    }
+}
+
+/// A store in which something of every kind stands: of each state, on each level, in each log.
+fn fill(dir: &Path) -> Store {
+    let keyspace = keyspace();
+    let store = Store::create(&dir.join("store"), &keyspace, config(dir)).unwrap();
+    let schema = store.schema();
+    let key = |event: u64, source: u64| schema.key(&[1, event, source]).unwrap();
+    let primary = |event: u64| schema.primary(&[1, event]).unwrap();
+    let stored = |event: u64, source: u64, bytes: &[u8]| {
+        assert_eq!(put(&store, &key(event, source), bytes).unwrap(), PutOutcome::Stored);
+    };
+    store.run_open(1, &keyspace.run).unwrap();
+    store.run_open(OTHER_RUN, &keyspace.run).unwrap();
+    let lumi = Attributes::parse(&keyspace.attributes, &["lumi=7"]).unwrap();
+    // Open, with attributes; announced and not seen; persisted; ready.
+    let named = PutOptions { attributes: Some(&lumi), ..PutOptions::default() };
+    assert_eq!(store.put(&key(1, 0), b"one of two", &named).unwrap(), PutOutcome::Stored);
+    let sources = [0_u64, 5].map(|source| schema.rest_of(&key(2, source)).to_vec());
+    let _ = store.open_event(&primary(2), &OpenEvent { sources: Some(&sources), attributes: None }).unwrap();
+    let persisted = PutOptions { persisted: true, ..PutOptions::default() };
+    assert_eq!(store.put(&key(3, 0), &[3; 3000], &persisted).unwrap(), PutOutcome::Stored);
+    (4..=12).for_each(|event| (0..2).for_each(|source| stored(event, source, &[event as u8; 700])));
+    // An update, a removed fragment, a conflict, a duplicate.
+    store.update(&key(4, 0), b"the second version", None).unwrap();
+    assert!(store.remove(&key(4, 1)).unwrap());
+    refused(put(&store, &key(5, 0), b"other bytes"), Kind::Conflict);
+    assert_eq!(put(&store, &key(5, 1), &[5; 700]).unwrap(), PutOutcome::Duplicate);
+    // One of each verdict; a pass with a result; an event in the debug stream.
+    let lease = |event: u64| store.lease(&primary(event), None).unwrap().unwrap();
+    lease(6).reject().unwrap();
+    lease(7).accept(&["physics"]).unwrap();
+    let result = schema.rest_of(&key(8, 9)).to_vec();
+    let chosen = [("express", Sources::Only(vec![schema.rest_of(&key(8, 0)).to_vec()])), ("physics", Sources::All)];
+    lease(8).accept_into(&Accept { streams: &chosen, results: &[(&result, b"a result")] }).unwrap();
+    lease(9).pass("final", &[(&result, b"found")]).unwrap();
+    store.remove_event(&primary(10)).unwrap();
+    drop(lease(11));
+    // What was accepted goes down.
+    eventually(&store, "accepted events go down", || store.warm_stats().unwrap().demoted_events >= 2);
+    assert!(store.release(&primary(7)).unwrap());
+    // Masks, holds, producers, a closed run.
+    store.mask(1, &result, None).unwrap();
+    store.hold(Some(1), &["lumi=7"]).unwrap();
+    store.producer(1, "link-0").unwrap().finish().unwrap();
+    let event = schema.key(&[OTHER_RUN, 1, 0]).unwrap();
+    assert_eq!(put(&store, &event, b"of a closed run").unwrap(), PutOutcome::Stored);
+    store.run_stop(OTHER_RUN).unwrap();
+    store.seal(&schema.primary(&[OTHER_RUN, 1]).unwrap()).unwrap();
+    store.lease(&schema.primary(&[OTHER_RUN, 1]).unwrap(), None).unwrap().unwrap().reject().unwrap();
+    store.run_close(OTHER_RUN).unwrap();
+    store
+}
+
+/// What a store has, in words.
+fn found_in_store(dir: &Path) -> String {
+    // Where the device stands is the only thing that a copy changes.
+    let list = dir.join("store/devices.toml");
+    let text = std::fs::read_to_string(&list).unwrap();
+    let path = format!("path = \"{}\"", dir.join("device").display());
+    let moved: Vec<&str> = text.lines().map(|line| if line.starts_with("path") { &path } else { line }).collect();
+    std::fs::write(&list, moved.join("\n")).unwrap();
+    let store = Store::open(&dir.join("store"), Config { accept_loss: true, warm: Vec::new(), ..config(dir) }).unwrap();
+    let schema = store.schema();
+    let mut out = String::new();
+    for status in store.runs() {
+        let ledger = status.ledger;
+        writeln!(out, "run {} {:?}, masked {:?}", status.run, status.state, status.masked).unwrap();
+        let terms = [
+            ("offered", ledger.offered),
+            ("stored", ledger.stored),
+            ("duplicate", ledger.duplicate),
+            ("conflict", ledger.conflict),
+        ];
+        for (name, tally) in terms.into_iter().chain(ledger.stored_terms()) {
+            writeln!(out, "  {name} {} {} {}", tally.events, tally.fragments, tally.bytes).unwrap();
+        }
+        writeln!(out, "  complete {} incomplete {}", ledger.complete, ledger.incomplete).unwrap();
+        writeln!(out, "  never seen {} awaited {}", ledger.never_seen, ledger.awaited).unwrap();
+        for producer in &status.producers {
+            writeln!(out, "  producer {} finished {}", producer.name, producer.finished).unwrap();
+        }
+    }
+    for info in store.events(&Bounds::all(schema)).unwrap() {
+        let name = schema.text(info.primary.as_bytes());
+        writeln!(out, "event {name} {:?} stage {} deliveries {}", info.state, info.stage, info.deliveries).unwrap();
+        writeln!(out, "  outputs {:?}", store.outputs(&info.primary).unwrap()).unwrap();
+        let event = store.get_event(&info.primary, &Sources::All).unwrap().unwrap();
+        writeln!(out, "  attributes {:?}", event.attributes).unwrap();
+        for fragment in &event.fragments {
+            fragment.verify().unwrap();
+            let key = schema.text(fragment.key().as_bytes());
+            let (level, version) = (fragment.level(), fragment.version());
+            writeln!(out, "  {key} {level:?} version {version} {} B {:08x}", fragment.len(), crc32c(fragment)).unwrap();
+        }
+    }
+    for conflict in store.conflicts() {
+        let key = schema.text(conflict.key.as_bytes());
+        writeln!(out, "conflict {key} {} B {:08x}", conflict.bytes, conflict.checksum).unwrap();
+    }
+    for hold in store.holds() {
+        writeln!(out, "hold {} {:?} {:?}", hold.id, hold.run, hold.conditions).unwrap();
+    }
+    LIVE_STATES.iter().for_each(|state| write!(out, "{} ", state.name()).unwrap());
+    writeln!(out, "losses {:?}", store.losses()).unwrap();
+    store.close().unwrap();
+    out
+}
+
+#[test]
+fn a_store_that_was_closed() {
+    let make = |live: &Path, taken: &Path| {
+        let store = fill(live);
+        store.close().unwrap();
+        drop(store);
+        copy(live, taken);
+    };
+    check("store-closed", make, found_in_store);
+}
+
+#[test]
+fn a_store_that_was_killed() {
+    let make = |live: &Path, taken: &Path| {
+        let _store = fill(live);
+        copy(live, taken);
+    };
+    check("store-killed", make, found_in_store);
+}
+
+#[test]
+fn a_ring() {
+    let keyspace = RingKeyspace {
+        name: "links".to_owned(),
+        source: SourceSchema::parse(&["crate:u16", "link:u32"]).unwrap(),
+        ticks_per_second: 1_000_000,
+        sources_max: 2,
+        history: Duration::from_millis(1),
+        source_bytes_per_second: 1_000_000,
+        max_skew: Duration::from_secs(3600),
+        fragment_bytes_max: 1000,
+        pin_percent: 50,
+    };
+    let config = || RingConfig {
+        hot_bytes: 8192 + 20 * (16 << 10),
+        segment_bytes: Some(16 << 10),
+        clock: Arc::new(ManualClock::default()),
+        maintenance: false,
+        ..RingConfig::default()
+    };
+    let make = |live: &Path, taken: &Path| {
+        let ring = Ring::create(live, &keyspace, config()).unwrap();
+        for number in (0..100_u64).filter(|number| number % 10 != 3) {
+            for link in 0..2 {
+                let source = ring.keyspace().source(&[3, link]).unwrap();
+                let put = RingPut { run: 1, status: number as u32 };
+                let bytes = vec![number as u8; 100 + 7 * number as usize];
+                assert_eq!(ring.put(&source, 1000 + number * 100, 100, &bytes, &put).unwrap(), RingOutcome::Stored);
+            }
+        }
+        ring.close().unwrap();
+        drop(ring);
+        copy(live, taken);
+    };
+    let found = |dir: &Path| {
+        let ring = Ring::open(dir, config()).unwrap();
+        let mut out = String::new();
+        let window = ring.window(0, 20_000, &RingSources::All, Duration::ZERO).unwrap();
+        for source in &window.sources {
+            writeln!(out, "{:?} {:?}", source.source, source.coverage).unwrap();
+            for fragment in source.fragments() {
+                fragment.verify().unwrap();
+                let (run, status, crc) = (fragment.run, fragment.status, crc32c(fragment.bytes));
+                writeln!(out, "  {} {} run {run} status {status} {crc:08x}", fragment.timestamp, fragment.span)
+                    .unwrap();
+            }
+        }
+        let ledger = ring.ledger_of(1);
+        writeln!(out, "stored {} expired {}", ledger.stored.fragments, ledger.expired.fragments).unwrap();
+        drop(window);
+        ring.close().unwrap();
+        out
+    };
+    check("ring", make, found);
+}
+
+#[test]
+fn a_recording() {
+    let dirs = |dir: &Path| vec![WarmDir { path: dir.join("device"), bytes: 2 << 20 }];
+    let make = |live: &Path, taken: &Path| {
+        let config = RecordConfig {
+            name: "formats".to_owned(),
+            run: 7,
+            container_bytes: 256 << 10,
+            extent_bytes: 32 << 10,
+            io_bytes: 16 << 10,
+            commit_bytes: 128 << 10,
+            push_deadline: Duration::from_secs(20),
+            ..RecordConfig::default()
+        };
+        let recording = Recording::create(&dirs(live), config).unwrap();
+        for number in 0..2_u8 {
+            let plan = LinkPlan {
+                source: vec![9, number],
+                name: format!("link {number}"),
+                format: "test".to_owned(),
+                ticks_per_frame: 100,
+                ticks_per_second: 1_000_000,
+                device: None,
+            };
+            let mut link = recording.link(plan).unwrap();
+            for frame in (0..200_u64).filter(|frame| frame % 50 != 49) {
+                let bytes = vec![frame as u8; 50 + frame as usize];
+                assert_eq!(link.push(5000 + frame * 100, 100, &bytes).unwrap(), Pushed::Written);
+            }
+            link.missed(25_000, 25_100, 1, GapReason::NotTaken).unwrap();
+        }
+        recording.finish().unwrap();
+        drop(recording);
+        copy(live, taken);
+    };
+    let found = |dir: &Path| {
+        let paths = || vec![dir.join("device")];
+        let told = |playback: &Playback| {
+            let mut out = String::new();
+            let manifest = playback.manifest();
+            writeln!(out, "{} run {} recorded {}", manifest.name, manifest.run, manifest.totals.recorded).unwrap();
+            for link in &manifest.links {
+                link.gaps.iter().for_each(|gap| writeln!(out, "  gap {} {}", gap.begin, gap.end).unwrap());
+            }
+            for frame in playback.window(0, u64::MAX, &[0, 1]).unwrap() {
+                let frame = frame.unwrap();
+                let crc = crc32c(frame.bytes());
+                writeln!(out, "  {} {} era {} {crc:08x}", frame.link, frame.tick, frame.era).unwrap();
+            }
+            out
+        };
+        let mut out = told(&Recording::open(&paths(), false).unwrap());
+        // The same from the containers alone.
+        std::fs::remove_file(dir.join("device/manifest.json")).unwrap();
+        out += &told(&Recording::open(&paths(), false).unwrap());
+        out
+    };
+    check("recording", make, found);
+}
