@@ -1,22 +1,12 @@
 //! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
 
 use crate::pressure::{InhibitListener, check_marks};
-use crate::warm::Device;
 use forebay_core::{Clock, Key, MonotonicClock, Result};
+use forebay_media::hot::FlushPolicy;
+use forebay_media::warm::Device;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// When written cache lines are flushed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FlushPolicy {
-    /// Flush where the mapping is persistent memory (`MAP_SYNC` succeeded), otherwise rely on the page cache, which
-    /// survives the death of the process.
-    #[default]
-    Auto,
-    /// Flush cache lines whatever the mapping is; for measuring what persistent memory would cost.
-    Always,
-}
 
 /// One fragment that became visible: what a holder reports to the event's home.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@
 //!
 //! *Not here*: what is decided (`ops`), what waits (`ops/snapshot.rs`).
 
-use crate::sync::{AtomicU64, Ordering, yield_now};
+use forebay_media::sync::{AtomicU64, Ordering, yield_now};
 use parking_lot::Mutex;
 
 /// Counters of two pages: calls enter on the current one, and a turn makes the other one current.

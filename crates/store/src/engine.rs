@@ -14,7 +14,6 @@
 use crate::config::Config;
 use crate::effects::Effects;
 use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Run, Shard, ShardGuard, Until, shard_of};
-use crate::hot::{Hot, Kept, KeptBy, Log};
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked, RankedRw};
@@ -23,6 +22,7 @@ use crate::pressure::Pressure;
 use crate::recover::Absent;
 use crate::{HolderStats, RunState};
 use forebay_core::{DecisionKind, Error, Key, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
+use forebay_media::hot::{Hot, Kept, KeptBy, Log};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;

@@ -4,9 +4,9 @@
 //! the store is closed. What is pinned counts as fill and is listed by holder.
 
 use crate::engine::{Engine, Holder};
-use crate::hot::checksum;
-use crate::warm::ReadImage;
 use forebay_core::{Entry, Error, Key, Level, Result};
+use forebay_media::hot::checksum;
+use forebay_media::warm::ReadImage;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -16,7 +16,6 @@ mod effects;
 mod engine;
 mod fragment;
 mod home;
-mod hot;
 mod index;
 mod levels;
 mod limits;
@@ -28,15 +27,11 @@ mod ops;
 mod pressure;
 mod record;
 mod recover;
-mod region_file;
 mod ring;
-pub mod sim;
 mod store;
-mod sync;
-mod warm;
 
 pub use check::{CheckReport, check};
-pub use config::{Arrival, Arrivals, Config, FlushPolicy, WarmDevice};
+pub use config::{Arrival, Arrivals, Config, WarmDevice};
 pub use forebay_core as core;
 pub use forebay_core::{
     Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,
@@ -44,8 +39,11 @@ pub use forebay_core::{
     PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
     SourceStatus, Sources, Stats, WarmStats, Why,
 };
+pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
+#[cfg(any(test, feature = "sim"))]
+pub use forebay_media::sim;
+pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 pub use fragment::{Event, Fragment, Sample};
-pub use hot::{Kept, KeptBy};
 pub use levels::Drain;
 pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
@@ -60,7 +58,6 @@ pub use ring::{
     SourceWindow, Stretch, Window,
 };
 pub use store::Store;
-pub use warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 
 forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));
 
@@ -73,7 +70,7 @@ pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
 /// The decoder of a device's decision log, over the image of a file, for the fuzzer.
 #[doc(hidden)]
 pub fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
-    warm::decode_device_log(bytes, store, key_bytes);
+    forebay_media::warm::decode_device_log(bytes, store, key_bytes);
 }
 
 /// The calls on the pages of `docs/profiles` compile.

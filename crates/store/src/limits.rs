@@ -1,28 +1,12 @@
 //! Limits of the engine and how they relate.
 
-use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use forebay_core::limits::{FRAGMENTS_PER_EVENT_MAX, KEY_BYTES_MAX};
 
 /// Shards of the index: one lock each.
 pub(crate) const SHARDS: usize = 16;
 /// Consecutive primary keys that share a shard, as a power of two: dense events stay dense in the radix tree and in
 /// the memory of the decided, neighbours still spread over shards.
 pub(crate) const SHARD_BLOCK_BITS: u32 = 6;
-/// Smallest segment: holds its header and a few small records.
-pub(crate) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
-/// Largest default segment.
-pub(crate) const SEGMENT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
-/// Smallest default segment.
-pub(crate) const SEGMENT_BYTES_DEFAULT_MIN: u64 = 256 << 10;
-/// Default regions are cut into so many segments.
-pub(crate) const SEGMENTS_DEFAULT: u64 = 64;
-/// Fewest segments of a region: every class finds its reserve and there is room to work.
-pub(crate) const SEGMENTS_MIN: u32 = 16;
-/// Free segments kept for decisions and the ledger beside what live events need: a segment under way and a snapshot.
-pub(crate) const RESERVE_DECISIONS: u32 = 2;
-/// Free segments kept for evacuation beyond those for decisions.
-pub(crate) const RESERVE_EVACUATION: u32 = 2;
-/// Free segments kept for fragments of existing events beyond those for evacuation.
-pub(crate) const RESERVE_EXISTING: u32 = 2;
 /// Verdicts remembered per shard, for repeats.
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
 /// Losses that an opening lists by name; further ones are only counted in the ledger.
@@ -39,10 +23,6 @@ pub(crate) const VERDICT_BYTES: usize = 16;
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
-/// Bytes of choices of sources that always find space: fewest, most, and one per so many bytes of the region.
-const OUTPUTS_KEPT_MIN: u64 = 4 << 10;
-const OUTPUTS_KEPT_MAX: u64 = 1 << 20;
-const REGION_BYTES_PER_OUTPUT_BYTE: u64 = 1 << 10;
 /// Sparse endings that a run remembers: fewest, most, and one per so many bytes of the region.
 const ENDINGS_KEPT_MIN: usize = 4096;
 const ENDINGS_KEPT_MAX: usize = 1 << 20;
@@ -68,21 +48,12 @@ pub(crate) fn endings_bytes(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_ENDING) as usize).clamp(ENDINGS_KEPT_MIN, ENDINGS_KEPT_MAX) * 12 / SHARDS
 }
 
-/// Bytes of choices of sources that always find space in a region of this size.
-pub(crate) fn outputs_kept_bytes(region_bytes: u64) -> u64 {
-    (region_bytes / REGION_BYTES_PER_OUTPUT_BYTE).clamp(OUTPUTS_KEPT_MIN, OUTPUTS_KEPT_MAX)
-}
-
 /// Incidents that survive a restart in a region of this size.
 pub(crate) fn incidents_kept(region_bytes: u64) -> usize {
     ((region_bytes / REGION_BYTES_PER_INCIDENT) as usize).clamp(INCIDENTS_KEPT_MIN, INCIDENTS_KEPT_MAX)
 }
 
-// Each class leaves the next one its reserve, and a region has room beyond all reserves.
-const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
 // An event's table: primary key, attribute location, and the widest slot (remaining key and location) per fragment.
 const _: () = assert!(KEY_BYTES_MAX + 8 + FRAGMENTS_PER_EVENT_MAX as usize * (KEY_BYTES_MAX - 1 + 8) < 1 << 20);
-// The smallest segment has room for its header and at least one record of some size.
-const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
 // What survives a restart is remembered before it as well.
 const _: () = assert!(VERDICTS_KEPT_MAX <= VERDICTS_REMEMBERED * SHARDS);

@@ -13,18 +13,17 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
-use crate::hot::{CALLS_WAIT, Hot, Kept, Region, outlasted, wait_for_none};
 use crate::levels::{self, Level};
-use crate::limits::{
-    SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
-};
 use crate::pressure::check_marks;
 use crate::recover::There;
-use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
-use crate::sim::SimMedium;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result};
+use forebay_media::hot::{CALLS_WAIT, Hot, Kept, Medium, Region, outlasted, wait_for_none};
+use forebay_media::limits::{
+    SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
+};
+use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,35 +70,35 @@ impl Store {
         start_old(region, &keyspace, &text, config, Some(dir))
     }
 
-    /// [`Store::create`] on a simulated medium.
+    /// [`Store::create`] on a medium that is no file.
     ///
     /// # Errors
     /// As [`Store::create`].
-    pub fn create_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+    pub fn create_on(medium: Arc<dyn Medium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         keyspace.check()?;
         check_marks(&config, !config.warm.is_empty())?;
-        let region = Region::simulated(medium);
+        let region = Region::over(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
         start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id(), None)
     }
 
-    /// [`Store::open`] on a simulated medium.
+    /// [`Store::open`] on a medium that is no file.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
-        start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config, None)
+    pub fn open_on(medium: Arc<dyn Medium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+        start_old(Region::over(medium), keyspace, &keyspace.to_toml()?, config, None)
     }
 
-    /// [`Store::open`] of a store whose hot level is gone, on an empty simulated medium.
+    /// [`Store::open`] of a store whose hot level is gone, on an empty medium.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_anew_on(medium: Arc<SimMedium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+    pub fn open_anew_on(medium: Arc<dyn Medium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         check_marks(&config, false)?;
         let found = levels::open(None, None, keyspace, &config)?
             .ok_or_else(|| Error::invalid("a store without devices has nothing but its hot level"))?;
-        let region = Region::simulated(medium);
+        let region = Region::over(medium);
         let geometry = geometry(&keyspace.schema, &Config { hot_bytes: region.length(), ..config.clone() })?;
         start_on_warm(region, geometry, keyspace, &keyspace.to_toml()?, config, found, None)
     }

@@ -1,9 +1,9 @@
 //! Looking at the hot level: every header, every entry, every slot of the decision log.
 
 use super::CheckReport;
-use crate::hot::{Hot, Location, checksum};
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{EntryFlags, Mark, SegmentHeader, SegmentKind, SegmentState, StateWord};
+use forebay_media::hot::{Hot, Location, checksum};
 use std::sync::atomic::Ordering;
 
 /// Reads and verifies every segment.

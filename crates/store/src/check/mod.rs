@@ -14,11 +14,11 @@ mod read_only;
 mod warm;
 
 use crate::config::Config;
-use crate::hot::{Hot, Region};
 use crate::levels;
 use crate::open::{REGION_FILE, read_keyspace};
-use crate::region_file::read_superblock;
 use forebay_core::{Result, Superblock, crc32c};
+use forebay_media::hot::{Hot, Region};
+use forebay_media::region_file::read_superblock;
 use serde::Serialize;
 use std::path::Path;
 

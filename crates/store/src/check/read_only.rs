@@ -2,8 +2,8 @@
 
 use crate::config::WarmDevice;
 use crate::levels;
-use crate::warm::{Device, FileId, Queue, RefusingQueue};
 use forebay_core::Result;
+use forebay_media::warm::{Device, FileId, Queue, RefusingQueue};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,13 +5,13 @@
 use super::CheckReport;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::hot::Hot;
 use crate::levels::{self, Level, at};
 use crate::open::HOLDS;
 use crate::recover::{self, There};
-use crate::region_file;
-use crate::warm::{ImagePlace, Warm};
 use forebay_core::{KeySchema, Keyspace, Kind, Result, Superblock};
+use forebay_media::hot::Hot;
+use forebay_media::region_file;
+use forebay_media::warm::{ImagePlace, Warm};
 
 /// The warm level of a store whose hot one is there: both are read as the next opening would read them.
 ///

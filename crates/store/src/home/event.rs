@@ -10,9 +10,9 @@
 //! stays as long as the event lives, so that a removed key cannot come back.
 
 use crate::SourceState;
-use crate::hot::Location;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
 use forebay_core::{LiveState, Mark, StateWord};
+use forebay_media::hot::Location;
 
 /// No event, no lease.
 pub(crate) const NIL: u32 = u32::MAX;

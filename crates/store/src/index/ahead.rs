@@ -4,7 +4,7 @@
 
 use super::art::Art;
 use super::node::{Kind, Ref};
-use crate::hot::will_look;
+use forebay_media::hot::will_look;
 
 /// A lookup on its way.
 #[derive(Clone, Copy, Default)]

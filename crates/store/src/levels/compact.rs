@@ -9,9 +9,9 @@ use super::demote::{BATCH_BYTES, Demoter};
 use super::plan::Which;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
-use crate::hot::Location;
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
+use forebay_media::hot::Location;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

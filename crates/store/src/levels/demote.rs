@@ -15,9 +15,9 @@ use super::compact::Compacting;
 use super::plan::{KIND, Moving};
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State, Word};
-use crate::hot::Location;
-use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
 use forebay_core::{Entry, Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
+use forebay_media::hot::Location;
+use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 

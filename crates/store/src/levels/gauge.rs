@@ -1,8 +1,8 @@
 //! How full the warm level is, and of what: for inhibit.
 
 use crate::pressure::{WarmBytes, WarmFill, WarmGauge};
-use crate::warm::{Phase, Warm};
 use forebay_core::Stream;
+use forebay_media::warm::{Phase, Warm};
 
 impl WarmGauge for Warm {
     fn warm_fill(&self) -> WarmFill {

@@ -2,8 +2,8 @@
 
 use super::Level;
 use crate::Store;
-use crate::warm::{ContainerInfo, Phase};
 use forebay_core::{ContainerStatus, DeviceStatus, Stream, WarmStats};
+use forebay_media::warm::{ContainerInfo, Phase};
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -57,7 +57,7 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
 impl Level {
     pub(crate) fn stats(&self) -> WarmStats {
         let devices = self.warm.devices();
-        let device = |(number, info): (u32, &crate::warm::DeviceInfo)| DeviceStatus {
+        let device = |(number, info): (u32, &forebay_media::warm::DeviceInfo)| DeviceStatus {
             name: info.name.clone(),
             method: info.method.clone(),
             stalled: info.stalled,

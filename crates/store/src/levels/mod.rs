@@ -35,9 +35,9 @@ pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::config::Config;
 use crate::engine::{Engine, Holder};
-use crate::warm::{DeviceLog, Warm};
 use demote::Demoter;
 use forebay_core::{Error, Keyspace, Result};
+use forebay_media::warm::{DeviceLog, Warm};
 use parking_lot::Mutex;
 use persist::Persisting;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -154,7 +154,7 @@ impl Level {
     pub(crate) fn must_relieve(&self, engine: &Engine) -> bool {
         let fill = engine.hot.fill();
         let was = self.relieving.load(Ordering::Relaxed);
-        let short = !engine.hot.admits(crate::hot::Class::NewEvent);
+        let short = !engine.hot.admits(forebay_media::hot::Class::NewEvent);
         let now = short || fill > if was { engine.config.demote_low } else { engine.config.demote_high };
         self.relieving.store(now, Ordering::Relaxed);
         now

@@ -14,11 +14,11 @@ use super::Level;
 use super::plan::KIND;
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
-use crate::hot::Location;
-use crate::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
 use forebay_core::{
     Decision, DecisionKind, Entry, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream,
 };
+use forebay_media::hot::Location;
+use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;

@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, ShardGuard};
-use crate::hot::{Location, checksum};
-use crate::warm::ReadImage;
 use crate::{Fragment, Store};
 use forebay_core::{Decision, DecisionKind, Entry, Error, Result, StateWord};
+use forebay_media::hot::{Location, checksum};
+use forebay_media::warm::ReadImage;
 use std::sync::Arc;
 
 impl Engine {

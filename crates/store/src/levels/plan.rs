@@ -10,10 +10,10 @@
 use super::Level;
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State, WarmRecord};
-use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::warm::ReadImage;
 use forebay_core::{ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Primary, Result, Stream};
+use forebay_media::hot::Location;
+use forebay_media::warm::ReadImage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

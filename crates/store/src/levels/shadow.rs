@@ -11,8 +11,8 @@
 use super::Level;
 use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder};
-use crate::sync::deadline_after;
 use forebay_core::Result;
+use forebay_media::sync::deadline_after;
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;

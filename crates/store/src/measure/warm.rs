@@ -1,12 +1,12 @@
 //! The warm level by itself: its writer fed from memory, its reader, its counters.
 
-use crate::hot::{self, copy_checksum_append, will_copy};
-use crate::warm::{
-    Buffer, Device, DirectoryDevice, EntryPlan, ImagePlace, ImagePlan, IoMethod, Placed, Target, Ticket, Warm,
-    WarmShape, Writer,
-};
 use forebay_core::{
     CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, KeySchema, Primary, Result, Stream,
+};
+use forebay_media::hot::{self, copy_checksum_append, will_copy};
+use forebay_media::warm::{
+    Buffer, Device, DirectoryDevice, EntryPlan, ImagePlace, ImagePlan, IoMethod, Placed, Target, Ticket, Warm,
+    WarmShape, Writer,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;

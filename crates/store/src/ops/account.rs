@@ -3,9 +3,9 @@
 use crate::engine::{Engine, KnownRun, closed};
 use crate::home::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
-use crate::sync::deadline_after;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
 use forebay_core::{Decision, Error, Ledger, LiveState, Result, Tally};
+use forebay_media::sync::deadline_after;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -5,10 +5,10 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard};
-use crate::hot::Class;
-use crate::sync::deadline_after;
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
+use forebay_media::hot::Class;
+use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 

@@ -7,8 +7,8 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State, WarmRecord, Word};
-use crate::hot::{Class, Location, checksum};
 use forebay_core::{AttributeKind, Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
+use forebay_media::hot::{Class, Location, checksum};
 
 /// Status bits of an event's record.
 const OWN_SOURCES: u32 = 1;

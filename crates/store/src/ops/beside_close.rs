@@ -1,9 +1,9 @@
 //! Calls that meet the close of their store at the worst moment, staged through the lock of their cell.
 
 use super::put::Claim;
-use crate::sim::SimMedium;
 use crate::{Config, PutOptions, Store};
 use forebay_core::{Bounds, Keyspace, Kind};
+use forebay_media::sim::SimMedium;
 use std::sync::Barrier;
 use std::time::Duration;
 

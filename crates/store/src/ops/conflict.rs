@@ -3,9 +3,9 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{IncidentKind, Kept};
-use crate::hot::{Class, Location, checksum};
 use crate::{PutOutcome, RunState};
 use forebay_core::{Entry, EntryFlags, Error, Key, Result, StateWord, Tally};
+use forebay_media::hot::{Class, Location, checksum};
 use std::sync::atomic::Ordering;
 
 impl Engine {

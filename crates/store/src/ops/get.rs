@@ -5,10 +5,10 @@
 
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
-use crate::hot::Location;
 use crate::levels::{ONE_FRAGMENT, Reading};
 use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
+use forebay_media::hot::Location;
 
 impl Store {
     /// The fragment of a key; `None` where there is none.

@@ -1,10 +1,10 @@
 //! What people and monitors see: the store at a glance, its segments.
 
-use crate::hot::{CLOSED, FREE, LOG, OPEN};
 use crate::pressure::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_media::hot::{CLOSED, FREE, LOG, OPEN};
 use std::sync::atomic::Ordering;
 
 impl Store {
@@ -31,7 +31,7 @@ impl Store {
                 *sum += stage.len();
             }
         }
-        memory.fixed += (engine.hot.segments.len() * size_of::<crate::hot::Segment>()) as u64;
+        memory.fixed += (engine.hot.segments.len() * size_of::<forebay_media::hot::Segment>()) as u64;
         memory.fixed += (engine.cells.len() * size_of::<crate::home::Cell>()) as u64;
         memory.fixed += engine.recent.lock().heap_bytes() as u64;
         let live = engine.live();

@@ -5,12 +5,12 @@
 
 use crate::engine::{Engine, Holder};
 use crate::home::{LeaseState, Shard, State, Word};
-use crate::hot::{Class, Location, SEALED, checksum};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
 use crate::ops::debug::Reason;
 use crate::ops::select::nanoseconds;
 use crate::{RunState, Store};
 use forebay_core::{Decision, DecisionKind, Entry, EntryFlags, LiveState, Mark, StateWord};
+use forebay_media::hot::{Class, Location, SEALED, checksum};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -7,9 +7,9 @@
 
 use super::put::{Again, Backing, Claim};
 use crate::engine::Engine;
-use crate::hot::will_copy;
 use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::{Key, Level, Primary, Result, check_sent_as};
+use forebay_media::hot::will_copy;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
@@ -44,7 +44,7 @@ impl Store {
             }
             Some(Claim::Standing(location)) => {
                 if let Some(expected) = checksum {
-                    let found = crate::hot::checksum(value);
+                    let found = forebay_media::hot::checksum(value);
                     check_sent_as(value.len(), expected, found).inspect_err(|_| engine.unpin(location))?;
                 }
                 engine.compare(key, location, value)?

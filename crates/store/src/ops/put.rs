@@ -14,10 +14,10 @@
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
-use crate::hot::{Class, Location, Place, checksum, will_copy};
-use crate::sync::deadline_after;
 use crate::{PutOptions, PutOutcome, Store};
 use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally, check_sent_as};
+use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
+use forebay_media::sync::deadline_after;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

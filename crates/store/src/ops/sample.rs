@@ -10,11 +10,11 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State};
-use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::sync::deadline_after;
 use crate::{Fragment, Sample, Sampling, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
+use forebay_media::hot::Location;
+use forebay_media::sync::deadline_after;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};

@@ -12,11 +12,11 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, LeaseState, List, Shard, State};
-use crate::hot::Location;
 use crate::limits::SHARDS;
-use crate::sync::deadline_after;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, StateWord, Token};
+use forebay_media::hot::Location;
+use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

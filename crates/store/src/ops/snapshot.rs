@@ -23,12 +23,12 @@ use crate::home::{
     Code, Decided, DecidedForm, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, State,
     Superseded, Until,
 };
-use crate::hot::{Boundary, Class};
 use crate::levels::{ON_HOT_ONLY, mark_detail};
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use crate::{RunState, ops};
 use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Result, Tally};
+use forebay_media::hot::{Boundary, Class};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -705,8 +705,8 @@ fn merge(intervals: &[Interval]) -> Vec<Interval> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimMedium;
     use crate::{Config, Store};
+    use forebay_media::sim::SimMedium;
 
     #[test]
     fn a_snapshot_of_an_earlier_build_is_refused_with_words() {

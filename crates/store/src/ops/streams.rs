@@ -10,11 +10,11 @@
 use super::verdict::with_sources;
 use crate::engine::{Engine, closed};
 use crate::home::Run;
-use crate::hot::Class;
-use crate::limits::outputs_kept_bytes;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
+use forebay_media::hot::Class;
+use forebay_media::limits::outputs_kept_bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -298,9 +298,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimMedium;
     use crate::{Accept, Config, GetAny, PutOptions};
     use forebay_core::{Completeness, Keyspace, Kind, SegmentKind};
+    use forebay_media::sim::SimMedium;
 
     #[test]
     fn outputs_read_back_and_nothing_else_does() {

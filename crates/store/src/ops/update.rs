@@ -12,12 +12,12 @@ use super::put::Claimed;
 use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{NIL, Shard, State};
-use crate::hot::{Class, Location, checksum};
 use crate::levels::{ON_HOT_ONLY, Ticket};
-use crate::sync::deadline_after;
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
+use forebay_media::hot::{Class, Location, checksum};
+use forebay_media::sync::deadline_after;
 use std::time::{Duration, Instant};
 
 /// Why a claim must be tried again.
@@ -342,9 +342,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::{FaultyDevice, SimDevice, SimMedium};
     use crate::{Config, PutOptions, WarmDevice};
     use forebay_core::{Keyspace, Kind};
+    use forebay_media::sim::{FaultyDevice, SimDevice, SimMedium};
 
     /// Between the step of an update with which it is in force and the one with which devices hear of it, a later one takes
     /// its place, and no device takes that: the first is not answered for either.

@@ -11,14 +11,14 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
-use crate::hot::{Class, Location};
 use crate::levels::Ticket;
 use crate::limits::SHARDS;
-use crate::sync::deadline_after;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
     Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };
+use forebay_media::hot::{Class, Location};
+use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

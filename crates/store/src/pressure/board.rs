@@ -6,8 +6,8 @@
 //! *On failure*: a listener that does not keep up misses changes between the first [`OUTBOX_MAX`] and the newest; the
 //! numbers of the changes show it.
 
-use crate::sync::deadline_after;
 use crate::{DeadTime, Inhibit, Store};
+use forebay_media::sync::deadline_after;
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use std::collections::VecDeque;

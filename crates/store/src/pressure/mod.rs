@@ -29,10 +29,10 @@ pub(crate) use gauge::{WarmBytes, WarmFill, WarmGauge};
 pub(crate) use marks::check_marks;
 
 use crate::engine::Engine;
-use crate::hot::Class;
 use crate::{DeadTime, Inhibit, InhibitClass};
 use board::Board;
 use forebay_core::Tally;
+use forebay_media::hot::Class;
 use latch::{Latches, Reading};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::board::Board;
 use super::*;
-use crate::sim::SimMedium;
 use crate::{Config, InhibitListener, InhibitState, PutOptions, Store};
 use forebay_core::{Keyspace, Kind, ManualClock};
+use forebay_media::sim::SimMedium;
 use std::sync::Weak;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use super::limits::{
     BUFFERS_PER_LINK, COMMIT_BYTES, CONTAINER_BYTES, EXTENT_BYTES, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, IO_BYTES,
     NAME_BYTES_MAX, SOURCE_BYTES_MAX,
 };
-use crate::warm::BLOCK_BYTES;
 use forebay_core::{Error, Result};
+use forebay_media::warm::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 use super::books::Contents;
 use super::limits::{EXTENT_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, IMAGE_FRAMES_MAX, PRIMARY_BYTES, SOURCE_BYTES_MAX};
 use super::pool::Lent;
-use crate::hot::checksum;
+use forebay_media::hot::checksum;
 use std::time::Instant;
 
 /// One frame's place in an image.

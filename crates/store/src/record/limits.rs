@@ -1,6 +1,6 @@
 //! Limits of recordings and how they relate.
 
-use crate::warm::BLOCK_BYTES;
+use forebay_media::warm::BLOCK_BYTES;
 
 /// Default bytes of one container.
 pub(super) const CONTAINER_BYTES: u64 = 1 << 30;

@@ -1,8 +1,8 @@
 //! How fast a device takes what a recording writes: by writing to it, as the recording does.
 
 use super::config::RecordConfig;
-use crate::warm::{Buffer, Device, Done};
 use forebay_core::{Error, Result};
+use forebay_media::warm::{Buffer, Device, Done};
 use std::io;
 use std::time::{Duration, Instant};
 

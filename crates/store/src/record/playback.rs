@@ -9,8 +9,8 @@ use super::index::Index;
 use super::manifest::{DeviceManifest, GapManifest, LinkManifest};
 use super::verify::Continuity;
 use super::window::RecordedFrames;
-use crate::warm::Warm;
 use forebay_core::{Error, Result};
+use forebay_media::warm::Warm;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ fn devices(warm: &Warm, index: &Index) -> Vec<DeviceManifest> {
         let sum = on_device.entry(device.copied().unwrap_or_default()).or_default();
         *sum = (sum.0 + image.frames(), sum.1 + image.payload_bytes);
     }
-    let device = |(at, device): (usize, crate::warm::DeviceInfo)| {
+    let device = |(at, device): (usize, forebay_media::warm::DeviceInfo)| {
         let (recorded, recorded_bytes) = on_device.get(&(at as u32)).copied().unwrap_or_default();
         let containers = of_container.values().filter(|&&of| of as usize == at).count() as u32;
         DeviceManifest {

@@ -3,7 +3,7 @@
 //! *Invariants*: never more than `max` buffers exist; a push that finds none waits to its deadline (test
 //! `a_buffer_is_waited_for_to_the_deadline`).
 
-use crate::warm::Buffer;
+use forebay_media::warm::Buffer;
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

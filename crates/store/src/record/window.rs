@@ -2,8 +2,8 @@
 
 use super::index::ImageEntry;
 use super::playback::Playback;
-use crate::warm::ReadImage;
 use forebay_core::{Error, Result};
+use forebay_media::warm::ReadImage;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;

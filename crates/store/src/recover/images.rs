@@ -9,11 +9,11 @@ use super::Version;
 use super::records::{Records, supersede, version_in};
 use crate::RunState;
 use crate::home::{Flag, State, WarmRecord, Word};
-use crate::hot::Location;
 use crate::levels::at;
 use crate::ops::mark_parts;
-use crate::warm::{Found, ImagePlace, Warm};
 use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Mark, Result, StateWord, Tally};
+use forebay_media::hot::Location;
+use forebay_media::warm::{Found, ImagePlace, Warm};
 use std::cmp::Ordering;
 
 impl Records<'_> {

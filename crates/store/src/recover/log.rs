@@ -4,19 +4,19 @@ use super::Decided;
 use crate::RunState;
 use crate::engine::{Engine, KnownRun};
 use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
-use crate::hot::LOG;
 use crate::levels::{LOST, ON_HOT_ONLY};
 use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::ops::{
     Folded, FoldedRun, Hold, KnownProducer, Seen, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
     mark_of,
 };
-use crate::warm::LogSlots;
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
     Tally, Token,
 };
+use forebay_media::hot::LOG;
+use forebay_media::warm::LogSlots;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

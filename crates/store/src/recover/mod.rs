@@ -17,15 +17,15 @@ mod verify;
 
 use crate::engine::Engine;
 use crate::home::{Shard, Superseded};
-use crate::hot::{FREE, Location};
 use crate::levels::{Level, ON_HOT_ONLY, Ticket};
 use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
-use crate::warm::LogSlots;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
 };
+use forebay_media::hot::{FREE, Location};
+use forebay_media::warm::LogSlots;
 use records::Records;
 use standing::Standing;
 use std::collections::{HashMap, HashSet};
@@ -103,7 +103,7 @@ fn has<T>(sorted: &[(Vec<u8>, T)], wanted: &[u8]) -> bool {
 
 /// What the warm level says of itself.
 pub(crate) struct There {
-    pub(crate) found: crate::warm::Found,
+    pub(crate) found: forebay_media::warm::Found,
     /// Slots of the devices' decision logs.
     pub(crate) decisions: Vec<LogSlots>,
     /// What was damaged, and the operator accepted.

@@ -1,8 +1,8 @@
 //! Comparing payloads with their checksums, before their records are believed: by all processors, segment by segment.
 
 use crate::engine::Engine;
-use crate::hot::{Location, checksum};
 use forebay_core::{Mark, SegmentHeader, StateWord};
+use forebay_media::hot::{Location, checksum};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -14,9 +14,9 @@ use super::relation::Relations;
 use super::source::{Cell, NO_OPEN_CHUNK, Source};
 use super::space::{Closed, Space};
 use super::table::Table;
-use crate::hot::{Class, Hot, Kept, KeptBy};
 use forebay_core::limits::{RING_NOTE_OFFSET, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Result, RingKeyspace, SegmentKind, Superblock};
+use forebay_media::hot::{Class, Hot, Kept, KeptBy};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -251,9 +251,9 @@ pub(super) fn closed() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::sim::SimMedium;
     use crate::{Ring, RingConfig, RingOutcome, RingPut};
     use forebay_core::RingKeyspace;
+    use forebay_media::sim::SimMedium;
     use std::time::Duration;
 
     #[test]

@@ -12,11 +12,10 @@ use super::engine::Engine;
 use super::handle::{Ring, new_holder};
 use super::limits::{CHUNK_BYTES_DEFAULT_MAX, CHUNK_BYTES_MIN, CHUNKS_PER_SOURCE_DEFAULT, CHUNKS_PER_SOURCE_MIN};
 use super::{maintain, recover};
-use crate::hot::{CALLS_WAIT, Hot, Kept, Region, outlasted, wait_for_none};
-use crate::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
-use crate::sim::SimMedium;
 use forebay_core::limits::{PAYLOAD_ALIGN, RING_KEY_TAIL_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{EntryLayout, Error, Geometry, Result, RingKeyspace};
+use forebay_media::hot::{CALLS_WAIT, Hot, Kept, Medium, Region, outlasted, wait_for_none};
+use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -64,24 +63,24 @@ impl Ring {
         start_old(region, &keyspace, &text, config)
     }
 
-    /// [`Ring::create`] on a simulated medium.
+    /// [`Ring::create`] on a medium that is no file.
     ///
     /// # Errors
     /// As [`Ring::create`].
-    pub fn create_on(medium: Arc<SimMedium>, keyspace: &RingKeyspace, config: RingConfig) -> Result<Ring> {
+    pub fn create_on(medium: Arc<dyn Medium>, keyspace: &RingKeyspace, config: RingConfig) -> Result<Ring> {
         keyspace.check()?;
-        let region = Region::simulated(medium);
+        let region = Region::over(medium);
         let geometry = geometry(keyspace, &RingConfig { hot_bytes: region.length(), ..config.clone() })?;
         check_capacity(keyspace, &geometry)?;
         start_new(region, geometry, keyspace, &keyspace.to_toml()?, config, random_id())
     }
 
-    /// [`Ring::open`] on a simulated medium.
+    /// [`Ring::open`] on a medium that is no file.
     ///
     /// # Errors
     /// As [`Ring::open`].
-    pub fn open_on(medium: Arc<SimMedium>, keyspace: &RingKeyspace, config: RingConfig) -> Result<Ring> {
-        start_old(Region::simulated(medium), keyspace, &keyspace.to_toml()?, config)
+    pub fn open_on(medium: Arc<dyn Medium>, keyspace: &RingKeyspace, config: RingConfig) -> Result<Ring> {
+        start_old(Region::over(medium), keyspace, &keyspace.to_toml()?, config)
     }
 
     /// Flushes the ring and marks it clean. Calls on any handle answer `Closed` from now on; a call that waits for a

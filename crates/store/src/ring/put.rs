@@ -20,8 +20,8 @@ use super::engine::{Engine, closed};
 use super::limits::{COPY_LOCKED_BYTES_MAX, RESERVATIONS_MAX};
 use super::source::{Cell, Reserved, Source, Standing};
 use super::{Gap, Ring, RingOutcome, RingPut};
-use crate::hot::{Location, Place, checksum, will_copy};
 use forebay_core::{Entry, EntryFlags, Error, GapCause, Ledger, Mark, Result, RingStamp, SourceId, StateWord, Tally};
+use forebay_media::hot::{Location, Place, checksum, will_copy};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 

@@ -8,8 +8,8 @@ use super::engine::Holder;
 use super::source::{Cell, Source};
 use super::window::{Guards, Piece, SourceWindow, Window};
 use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::Engine, engine::closed};
-use crate::hot::Location;
 use forebay_core::{Error, Result, SourceId};
+use forebay_media::hot::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -199,9 +199,9 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
 
 #[cfg(test)]
 mod tests {
-    use crate::sim::SimMedium;
     use crate::{Ring, RingConfig, RingPut, RingSources};
     use forebay_core::{Kind, RingKeyspace};
+    use forebay_media::sim::SimMedium;
     use std::sync::Barrier;
     use std::time::Duration;
 

@@ -16,7 +16,6 @@ use super::chunk::Chunk;
 use super::engine::Engine;
 use super::source::{Cell, Source};
 use super::space::Closed;
-use crate::hot::{CLOSED, Location, Place, checksum};
 use crate::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SUPERBLOCK_AREA_BYTES;
 use forebay_core::limits::{KEY_BYTES_MAX, RING_NOTE_BYTES_MAX, RING_NOTE_OFFSET, SEGMENT_HEADER_BYTES};
@@ -24,6 +23,7 @@ use forebay_core::{
     Entry, EntryFlags, Error, GapCause, Key, Mark, RecordSeed, Result, RingNote, RingStamp, SegmentHeader, SegmentKind,
     SegmentState, SourceId, StateWord, Tally,
 };
+use forebay_media::hot::{CLOSED, Location, Place, checksum};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

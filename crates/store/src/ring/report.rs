@@ -7,8 +7,8 @@ use super::source::{Cell, Source};
 use super::space::Closed;
 use super::{Refusals, Ring, RingMemory, RingSourceStatus, RingStats};
 use crate::HolderStats;
-use crate::hot::Segment;
 use forebay_core::{Ledger, Tally};
+use forebay_media::hot::Segment;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 

@@ -5,8 +5,8 @@
 
 use super::put::{Claim, Claimed};
 use super::{Ring, RingOutcome, RingPut};
-use crate::hot::checksum;
 use forebay_core::{GapCause, Result, RingStamp, SourceId, check_sent_as};
+use forebay_media::hot::checksum;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 

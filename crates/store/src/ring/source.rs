@@ -8,9 +8,9 @@ use super::account::Accounts;
 use super::chunk::{Chunk, Item};
 use super::coverage::Knowledge;
 use super::relation::{Known, Vote};
-use crate::hot::{Hot, Location, Place};
 use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use forebay_core::{GapCause, RecordSeed, RingStamp, SourceId};
+use forebay_media::hot::{Hot, Location, Place};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -103,7 +103,7 @@ impl Source {
         let entry_bytes = hot.layout.entry_bytes() as u64;
         let end = head.payload_end + u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64);
         let full = end + (u64::from(head.entries) + 1) * entry_bytes > hot.geometry.segment_bytes;
-        if full || head.entries == crate::hot::ENTRIES_MAX {
+        if full || head.entries == forebay_media::hot::ENTRIES_MAX {
             return None;
         }
         let runs = self.chunks.back().map_or(&[][..], |chunk| &chunk.runs);

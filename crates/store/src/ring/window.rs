@@ -4,9 +4,9 @@
 //! they are until it is dropped, also when the ring is closed meanwhile (tests/ring/races.rs).
 
 use super::engine::Holder;
-use crate::hot::{Hot, Location, checksum};
 use forebay_core::limits::RING_KEY_TAIL_BYTES;
 use forebay_core::{Coverage, Error, Result, RingStamp, SourceId, Stretch};
+use forebay_media::hot::{Hot, Location, checksum};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

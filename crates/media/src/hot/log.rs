@@ -1,0 +1,183 @@
+//! The decision log: slots appended one after the other to segments of their own, and the snapshot of what was before them.
+//!
+//! ```text
+//! snapshot segments        what all slots before the boundary said; and what some of those after it said already
+//! log segments             … | boundary ─▶ slot | slot | …      one after the other
+//! ```
+//!
+//! *Invariants*: a slot is durable before the next one begins, so that the log has no holes (`append`); space is
+//! reserved for the decisions of every live event with anything on the hot level (`Hot::reserve`), so that what ends it is
+//! never refused; what a snapshot replaces is freed only after the snapshot is whole and durable. An event with nothing on
+//! the hot level reserves nothing: its decisions use the space of decisions, and where they reach what others reserve, the
+//! next call folds the log first (`Engine::relieve_log`).
+//!
+//! *On failure*: without a segment the append answers `Full` and nothing was decided.
+
+use super::{Class, Hot};
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::{Blob, BlobChunk, Decision, DecisionKind, Error, RecordSeed, Result, SegmentKind};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A place between two slots: segment (by the order in which it was taken), slot in it, and slots of the log before it
+/// since the store was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Boundary {
+    /// Order in which the segment was taken.
+    pub order: u64,
+    /// Slot in the segment.
+    pub slot: u32,
+    /// Slots of the log before it.
+    pub position: u64,
+}
+
+/// The tail of the log.
+#[derive(Debug, Default)]
+struct Tail {
+    /// Segments in order; the last one is written.
+    segments: VecDeque<u32>,
+    /// Slots used in the last one.
+    slots: u32,
+    /// Slots of the log since the store was made.
+    position: u64,
+}
+
+/// The decision log of one store.
+#[derive(Debug, Default)]
+pub struct Log {
+    tail: Mutex<Tail>,
+    /// The tail's position, read without its lock.
+    position: AtomicU64,
+    /// Segments of the snapshot in force.
+    snapshot: Mutex<Vec<u32>>,
+}
+
+impl Log {
+    /// Appends a decision. Those that end an event have room reserved; others stop short of that reserve.
+    pub fn append(&self, hot: &Hot, decision: &Decision) -> Result<()> {
+        let class = match decision.kind {
+            DecisionKind::RemoveKey | DecisionKind::Supersede | DecisionKind::Mark => Class::Evacuation,
+            _ => Class::Decision,
+        };
+        let encode = |seed, number, out: &mut [u8]| hot.slots.encode(decision, seed, number, out);
+        self.slot(hot, &mut self.tail.lock(), class, encode)
+    }
+
+    /// Appends a blob, piece by piece.
+    pub fn append_blob(&self, hot: &Hot, blob: Blob, data: &[u8]) -> Result<()> {
+        let mut tail = self.tail.lock();
+        for chunk in hot.slots.chunks(blob, data) {
+            let encode = |seed, number, out: &mut [u8]| hot.slots.encode_blob(&chunk, seed, number, out);
+            self.slot(hot, &mut tail, Class::Evacuation, encode)?;
+        }
+        Ok(())
+    }
+
+    /// Position behind the last slot. Under the lock of an event's shard it includes every decision about that event.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    /// Where the log ends now.
+    pub fn boundary(&self, hot: &Hot) -> Boundary {
+        let tail = self.tail.lock();
+        let order = tail.segments.back().map_or(0, |&last| hot.segment(last).order.load(Ordering::Relaxed));
+        Boundary { order, slot: tail.slots, position: tail.position }
+    }
+
+    /// Writes a snapshot of what was before the boundary into segments of its own, then frees what it replaces. Appends
+    /// go on meanwhile.
+    pub fn replace(&self, hot: &Hot, snapshot: &[u8], boundary: &Boundary) -> Result<()> {
+        let written = write_snapshot(hot, snapshot)?;
+        // From here on it counts: it is whole, and later than the one before.
+        let replaced = std::mem::replace(&mut *self.snapshot.lock(), written);
+        let slots = snapshot.len().div_ceil(hot.slots.blob_bytes()) as u64;
+        hot.snapshot_slots.store(slots, Ordering::Relaxed);
+        let mut freed = replaced;
+        let mut tail = self.tail.lock();
+        while tail.segments.len() > 1
+            && tail
+                .segments
+                .front()
+                .is_some_and(|&first| hot.segment(first).order.load(Ordering::Relaxed) < boundary.order)
+        {
+            freed.extend(tail.segments.pop_front());
+        }
+        // New decisions do not wait for this.
+        drop(tail);
+        freed.into_iter().for_each(|segment| hot.free_log(segment));
+        Ok(())
+    }
+
+    /// Segments that the log occupies, its snapshot's included.
+    pub fn length(&self) -> u32 {
+        let snapshot = self.snapshot.lock().len();
+        (self.tail.lock().segments.len() + snapshot) as u32
+    }
+
+    /// Goes on where recovery found the end: segments and slots used in the last one, position, segments of the snapshot.
+    pub fn adopt(&self, segments: Vec<u32>, slots: u32, position: u64, snapshot: Vec<u32>) {
+        *self.tail.lock() = Tail { segments: segments.into(), slots, position };
+        self.position.store(position, Ordering::Release);
+        *self.snapshot.lock() = snapshot;
+    }
+
+    fn slot(
+        &self,
+        hot: &Hot,
+        tail: &mut Tail,
+        class: Class,
+        encode: impl FnOnce(RecordSeed, u32, &mut [u8]),
+    ) -> Result<()> {
+        if tail.segments.is_empty() || tail.slots >= hot.slots_per_segment() {
+            let segment = hot
+                .take_at(class, SegmentKind::Log, tail.position)
+                .ok_or_else(|| Error::full("no segment left for the decision log beyond what live events reserve"))?;
+            tail.segments.push_back(segment);
+            tail.slots = 0;
+        }
+        let segment = tail.segments[tail.segments.len() - 1];
+        write_slot(hot, segment, tail.slots, encode);
+        hot.region.fence();
+        tail.slots += 1;
+        tail.position += 1;
+        self.position.store(tail.position, Ordering::Release);
+        hot.segment(segment).entries.store(tail.slots, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Flushed, not fenced.
+fn write_slot(hot: &Hot, segment: u32, slot: u32, encode: impl FnOnce(RecordSeed, u32, &mut [u8])) {
+    let size = hot.slots.slot_bytes();
+    let offset = hot.payload_offset(segment, SEGMENT_HEADER_BYTES as u64 + u64::from(slot) * size as u64);
+    encode(hot.seed(segment), slot, hot.region.bytes_mut(offset, size));
+    hot.region.flush(offset, size);
+}
+
+/// A snapshot in fresh segments, durable; where space ends before it does, these are given back.
+fn write_snapshot(hot: &Hot, snapshot: &[u8]) -> Result<Vec<u32>> {
+    let mut segments: Vec<u32> = Vec::new();
+    let pieces = snapshot.len().div_ceil(hot.slots.blob_bytes()).max(1);
+    let mut slot = hot.slots_per_segment();
+    for number in 0..pieces {
+        if slot == hot.slots_per_segment() {
+            let Some(segment) = hot.take(Class::Decision, SegmentKind::Snapshot) else {
+                segments.into_iter().for_each(|segment| hot.free_log(segment));
+                return Err(Error::full(format!("no space for a snapshot of {} bytes", snapshot.len())));
+            };
+            segments.push(segment);
+            slot = 0;
+        }
+        let from = number * hot.slots.blob_bytes();
+        let data = snapshot[from..snapshot.len().min(from + hot.slots.blob_bytes())].to_vec();
+        let chunk = BlobChunk { blob: Blob::Snapshot, first: number == 0, last: number + 1 == pieces, data };
+        let segment = segments[segments.len() - 1];
+        write_slot(hot, segment, slot, |seed, number, out| hot.slots.encode_blob(&chunk, seed, number, out));
+        slot += 1;
+        hot.segment(segment).entries.store(slot, Ordering::Relaxed);
+    }
+    hot.region.fence();
+    Ok(segments)
+}

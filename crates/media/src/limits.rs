@@ -1,0 +1,34 @@
+//! Limits of regions: how they are cut, and what each class of writers leaves to the next.
+
+use forebay_core::limits::SEGMENT_HEADER_BYTES;
+
+/// Smallest segment: holds its header and a few small records.
+pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Largest default segment.
+pub const SEGMENT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+/// Smallest default segment.
+pub const SEGMENT_BYTES_DEFAULT_MIN: u64 = 256 << 10;
+/// Default regions are cut into so many segments.
+pub const SEGMENTS_DEFAULT: u64 = 64;
+/// Fewest segments of a region: every class finds its reserve and there is room to work.
+pub const SEGMENTS_MIN: u32 = 16;
+/// Free segments kept for decisions and the ledger beside what live events need: a segment under way and a snapshot.
+pub const RESERVE_DECISIONS: u32 = 2;
+/// Free segments kept for evacuation beyond those for decisions.
+pub const RESERVE_EVACUATION: u32 = 2;
+/// Free segments kept for fragments of existing events beyond those for evacuation.
+pub const RESERVE_EXISTING: u32 = 2;
+/// Bytes of choices of sources that always find space: fewest, most, and one per so many bytes of the region.
+const OUTPUTS_KEPT_MIN: u64 = 4 << 10;
+const OUTPUTS_KEPT_MAX: u64 = 1 << 20;
+const REGION_BYTES_PER_OUTPUT_BYTE: u64 = 1 << 10;
+
+/// Bytes of choices of sources that always find space in a region of this size.
+pub fn outputs_kept_bytes(region_bytes: u64) -> u64 {
+    (region_bytes / REGION_BYTES_PER_OUTPUT_BYTE).clamp(OUTPUTS_KEPT_MIN, OUTPUTS_KEPT_MAX)
+}
+
+// Each class leaves the next one its reserve, and a region has room beyond all reserves.
+const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
+// The smallest segment has room for its header and at least one record of some size.
+const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);

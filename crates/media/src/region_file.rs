@@ -1,0 +1,249 @@
+//! The file of a region in its directory, whatever kind of keyspace it holds: made, found again, and the superblock that
+//! says which life it is in.
+//!
+//! *Invariants*: that a region is open is on its medium before anything of it is written or served ([`Life::begin`],
+//! tests/power_loss/file.rs): where the medium is an ordinary file, the kernel might keep that page for long, and a power
+//! loss would find a region that was closed in order.
+//!
+//! *On failure*: opening fails closed: a region of another keyspace, or one whose medium did not survive a restart of the
+//! machine, is not served.
+
+use crate::hot::FlushPolicy;
+use crate::hot::Region;
+use forebay_core::limits::SUPERBLOCK_AREA_BYTES;
+use forebay_core::{Error, Geometry, Kind, Result, Superblock, crc32c};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const COPY_BYTES: u64 = SUPERBLOCK_AREA_BYTES as u64 / 2;
+
+/// What a region holds, as people call it, and how its files are named.
+pub struct Holds {
+    /// What people call it: `store`, `ring`.
+    pub name: &'static str,
+    /// Name of the file with its keyspace.
+    pub keyspace_file: &'static str,
+    /// Name of the file with its region.
+    pub region_file: &'static str,
+    /// What a restart of the machine over a medium that does not survive it may have cost, and what to do.
+    pub after_restart: &'static str,
+}
+
+/// Makes the region and the keyspace file in `dir`, which is made if need be and holds none of the kind yet. Answers the
+/// region with its identity, which no other has.
+///
+/// # Errors
+/// `Invalid` for a directory that holds one or cannot be written, `Full` without space for the region.
+pub fn make(
+    holds: &Holds,
+    dir: &Path,
+    text: &str,
+    bytes: u64,
+    region_dir: Option<&PathBuf>,
+    flush: FlushPolicy,
+) -> Result<(Region, [u8; 16])> {
+    let invalid = |what: &str, error| Error::invalid(format!("{}: {what}", dir.display())).with_source(error);
+    std::fs::create_dir_all(dir).map_err(|error| invalid("cannot make the directory", error))?;
+    let path = dir.join(holds.region_file);
+    if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
+        return Err(Error::invalid(format!("{}: holds a {} already; open it instead", dir.display(), holds.name)));
+    }
+    // What a cut-off creation left never was one.
+    let _ = std::fs::remove_file(&path);
+    let id = random_id();
+    let region = make_region(dir, &path, &id, bytes, region_dir, flush)?;
+    let cannot_write = format!("cannot write {}", holds.keyspace_file);
+    write_durably(dir, holds.keyspace_file, text).map_err(|error| invalid(&cannot_write, error))?;
+    Ok((region, id))
+}
+
+/// Writes a file of a store's directory, so that it is there after a power loss as well, with all names beside it.
+pub fn write_durably(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let mut file = File::create(dir.join(name))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    File::open(dir)?.sync_all()
+}
+
+/// A new region for a store whose old one is gone. Its keyspace file stands.
+///
+/// # Errors
+/// `Full` without space for the region.
+pub fn make_again(
+    holds: &Holds,
+    dir: &Path,
+    bytes: u64,
+    region_dir: Option<&PathBuf>,
+    flush: FlushPolicy,
+) -> Result<Region> {
+    let path = dir.join(holds.region_file);
+    // A link that leads nowhere any more.
+    let _ = std::fs::remove_file(&path);
+    make_region(dir, &path, &random_id(), bytes, region_dir, flush)
+}
+
+fn make_region(
+    dir: &Path,
+    path: &Path,
+    id: &[u8; 16],
+    bytes: u64,
+    region_dir: Option<&PathBuf>,
+    flush: FlushPolicy,
+) -> Result<Region> {
+    let Some(elsewhere) = region_dir else { return Region::create(path, bytes, flush) };
+    let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let target = elsewhere.join(format!("forebay-{name}.fb"));
+    let region = Region::create(&target, bytes, flush)?;
+    let invalid = |error| Error::invalid(format!("{}: cannot link the region", dir.display())).with_source(error);
+    std::os::unix::fs::symlink(&target, path).map_err(invalid)?;
+    Ok(region)
+}
+
+/// The superblock of a region that has just been made, for a store with so many devices of a warm level.
+pub fn first_life(region: &Region, id: [u8; 16], text: &str, geometry: Geometry, devices: u32) -> Superblock {
+    Superblock {
+        store: id,
+        keyspace_crc: crc32c(text.as_bytes()),
+        geometry,
+        devices,
+        boot: 1,
+        revision: 0,
+        clean: false,
+        machine_boot: region.machine_boot(),
+    }
+}
+
+/// The next life of a region.
+pub struct Life {
+    /// As [`Life::begin`] or [`Life::settle`] writes it.
+    pub superblock: Superblock,
+    /// The last life ended in order.
+    pub was_clean: bool,
+    /// What was not flushed may be lost: payloads are to be looked at.
+    pub power_lost: bool,
+}
+
+impl Life {
+    /// To be called before recovery, which may write. A region that was closed in order is durably marked as open. One that
+    /// was not says so already, and keeps the machine's boot id of that life until recovery has looked at everything: were
+    /// the opening cut off, the next one must still see that the machine restarted.
+    ///
+    /// # Errors
+    /// `Corrupt` where the medium refuses the page.
+    pub fn begin(&mut self, region: &Region) -> Result<()> {
+        if self.was_clean { write_superblock_durably(region, &mut self.superblock) } else { Ok(()) }
+    }
+
+    /// To be called where recovery refused: what was closed in order is so still, and its account stays exact for whoever
+    /// accepts the loss.
+    pub fn take_back(&mut self, region: &Region) {
+        if self.was_clean {
+            self.superblock.clean = true;
+            // What recovery refused is the error to answer; a store that is not clean is only looked at more closely.
+            let _ = write_superblock_durably(region, &mut self.superblock);
+        }
+    }
+
+    /// To be called after recovery, before anything is served: the new boot generation is durable.
+    ///
+    /// # Errors
+    /// `Corrupt` where the medium refuses the page.
+    pub fn settle(&mut self, region: &Region) -> Result<()> {
+        if self.was_clean { Ok(()) } else { write_superblock_durably(region, &mut self.superblock) }
+    }
+}
+
+/// Reads the superblock for another life, in which keys have these widths (whole and primary, in bytes).
+///
+/// # Errors
+/// `Invalid` for a region of another keyspace or version; `Corrupt` for one that cannot be read, or whose medium did not
+/// survive a restart of the machine, unless that loss is accepted.
+pub fn next_life(
+    holds: &Holds,
+    region: &Region,
+    text: &str,
+    widths: (usize, usize),
+    accept_loss: bool,
+) -> Result<Life> {
+    let mut superblock = read_superblock(region)?;
+    if superblock.keyspace_crc != crc32c(text.as_bytes()) {
+        return Err(Error::invalid(format!("{} is not the one that this region was made with", holds.keyspace_file)));
+    }
+    let found = (superblock.geometry.key_bytes as usize, superblock.geometry.primary_bytes as usize);
+    if found != widths {
+        return Err(Error::corrupt(format!("the superblock says keys of {found:?} bytes, the keyspace others")));
+    }
+    let here = region.machine_boot();
+    let was_clean = superblock.clean;
+    let restarted = superblock.machine_boot != here && !was_clean;
+    if restarted && !region.is_persistent() && !accept_loss {
+        return Err(Error::corrupt(format!(
+            "the machine restarted while this {} was open, and its medium does not survive that: what is left may lack \
+             acknowledged fragments{}",
+            holds.name, holds.after_restart
+        )));
+    }
+    let power_lost = !was_clean && (restarted || region.is_persistent());
+    superblock.boot =
+        superblock.boot.checked_add(1).ok_or_else(|| Error::corrupt("the last boot generation is used"))?;
+    superblock.clean = false;
+    superblock.machine_boot = here;
+    Ok(Life { superblock, was_clean, power_lost })
+}
+
+/// The valid superblock with the higher revision.
+pub fn read_superblock(region: &Region) -> Result<Superblock> {
+    let read = |copy: u64| Superblock::decode(region.bytes(copy * COPY_BYTES, Superblock::BYTES));
+    let superblock = match (read(0), read(1)) {
+        (Ok(a), Ok(b)) => {
+            if a.revision >= b.revision {
+                a
+            } else {
+                b
+            }
+        }
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => one,
+        // Both unreadable: the copy that says most about why.
+        (Err(a), Err(b)) => return Err(if b.kind() == Kind::Invalid { a } else { b }),
+    };
+    let needed = superblock.geometry.region_bytes();
+    // hugetlbfs rounds the file up to whole huge pages.
+    let rounded = needed.next_multiple_of(2 << 20);
+    let fits = region.length() == needed || region.length() == rounded || !region.is_mapped();
+    if !fits || region.length() < needed {
+        return Err(Error::corrupt(format!("the region has {} bytes, its superblock wants {needed}", region.length())));
+    }
+    Ok(superblock)
+}
+
+/// Writes the superblock over its older copy, and waits until the medium has it.
+///
+/// # Errors
+/// `Corrupt` where the medium refuses the page.
+pub fn write_superblock_durably(region: &Region, superblock: &mut Superblock) -> Result<()> {
+    write_superblock(region, superblock);
+    region.sync_start(SUPERBLOCK_AREA_BYTES)
+}
+
+/// Writes the superblock over its older copy: durable once the medium's pages are.
+pub fn write_superblock(region: &Region, superblock: &mut Superblock) {
+    superblock.revision = superblock.revision.wrapping_add(1);
+    let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
+    region.write(offset, &superblock.encode());
+    region.flush(offset, Superblock::BYTES);
+    region.fence();
+}
+
+/// 16 bytes that no other region has: the standard library's hash keys come from the system's random source.
+pub fn random_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    for half in id.chunks_mut(8) {
+        let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        let time =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
+        half.copy_from_slice(&(random ^ time.rotate_left(17)).to_le_bytes());
+    }
+    id
+}

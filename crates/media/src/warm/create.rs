@@ -1,0 +1,171 @@
+//! Making the warm level: containers preallocated on every device, the device's own block last.
+//!
+//! *On failure*: what was made is removed again; a device without its block is none.
+
+use super::buffer::Buffer;
+use super::container::Container;
+use super::device::{BLOCK_BYTES, Device};
+use super::log;
+use super::plan::WarmShape;
+use super::recycle::write_all;
+use super::space::{DeviceSlot, Warm};
+use forebay_core::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX, ContainerHeader, DeviceSuperblock,
+    Error, ImageLayout, Result,
+};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The file with the device's superblock.
+pub(super) const DEVICE_FILE: &str = "device.fb";
+
+/// The file of a container.
+pub(super) fn container_file(number: u32) -> String {
+    format!("container-{number:06}.fb")
+}
+
+impl WarmShape {
+    /// # Errors
+    /// `Invalid` for sizes that cannot work.
+    pub(super) fn check(&self) -> Result<()> {
+        let block = CONTAINER_BLOCK_BYTES;
+        let sizes = (CONTAINER_BYTES_MIN..=CONTAINER_BYTES_MAX).contains(&self.container_bytes)
+            && self.container_bytes.is_multiple_of(block)
+            && self.log_bytes.is_multiple_of(block)
+            && self.io_bytes >= BLOCK_BYTES
+            && self.io_bytes.is_multiple_of(BLOCK_BYTES)
+            && (1..=256).contains(&self.depth)
+            && self.open_max >= 1;
+        if sizes { Ok(()) } else { Err(Error::invalid(format!("a warm level of this shape cannot be: {self:?}"))) }
+    }
+}
+
+impl Warm {
+    /// Makes a warm level on these devices, of so many bytes each, the decision log included. `widths` are the bytes of
+    /// a packed primary key and of the packed sub-keys after it.
+    ///
+    /// # Errors
+    /// `Invalid` for sizes that cannot work; `Conflict` where a device is in use already; `Full` where a device has not
+    /// the space; `Unavailable` where it fails.
+    pub fn create(
+        devices: Vec<Arc<dyn Device>>,
+        bytes_per_device: Vec<u64>,
+        store: [u8; 16],
+        widths: (usize, usize),
+        shape: WarmShape,
+    ) -> Result<Warm> {
+        shape.check()?;
+        if devices.is_empty() || devices.len() != bytes_per_device.len() {
+            let (devices, sizes) = (devices.len(), bytes_per_device.len());
+            return Err(Error::invalid(format!("{devices} warm devices with {sizes} sizes")));
+        }
+        let mut superblocks = Vec::new();
+        let mut first = 0_u32;
+        for (number, bytes) in bytes_per_device.iter().enumerate() {
+            let room = bytes.saturating_sub(2 * shape.log_bytes + 2 * CONTAINER_BLOCK_BYTES);
+            let containers = u32::try_from(room / shape.container_bytes).unwrap_or(u32::MAX);
+            if containers == 0 || first.checked_add(containers).is_none_or(|all| all > CONTAINERS_MAX) {
+                return Err(Error::invalid(format!(
+                    "warm device {} of {bytes} bytes: from 1 to {CONTAINERS_MAX} containers of {} bytes, over all devices",
+                    devices[number].name(),
+                    shape.container_bytes
+                )));
+            }
+            superblocks.push(DeviceSuperblock {
+                store,
+                device: number as u32,
+                devices: devices.len() as u32,
+                first,
+                containers,
+                key_bytes: (widths.0 + widths.1) as u16,
+                primary_bytes: widths.0 as u16,
+                container_bytes: shape.container_bytes,
+                log_bytes: shape.log_bytes,
+                revision: 1,
+            });
+            first += containers;
+        }
+        if let Some(impossible) = superblocks.iter().find(|superblock| !superblock.possible()) {
+            return Err(Error::invalid(format!("a warm device cannot be like this: {impossible:?}")));
+        }
+        let mut containers = Vec::new();
+        for at in 0..devices.len() {
+            let made = make(devices[at].as_ref(), &superblocks[at], &mut containers);
+            if let Err(error) = made {
+                for (device, superblock) in devices.iter().zip(&superblocks).take(at + 1) {
+                    let taken = error.kind() == io::ErrorKind::AlreadyExists && superblock.device == at as u32;
+                    unmake(device.as_ref(), superblock, &containers, taken);
+                }
+                return Err(refused(devices[at].as_ref(), error));
+            }
+        }
+        let layout = ImageLayout::new(widths.0, widths.1);
+        let slots = devices.into_iter().map(|device| DeviceSlot::new(Some(device))).collect();
+        let warm = Warm::new(store, layout, shape, slots, containers);
+        warm.recovered.store(true, Ordering::Release);
+        Ok(warm)
+    }
+}
+
+fn refused(device: &dyn Device, error: io::Error) -> Error {
+    let name = device.name();
+    let error_kind = error.kind();
+    match error_kind {
+        io::ErrorKind::AlreadyExists => Error::conflict(format!("{name} holds containers already")),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Error::full(format!("{name} has not the space that was asked for"))
+        }
+        _ => Error::unavailable(format!("{name} cannot be made a warm device")),
+    }
+    .with_source(error)
+}
+
+/// Whether a file of this name on a device belongs to a warm level.
+pub fn is_warm_file(name: &str) -> bool {
+    name == DEVICE_FILE || name.starts_with("container-") && name.ends_with(".fb") || log::FILE_NAMES.contains(&name)
+}
+
+fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec<Container>) -> io::Result<()> {
+    if device.list()?.iter().any(|name| is_warm_file(name)) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    for number in superblock.first..superblock.first + superblock.containers {
+        let file = device.create(&container_file(number), superblock.container_bytes)?;
+        let mut header = ContainerHeader::empty(superblock.device, number, superblock.container_bytes);
+        containers.push(Container::new(header, Some(file)));
+        // Both copies, so that one that does not verify was whole once.
+        let mut blocks = Buffer::new(2 * BLOCK_BYTES);
+        blocks[..ContainerHeader::BYTES].copy_from_slice(&header.encode(&superblock.store));
+        header.revision = 1;
+        blocks[BLOCK_BYTES..BLOCK_BYTES + ContainerHeader::BYTES].copy_from_slice(&header.encode(&superblock.store));
+        write_all(device, file, 0, &blocks)?;
+        device.sync(file)?;
+        if let Some(container) = containers.last() {
+            container.header.lock().revision = 1;
+        }
+    }
+    device.sync_names()?;
+    let file = device.create(DEVICE_FILE, 2 * CONTAINER_BLOCK_BYTES)?;
+    let mut blocks = Buffer::new(2 * BLOCK_BYTES);
+    blocks[..DeviceSuperblock::BYTES].copy_from_slice(&superblock.encode());
+    blocks[BLOCK_BYTES..BLOCK_BYTES + DeviceSuperblock::BYTES].copy_from_slice(&superblock.encode());
+    write_all(device, file, 0, &blocks)?;
+    device.sync(file)?;
+    device.sync_names()
+}
+
+/// Removes what was made; nothing where the files were somebody else's.
+fn unmake(device: &dyn Device, superblock: &DeviceSuperblock, containers: &[Container], taken: bool) {
+    if taken {
+        return;
+    }
+    // The error that brought us here is the one to answer; what cannot be removed is in the way of the next attempt.
+    let _ = device.remove(DEVICE_FILE);
+    let last = superblock.first + superblock.containers;
+    let of_device = |number: &u32| containers.iter().any(|container| container.number == *number);
+    for number in (superblock.first..last).filter(of_device) {
+        let _ = device.remove(&container_file(number));
+    }
+    let _ = device.sync_names();
+}

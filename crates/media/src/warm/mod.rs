@@ -1,0 +1,54 @@
+//! The warm level: containers on devices, written front to back, drained and recycled whole.
+//!
+//! ```text
+//! device (directory) ─▶ containers: header | extent | extent | … | directory
+//!                    └▶ decision log of what stands on this device
+//! ```
+//!
+//! *Not here*: which event a fragment belongs to (`home`), when it goes here (`ops/demote.rs`).
+
+mod absent;
+mod buffer;
+mod choose;
+mod container;
+mod control;
+mod counters;
+mod create;
+mod device;
+mod directory;
+mod files;
+mod log;
+mod pipeline;
+mod plan;
+mod pool;
+mod pwrite;
+mod read;
+mod recover;
+mod recycle;
+mod scan;
+mod space;
+#[cfg(test)]
+mod tests;
+mod uring;
+mod verify;
+mod window;
+mod writer;
+
+pub use absent::{AbsentDevice, RefusingQueue};
+pub use buffer::Buffer;
+pub use container::Phase;
+pub use create::is_warm_file;
+pub use device::check_aligned;
+pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
+pub use directory::{DirectoryDevice, IoMethod};
+pub use log::{DeviceLog, LogSlots};
+pub use plan::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, WarmShape};
+pub use read::ReadImage;
+pub use recover::Found;
+pub use space::{ContainerInfo, DeviceInfo, Warm};
+pub use writer::Writer;
+
+/// Reads the bytes of a decision log's file, for the fuzzer.
+pub fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
+    log::decode(bytes, store, key_bytes);
+}
