@@ -8,7 +8,8 @@ use forebay_core::{
     WireRemove, WireUpdate, WireVerdict, WireWindow, WireWriter, crc32c,
 };
 use forebay_server::{Limits, Served, Step, drive};
-use forebay_store::{Config, Ring, RingConfig, Store};
+use forebay_store::{Config, Store};
+use forebay_ring::{Ring, RingConfig};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 use std::time::Duration;

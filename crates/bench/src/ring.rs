@@ -7,7 +7,7 @@ use super::results::Results;
 use super::source::{Blocks, Buffer, Warmth};
 use crate::Result;
 use forebay_core::{Keyspace, RingKeyspace, SourceId};
-use forebay_store::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use crate::record::gap_line;
 use crate::{signal, units};
 use forebay_core::{Error, Result};
 use forebay_daq::record::{self, PlayChoices, PlayLink, PlaySummary, PlayWindow};
-use forebay_store::GapManifest;
+use forebay_recorder::GapManifest;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use crate::{levels, signal, units};
 use forebay_core::{Error, Result};
 use forebay_daq::frames::FrameKind;
 use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary, RetroSummary, Retroactive};
-use forebay_store::{LinkManifest, ManifestGap};
+use forebay_recorder::{LinkManifest, ManifestGap};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;

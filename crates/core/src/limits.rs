@@ -46,6 +46,8 @@ pub const PAYLOAD_ALIGN: usize = 64;
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
 /// Bytes before the first segment: two superblock copies of 4 KiB.
 pub const SUPERBLOCK_AREA_BYTES: usize = 8192;
+/// Losses that an opening lists by name; further ones are only counted in the ledger.
+pub const LOSSES_LISTED_MAX: usize = 10_000;
 
 // A key and the slot head fit into a slot of one and a half cache lines.
 const _: () = assert!(SLOT_HEAD_BYTES + KEY_BYTES_MAX <= 96);

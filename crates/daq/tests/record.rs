@@ -3,7 +3,7 @@
 
 use forebay_daq::frames::FrameKind;
 use forebay_daq::record::{PlayChoices, PlayWindow, RecordChoices, RecordDir, RecordSummary, Retroactive, play, run};
-use forebay_store::GapReason;
+use forebay_recorder::GapReason;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
 use forebay_core::{Error, LIVE_STATES, Result};
-use forebay_store::{Ring, RunStatus, Store};
+use forebay_ring::Ring;
+use forebay_store::{RunStatus, Store};
 
 /// A keyspace of either kind, with what holds it.
 #[derive(Clone, Debug)]

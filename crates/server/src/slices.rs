@@ -6,7 +6,7 @@
 //! *Not here*: one moment for all of it. What is evicted before its turn is gone; who needs it pins it first.
 
 use forebay_core::{Result, RingSources, SourceId, Stretch};
-use forebay_store::{Ring, Window};
+use forebay_ring::{Ring, Window};
 use std::time::Duration;
 
 /// Payload of a slice, at the declared rate of a source.

@@ -4,8 +4,8 @@
 //! whatever overlaps it, with what is known of the rest.
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
+use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_store::core::{GapCause, RingKeyspace};
-use forebay_store::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use std::error::Error;
 use std::time::Duration;
 

@@ -25,9 +25,7 @@ pub mod measure;
 mod open;
 mod ops;
 mod pressure;
-mod record;
 mod recover;
-mod ring;
 mod store;
 
 pub use check::{CheckReport, check};
@@ -43,20 +41,21 @@ pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 #[cfg(any(test, feature = "sim"))]
 pub use forebay_media::sim;
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
-pub use fragment::{Event, Fragment, Sample};
-pub use levels::Drain;
-pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
-pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
-pub use record::{
+// Until their users import them from their own crates.
+pub use forebay_recorder::{
     Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
     RecordConfig, RecordLink, RecordedFrame, RecordedFrames, Recording, RecordingDevice, RecordingProgress, Totals,
     WarmDir,
 };
-pub use ring::{
+pub use forebay_ring::{
     Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
     RingRecord, RingRecordProgress, RingRecording, RingReservation, RingSourceStatus, RingSources, RingStats,
     SourceWindow, Stretch, Window,
 };
+pub use fragment::{Event, Fragment, Sample};
+pub use levels::Drain;
+pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
+pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
 pub use store::Store;
 
 forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));

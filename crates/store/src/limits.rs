@@ -9,8 +9,6 @@ pub(crate) const SHARDS: usize = 16;
 pub(crate) const SHARD_BLOCK_BITS: u32 = 6;
 /// Verdicts remembered per shard, for repeats.
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
-/// Losses that an opening lists by name; further ones are only counted in the ledger.
-pub(crate) const LOSSES_LISTED_MAX: usize = 10_000;
 /// Bytes of one incident in a snapshot, the longest key included.
 pub(crate) const INCIDENT_BYTES: usize = 48;
 /// Incidents that survive a restart: fewest, most, and one per so many bytes of the region.

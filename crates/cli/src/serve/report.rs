@@ -3,8 +3,9 @@
 use crate::output::Output;
 use crate::units;
 use forebay_core::{LIVE_STATES, Result, RingStats};
+use forebay_ring::Ring;
 use forebay_server::Served;
-use forebay_store::{Ring, RunState, RunStatus, Store};
+use forebay_store::{RunState, RunStatus, Store};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use super::books::Books;
 use super::clock::JumpingClock;
 use super::scene::{Scene, mixed};
 use forebay_core::{Kind, Ledger, Result, RingKeyspace, Tally};
-use forebay_store::{Ring, RingConfig, RingOutcome, RingPut};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::path::Path;

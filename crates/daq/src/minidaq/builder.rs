@@ -19,7 +19,8 @@ use crate::dune::{
 };
 use crate::ends::Together;
 use forebay_core::{Error, Kind, Result};
-use forebay_store::{PutOptions, PutOutcome, SourceWindow, Store};
+use forebay_ring::SourceWindow;
+use forebay_store::{PutOptions, PutOutcome, Store};
 use std::time::Duration;
 
 /// Between two tries where a put finds no space.

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::demo::meter::{Latency, Meter};
 use crate::limits::{FREE_RUNNING_SHARE, READOUT_CATCH_UP, READOUT_STEP};
 use forebay_core::{Error, GAP_CAUSES, Result, SourceId};
-use forebay_store::{Ring, RingOutcome, RingPut};
+use forebay_ring::{Ring, RingOutcome, RingPut};
 use std::time::{Duration, Instant};
 
 /// What became of one link's chunks.

@@ -15,7 +15,8 @@ use crate::{FrameSource, emulator, replay};
 use forebay_core::{
     Completeness, Error, Key, KeySchema, Keyspace, Primary, Result, RingKeyspace, RunConfig, SourceSchema,
 };
-use forebay_store::{Config, RingConfig};
+use forebay_ring::RingConfig;
+use forebay_store::Config;
 use std::time::Duration;
 
 /// The run of every MiniDAQ.

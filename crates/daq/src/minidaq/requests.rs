@@ -19,7 +19,7 @@ use crate::dune::{FragmentErrors, SourceId};
 use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
 use forebay_core::{GAP_CAUSES, Result};
-use forebay_store::{Coverage, Ring, RingSources, SourceWindow, Window};
+use forebay_ring::{Coverage, Ring, RingSources, SourceWindow, Window};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,8 @@ use super::pace::Pace;
 use super::plan::Plan;
 use crate::demo::meter::Meter;
 use crate::ends::{Ends, Together};
-use forebay_store::{Ring, Store};
+use forebay_ring::Ring;
+use forebay_store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Shared<'a> {

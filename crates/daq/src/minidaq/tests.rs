@@ -13,7 +13,8 @@ use crate::demo::meter::Latency;
 use crate::dune::{FRAGMENT_HEADER_BYTES, FragmentErrors, SourceId, TriggerRecordHeader};
 use crate::frames::wibeth;
 use forebay_core::{Error, Kind, Result};
-use forebay_store::{PutOutcome, Ring, RingOutcome, RingPut, RingSources, Store};
+use forebay_ring::{Ring, RingOutcome, RingPut, RingSources};
+use forebay_store::{PutOutcome, Store};
 use std::time::{Duration, Instant};
 
 const NONE: FragmentErrors = FragmentErrors(0);

@@ -7,7 +7,8 @@ use crate::limits::{LINKS_RECORDED_MAX, RECORD_CONTAINERS_SPARE, THREADS_MAX};
 use crate::replay;
 use crate::source::FrameSource;
 use forebay_core::{Error, Result};
-use forebay_store::{BLOCK_BYTES, LinkPlan, RecordConfig, WarmDir};
+use forebay_recorder::{LinkPlan, RecordConfig, WarmDir};
+use forebay_store::BLOCK_BYTES;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

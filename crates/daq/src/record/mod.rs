@@ -28,7 +28,7 @@ use crate::demo::{join, spawn};
 use crate::ends::{EndThreads, Together};
 use config::Plan;
 use forebay_core::Result;
-use forebay_store::{GapManifest, GapReason, RecordLink, Recording};
+use forebay_recorder::{GapManifest, GapReason, RecordLink, Recording};
 use parking_lot::Mutex;
 use progress::Reporter;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use super::check::FrameChecker;
 use forebay_core::{Error, Result};
-use forebay_store::{Continuity, GapManifest, ManifestGap, Playback, Recording};
+use forebay_recorder::{Continuity, GapManifest, ManifestGap, Playback, Recording};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;

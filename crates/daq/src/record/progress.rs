@@ -1,6 +1,6 @@
 //! How a recording is going, for a live line once a second.
 
-use forebay_store::{RecordingDevice, RecordingProgress};
+use forebay_recorder::{RecordingDevice, RecordingProgress};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 

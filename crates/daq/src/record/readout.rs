@@ -11,7 +11,7 @@ use super::config::Plan;
 use super::shared::Shared;
 use crate::limits::{READOUT_STEP, RECORD_CATCH_UP};
 use forebay_core::{Error, Result};
-use forebay_store::{GapReason, Pushed, RecordLink};
+use forebay_recorder::{GapReason, Pushed, RecordLink};
 use std::time::Instant;
 
 /// Most pushes of a link before the clock is looked at again.

@@ -2,7 +2,7 @@
 
 use super::config::Plan;
 use crate::ends::{Ends, Together};
-use forebay_store::GapReason;
+use forebay_recorder::GapReason;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -6,7 +6,7 @@ use super::start::{self, Section};
 use super::units;
 use crate::mark::{Marks, Started};
 use forebay_core::{Error, Result, RingKeyspace};
-use forebay_store::{Ring, RingConfig};
+use forebay_ring::{Ring, RingConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use super::page::Page;
 use forebay_core::RingStats;
-use forebay_store::Ring;
+use forebay_ring::Ring;
 
 /// Adds all of one ring.
 pub(super) fn add(page: &mut Page, keyspace: &str, ring: &Ring) {

@@ -5,7 +5,8 @@ use crate::access::{Grant, Rights};
 use crate::call::Call;
 use crate::served::Served;
 use crate::shared::Shared;
-use forebay_store::{Ring, Store};
+use forebay_ring::Ring;
+use forebay_store::Store;
 use std::time::Instant;
 
 /// Wrong secrets after which a connection ends.

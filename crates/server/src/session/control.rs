@@ -8,7 +8,8 @@ use forebay_core::{
     Control, Error, Filter, ObjectOrder, Result, RingSources, RunConfig, Sampling, Sources, WireReader, WireSample,
     WireWriter,
 };
-use forebay_store::{Producer, Ring, RingPin, Sampler, Store, Watch};
+use forebay_ring::{Ring, RingPin};
+use forebay_store::{Producer, Sampler, Store, Watch};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;

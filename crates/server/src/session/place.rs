@@ -5,7 +5,8 @@ use crate::served::Served;
 use forebay_core::{
     CAUSES_FROM, Error, Key, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, WirePut, check_sent,
 };
-use forebay_store::{Reservation, Ring, RingReservation};
+use forebay_ring::{Ring, RingReservation};
+use forebay_store::Reservation;
 use std::ops::{Deref, DerefMut};
 
 /// Memory for one fragment.

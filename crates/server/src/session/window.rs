@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
 use forebay_core::{Error, FrameHead, Result, SourceSchema, WireRingFragment, WireWindow, WireWindowPart};
-use forebay_store::Ring;
+use forebay_ring::Ring;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -143,7 +143,7 @@ impl WindowParts {
             {
                 let length = u32::try_from(fragment.bytes.len())
                     .map_err(|_| Error::internal("a fragment longer than any can be"))?;
-                let forebay_store::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
+                let forebay_ring::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
                 fragments.push(WireRingFragment { timestamp, span, run, status, length, checksum });
                 payload.push(Guard::Slice(slice.clone(), self.fragment));
                 (self.fragment, left) = (self.fragment + 1, left - 1);

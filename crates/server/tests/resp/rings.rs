@@ -2,8 +2,9 @@
 
 use crate::bed::{Wire, request};
 use forebay_core::{Keyspace, RingKeyspace};
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Protocol, Served, Server, ServerConfig};
-use forebay_store::{Ring, RingConfig, Store};
+use forebay_store::Store;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;

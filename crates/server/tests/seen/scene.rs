@@ -1,8 +1,9 @@
 //! A server over a store with two levels and some events in every state, and a ring.
 
 use forebay_core::{GetAny, KeySchema, Keyspace, PutOptions, RingKeyspace};
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Served, Server, ServerConfig};
-use forebay_store::{Config, Ring, RingConfig, Store, WarmDevice};
+use forebay_store::{Config, Store, WarmDevice};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,8 +5,8 @@ use crate::scene::until;
 use forebay_core::{
     Control, FrameKind, Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, WirePut, WireWindow, crc32c,
 };
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
-use forebay_store::{Ring, RingConfig};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use super::demote::{BATCH_BYTES, Demoter};
 use super::plan::Which;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
-use crate::limits::LOSSES_LISTED_MAX;
+use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
 use forebay_media::hot::Location;
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,8 +18,8 @@ mod verify;
 use crate::engine::Engine;
 use crate::home::{Shard, Superseded};
 use crate::levels::{Level, ON_HOT_ONLY, Ticket};
-use crate::limits::LOSSES_LISTED_MAX;
 use crate::ops::Reason;
+use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,

@@ -4,7 +4,7 @@ use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
 use crate::home::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
-use crate::limits::LOSSES_LISTED_MAX;
+use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
     Entry, EntryFlags, Error, ImageMarks, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader,

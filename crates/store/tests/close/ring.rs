@@ -2,8 +2,8 @@
 
 use crate::common::TempDir;
 use crate::{closed_or_outlasted, open_when_free, race};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources, Window};
 use forebay_store::core::{Kind, ManualClock, RingKeyspace, SourceId, SourceSchema};
-use forebay_store::{Ring, RingConfig, RingOutcome, RingPut, RingSources, Window};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,14 +9,13 @@ mod common;
 mod pack;
 
 use common::{TempDir, eventually, put, refused};
+use forebay_recorder::{GapReason, LinkPlan, Playback, Pushed, RecordConfig, Recording, WarmDir};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_store::core::{
     AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, RingKeyspace,
     SourceSchema, crc32c,
 };
-use forebay_store::{
-    Accept, Config, GapReason, LinkPlan, OpenEvent, Playback, Pushed, PutOptions, PutOutcome, RecordConfig, Recording,
-    Ring, RingConfig, RingOutcome, RingPut, RingSources, Sources, Store, WarmDevice, WarmDir,
-};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

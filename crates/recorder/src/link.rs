@@ -1,0 +1,295 @@
+//! One link of a recording: its frames go into an image, whole images go to its device.
+//!
+//! *Invariants*: every frame that is pushed is written or missed with a reason; ticks between frames that nobody pushed
+//! are a gap (test `every_tick_is_covered_or_a_gap`). A push waits at most its deadline, once: while frames are missed,
+//! later ones do not wait.
+
+use super::books::Books;
+use super::cause::GapReason;
+use super::image::Image;
+use super::limits::ERAS_MAX;
+use super::manifest::ManifestGap;
+use super::shared::Shared;
+use forebay_core::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Frames missed in a row after which the account hears of them, for those who watch.
+const REPORT_FRAMES: u64 = 1024;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// Taken: it is written with its image, and recorded once that is durable. Where that fails in the end, the manifest
+    /// says so.
+    Written,
+    /// Not taken; the gap is entered with this reason.
+    Missed(GapReason),
+}
+
+/// A link of a recording, for the one thread that reads it out. Dropping it hands over what it holds.
+pub struct RecordLink {
+    shared: Arc<Shared>,
+    books: Arc<Books>,
+    number: u32,
+    /// Its device.
+    home: usize,
+    era: u32,
+    /// The tick after the newest frame.
+    next: Option<u64>,
+    image: Option<Image>,
+    images: u32,
+    /// The gap that is still growing.
+    gap: Option<ManifestGap>,
+    /// What the next frame says of the gap before it.
+    gap_code: u16,
+    /// The last frame was missed.
+    missing: bool,
+    /// Every push waits so long, also after one that was missed.
+    patience: Option<Duration>,
+    payload_max: usize,
+}
+
+impl RecordLink {
+    pub(super) fn new(shared: Arc<Shared>, books: Arc<Books>, number: u32, home: usize) -> RecordLink {
+        shared.held.fetch_add(1, Ordering::AcqRel);
+        let payload_max = Image::payload_max(shared.config.extent_bytes);
+        RecordLink {
+            shared,
+            books,
+            number,
+            home,
+            era: 0,
+            next: None,
+            image: None,
+            images: 0,
+            gap: None,
+            gap_code: 0,
+            missing: false,
+            patience: None,
+            payload_max,
+        }
+    }
+
+    /// Its number in the recording, from 0.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Each push waits so long for a buffer, whatever the one before met: for sources that wait, unlike detectors.
+    pub fn wait_for_device(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// Longest payload of a frame, in bytes.
+    pub fn payload_bytes_max(&self) -> usize {
+        self.payload_max
+    }
+
+    /// Records a frame that covers `span_ticks` from `first_tick` on. Where its tick lies past the end of the frame before,
+    /// the ticks between them are a gap that the link did not produce; where it lies before that, the link's clock has
+    /// stepped back, and an era begins.
+    ///
+    /// # Errors
+    /// `Invalid` for no span, ticks past the end of 64 bits, a payload longer than [`RecordLink::payload_bytes_max`], or a
+    /// clock that stepped back too often; `Closed` where the recording has ended. Nothing is entered then.
+    pub fn push(&mut self, first_tick: u64, span_ticks: u32, payload: &[u8]) -> Result<Pushed> {
+        self.push_with(first_tick, span_ticks, payload.len(), |bytes| bytes.copy_from_slice(payload))
+    }
+
+    /// As [`RecordLink::push`], where `fill` writes the frame's bytes to where the device takes them from. It is not called
+    /// for a frame that is missed.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`].
+    #[inline]
+    pub fn push_with(
+        &mut self,
+        first_tick: u64,
+        span_ticks: u32,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Pushed> {
+        if length > self.payload_max {
+            let message = format!("a frame of {length} bytes: at most {} fit an extent", self.payload_max);
+            return Err(self.named(Error::invalid(message)));
+        }
+        let end = self.advance(first_tick, first_tick.checked_add(u64::from(span_ticks)))?;
+        if let Err(reason) = self.place(length) {
+            self.missing = true;
+            self.enter(first_tick, end, 1, reason);
+            return Ok(Pushed::Missed(reason));
+        }
+        self.missing = false;
+        self.flush_gap();
+        if let Some(image) = &mut self.image {
+            image.add(first_tick, span_ticks, std::mem::take(&mut self.gap_code), length, fill);
+        }
+        Ok(Pushed::Written)
+    }
+
+    /// Enters frames that the link produced and its reader did not get: `[begin, end)` in ticks.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`]; `Invalid` also for a reason that misses nothing, or no frames.
+    pub fn missed(&mut self, begin: u64, end: u64, frames: u64, reason: GapReason) -> Result<()> {
+        if !reason.is_missed() || frames == 0 {
+            return Err(self.named(Error::invalid(format!("{frames} frames missed, reason `{reason}`"))));
+        }
+        let end = self.advance(begin, Some(end))?;
+        self.enter(begin, end, frames, reason);
+        Ok(())
+    }
+
+    /// Enters ticks in which the link sent nothing, where its next frame will not tell: at its end, or in a source that
+    /// knows.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`].
+    pub fn silent(&mut self, begin: u64, end: u64) -> Result<()> {
+        self.absent(begin, end, GapReason::NotProduced)
+    }
+
+    /// Enters ticks without frames that are known of, for a reason that misses nothing.
+    ///
+    /// # Errors
+    /// As [`RecordLink::push`].
+    pub fn absent(&mut self, begin: u64, end: u64, reason: GapReason) -> Result<()> {
+        let end = self.advance(begin, Some(end))?;
+        let frames = self.frames_in(begin, end);
+        self.enter(begin, end, frames, reason);
+        Ok(())
+    }
+
+    /// Hands what is held to the device, whatever there is of it.
+    pub fn flush(&mut self) {
+        self.hand_over();
+        self.flush_gap();
+    }
+
+    /// Moves the link's clock; `[begin, end)` comes next. Answers the end.
+    fn advance(&mut self, begin: u64, end: Option<u64>) -> Result<u64> {
+        if self.shared.is_closing() {
+            return Err(self.named(Error::closed("the recording has ended")));
+        }
+        let Some(end) = end.filter(|&end| end > begin) else {
+            return Err(self.named(Error::invalid(format!("no ticks from {begin} on, or past the end of 64 bits"))));
+        };
+        match self.next {
+            Some(next) if begin > next => {
+                let frames = self.frames_in(next, begin);
+                self.enter(next, begin, frames, GapReason::NotProduced);
+            }
+            Some(next) if begin < next => {
+                if self.era as usize + 1 >= ERAS_MAX {
+                    let message = format!("its clock stepped back from {next} to {begin}, the {ERAS_MAX}th time");
+                    return Err(self.named(Error::invalid(message)));
+                }
+                self.flush();
+                self.gap_code = 0;
+                self.era = self.books.begin_era(begin);
+            }
+            Some(_) => {}
+            None => self.era = self.books.begin_era(begin),
+        }
+        self.next = Some(end);
+        Ok(end)
+    }
+
+    /// The tick after the newest frame or gap; `None` before the first.
+    pub fn next_tick(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Frames that fit, at least one.
+    pub fn frames_in(&self, begin: u64, end: u64) -> u64 {
+        ((end - begin) / u64::from(self.books.plan.ticks_per_frame)).max(1)
+    }
+
+    fn enter(&mut self, begin: u64, end: u64, frames: u64, reason: GapReason) {
+        self.gap_code = match self.gap_code {
+            0 => reason.code(),
+            code if code == reason.code() => code,
+            _ => GapReason::Unknown.code(),
+        };
+        match &mut self.gap {
+            Some(gap) if gap.reason == reason && gap.end == begin => {
+                gap.end = end;
+                gap.frames += frames;
+            }
+            _ => {
+                self.flush_gap();
+                self.gap = Some(ManifestGap { era: self.era, begin, end, reason, frames, stretches: 1 });
+            }
+        }
+        if self.gap.is_some_and(|gap| gap.frames >= REPORT_FRAMES) {
+            self.flush_gap();
+        }
+    }
+
+    #[inline]
+    fn flush_gap(&mut self) {
+        if let Some(gap) = self.gap.take() {
+            self.books.gap(gap);
+        }
+    }
+
+    /// Makes room for a frame in the image.
+    #[inline]
+    fn place(&mut self, length: usize) -> std::result::Result<(), GapReason> {
+        let age_max = self.shared.config.commit_every / 2;
+        match &self.image {
+            Some(image) if image.has_room(length) && image.began.elapsed() < age_max => Ok(()),
+            _ => self.next_image(),
+        }
+    }
+
+    fn next_image(&mut self) -> std::result::Result<(), GapReason> {
+        self.hand_over();
+        let config = &self.shared.config;
+        let lane = self.shared.lane_for(self.home)?;
+        let wait = self.patience.or((!self.missing).then_some(config.push_deadline));
+        let deadline = wait.map(|wait| Instant::now() + wait);
+        let buffer = lane.pool.take(deadline).ok_or_else(|| lane.reason(self.shared.now_ns(), config.stall))?;
+        self.image = Some(Image::new(self.number, &self.books.plan.source, self.era, self.images, buffer));
+        Ok(())
+    }
+
+    fn hand_over(&mut self) {
+        let Some(mut image) = self.image.take() else { return };
+        if image.frames.is_empty() {
+            return;
+        }
+        self.images += 1;
+        self.books.handed_over(image.number, std::mem::take(&mut image.contents));
+        self.shared.outstanding.fetch_add(1, Ordering::AcqRel);
+        // A device that failed meanwhile passes it on, or enters why it is missed.
+        let lane = self.shared.lane_for(self.home).ok().or_else(|| self.shared.lanes.get(self.home));
+        match lane {
+            Some(lane) => lane.take(image, self.shared.now_ns()),
+            None => {
+                self.books.failed(image.number, GapReason::DeviceError);
+                self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn named(&self, error: Error) -> Error {
+        Error::new(error.kind(), format!("link `{}`: {}", self.books.plan.name, error.message()))
+    }
+}
+
+impl Drop for RecordLink {
+    fn drop(&mut self) {
+        self.flush();
+        self.shared.held.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for RecordLink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RecordLink({}, `{}`, next tick {:?})", self.number, self.books.plan.name, self.next)
+    }
+}
