@@ -17,14 +17,14 @@ type Block = (u8, u8, u8, u8, u8, Vec<u8>);
 
 fuzz_target!(|data: (bool, u8, Vec<Block>, Vec<u8>)| {
     let (repaired, snapshot_blocks, blocks, raw) = data;
-    forebay_store::decode_device_log(&raw, seal::STORE, 16);
+    forebay_media::warm::decode_device_log(&raw, seal::STORE, 16);
     let mut image = vec![0; 2 * BLOCK_BYTES];
     head(&mut image, snapshot_blocks);
     for (number, block) in (0_u32..).zip(blocks.iter().take(BLOCKS_MAX)) {
         image.extend(bytes_of(number, block, repaired));
     }
     image.extend_from_slice(&raw);
-    forebay_store::decode_device_log(&image, seal::STORE, 16);
+    forebay_media::warm::decode_device_log(&image, seal::STORE, 16);
 });
 
 /// The head of a file, as `docs/format-device-log.md` has it.

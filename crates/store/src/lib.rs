@@ -66,12 +66,6 @@ pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
     ops::decode_all(keyspace, bytes);
 }
 
-/// The decoder of a device's decision log, over the image of a file, for the fuzzer.
-#[doc(hidden)]
-pub fn decode_device_log(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
-    forebay_media::warm::decode_device_log(bytes, store, key_bytes);
-}
-
 /// The calls on the pages of `docs/profiles` compile.
 #[cfg(doctest)]
 mod profiles {

@@ -193,7 +193,8 @@ fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
 
 fn loom(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let dir = child::target_dir().join("loom").display().to_string();
-    let arguments = ["test", "-p", "forebay-store", "--lib", "--profile", "chores", "--target-dir", &dir, "loom_"];
+    let of = ["test", "-p", "forebay-media", "-p", "forebay-store", "--lib", "--profile", "chores"];
+    let arguments = [&of[..], &["--target-dir", &dir, "loom_"]].concat();
     cargo_tests(child::cargo(&arguments).env("RUSTFLAGS", "--cfg loom"), log)
 }
 
