@@ -155,13 +155,13 @@ fn is_path(tokens: &[TokenTree]) -> bool {
 }
 
 /// `#[cfg(test)]`, `#[cfg(all(test, …))]` and the like begin here.
-fn is_test_only(tokens: &[TokenTree]) -> bool {
+pub(super) fn is_test_only(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else { return false };
     let text = group.stream().to_string().replace(' ', "");
     hash.as_char() == '#' && (text.starts_with("cfg(test") || text.starts_with("cfg(all(test"))
 }
 
-fn ends_item(token: &TokenTree) -> bool {
+pub(super) fn ends_item(token: &TokenTree) -> bool {
     match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         TokenTree::Punct(end) => end.as_char() == ';',
