@@ -30,7 +30,7 @@ mod sync {
 use segment::*;
 
 fn closed_with_one() -> &'static Segment {
-    let s: &'static Segment = Box::leak(Box::new(Segment::new()));
+    let s: &'static Segment = Box::leak(Box::new(Segment::default()));
     s.set_state(OPEN);
     s.begin();
     s.written();

@@ -51,12 +51,14 @@ pub struct Closing {
     ended: Condvar,
 }
 
-impl Closing {
+impl Default for Closing {
     /// A region that is in use.
-    pub fn new() -> Closing {
+    fn default() -> Closing {
         Closing { left: AtomicU32::new(0), course: Mutex::new(Course::Open), ended: Condvar::new() }
     }
+}
 
+impl Closing {
     /// Closes, the first time; every other call waits for the end of that and answers the same.
     ///
     /// # Errors
@@ -212,11 +214,11 @@ mod models {
 
     impl Life {
         fn new() -> Arc<Life> {
-            let segment = Segment::new();
+            let segment = Segment::default();
             segment.adopt();
             Arc::new(Life {
                 segment,
-                closing: Closing::new(),
+                closing: Closing::default(),
                 cell: Mutex::new(false),
                 memory: UnsafeCell::new(()),
                 unlocked: loom::sync::atomic::AtomicU32::new(0),
@@ -306,9 +308,9 @@ mod models {
     #[test]
     fn loom_two_segments_and_the_closer_let_go_once() {
         loom::model(|| {
-            let segments = [Segment::new(), Segment::new()];
+            let segments = [Segment::default(), Segment::default()];
             segments.iter().for_each(Segment::pin);
-            let (segments, closing) = (Arc::new(segments), Arc::new(Closing::new()));
+            let (segments, closing) = (Arc::new(segments), Arc::new(Closing::default()));
             let guard = {
                 let (segments, closing) = (segments.clone(), closing.clone());
                 thread::spawn(move || {

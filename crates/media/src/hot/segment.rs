@@ -80,9 +80,9 @@ pub struct Segment {
     pub dead_bytes: AtomicU64,
 }
 
-impl Segment {
+impl Default for Segment {
     /// A free segment that was never used.
-    pub fn new() -> Segment {
+    fn default() -> Segment {
         Segment {
             needs: AtomicU64::new(0),
             state: AtomicU8::new(FREE),
@@ -94,7 +94,9 @@ impl Segment {
             dead_bytes: AtomicU64::new(0),
         }
     }
+}
 
+impl Segment {
     /// One of [`FREE`], [`OPEN`], [`CLOSED`], [`SEALED`], [`LOG`], or on its way between two.
     pub fn state(&self) -> u8 {
         self.state.load(Ordering::Acquire)
@@ -253,7 +255,7 @@ mod models {
 
     /// Index entry of one record: `true` while the record can be found.
     fn closed_segment_with_one_record() -> (Arc<Segment>, Arc<Mutex<bool>>) {
-        let segment = Segment::new();
+        let segment = Segment::default();
         segment.set_state(OPEN);
         segment.begin();
         segment.written();
@@ -293,7 +295,7 @@ mod models {
     #[test]
     fn loom_a_record_in_flight_keeps_its_segment() {
         loom::model(|| {
-            let segment = Arc::new(Segment::new());
+            let segment = Arc::new(Segment::default());
             segment.set_state(OPEN);
             segment.begin();
             let writer = {

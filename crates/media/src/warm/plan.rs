@@ -14,7 +14,7 @@ pub struct WarmShape {
     pub io_bytes: usize,
     /// Writes under way per writer.
     pub depth: usize,
-    /// A device that answers nothing for so long is reported stalled; after [`STALLS_MAX`] times that its containers
+    /// A device that answers nothing for so long is reported stalled; after `STALLS_MAX` times that its containers
     /// under way are given up.
     pub stall: Duration,
     /// Containers being filled per device, from which on runs and streams share one.
