@@ -64,12 +64,16 @@ impl Log {
         self.slot(hot, &mut self.tail.lock(), class, encode)
     }
 
-    /// Appends a blob, piece by piece.
+    /// Appends a blob, piece by piece. What accepts name has room reserved; others stop short of that reserve.
     pub fn append_blob(&self, hot: &Hot, blob: Blob, data: &[u8]) -> Result<()> {
+        let class = match blob {
+            Blob::Stream | Blob::Output => Class::Decision,
+            _ => Class::Evacuation,
+        };
         let mut tail = self.tail.lock();
         for chunk in hot.slots.chunks(blob, data) {
             let encode = |seed, number, out: &mut [u8]| hot.slots.encode_blob(&chunk, seed, number, out);
-            self.slot(hot, &mut tail, Class::Evacuation, encode)?;
+            self.slot(hot, &mut tail, class, encode)?;
         }
         Ok(())
     }

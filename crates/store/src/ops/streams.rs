@@ -322,7 +322,8 @@ mod tests {
     fn a_full_level_takes_new_choices_until_their_own_space_is_taken() {
         let mut keyspace = Keyspace::events("choices", 1);
         keyspace.run.completeness = Completeness::Count(1);
-        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let segment_bytes = Some(16 << 10);
+        let config = Config { hot_bytes: 16 << 20, segment_bytes, maintenance: false, ..Config::default() };
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         store.run_open(1, &keyspace.run).unwrap();
         let events = 400;
@@ -340,7 +341,10 @@ mod tests {
                 Ok(()) => chosen += 1,
                 Err(error) => {
                     assert_eq!(error.kind(), Kind::Full, "{error}");
-                    lease.accept(&["express"]).unwrap();
+                    let (used, kept) = (engine.outputs.read().bytes, outputs_kept_bytes(16 << 20));
+                    assert!((kept - 100..=kept).contains(&used), "refused at {used} of {kept} bytes");
+                    // A stream of a new name has room as well.
+                    lease.accept(&[&format!("full-{}", number % 20)]).unwrap();
                 }
             }
         }
