@@ -349,5 +349,8 @@ mod tests {
             }
         }
         assert!((100..300).contains(&chosen), "{chosen} choices of about 80 B in 16 KiB");
+        let append = |blob| engine.log.append_blob(&engine.hot, blob, &[0; 64]);
+        while append(Blob::Mask).is_ok() {}
+        append(Blob::Output).unwrap();
     }
 }
