@@ -7,6 +7,8 @@ use crate::call::Right;
 use forebay_core::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 /// Shortest secret: 128 bits, where its bytes are random.
@@ -174,6 +176,23 @@ impl Access {
         }
         self.tokens.get(found as usize).map(|(_, grant)| grant.clone())
     }
+}
+
+/// A file with a secret is nobody else's to read.
+///
+/// # Errors
+/// `Invalid` where every user of the machine can.
+pub(crate) fn private(path: &Path, file: &std::fs::File) -> Result<()> {
+    let mode = file.metadata().map_or(0, |data| data.permissions().mode());
+    if mode & 0o007 == 0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{} can be read by every user of this machine (mode {:04o}): `chmod o= {}`",
+        path.display(),
+        mode & 0o7777,
+        path.display()
+    )))
 }
 
 #[cfg(test)]

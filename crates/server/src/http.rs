@@ -13,7 +13,7 @@
 //!
 //! *On failure*: a request that fails ends with its status; nobody else notices.
 
-use crate::metrics::{CONTENT_TYPE, Scraper, is_ready, state};
+use crate::page::{CONTENT_TYPE, Scraper, is_ready, state};
 use crate::shared::Shared;
 use forebay_core::Result;
 use http_body_util::Full;

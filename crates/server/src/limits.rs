@@ -1,6 +1,6 @@
 //! What a server takes from one connection and from all of them.
 
-use crate::config::units;
+use crate::units;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

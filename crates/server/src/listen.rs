@@ -12,7 +12,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::http;
-use crate::metrics::Scraper;
+use crate::page::Scraper;
 use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;

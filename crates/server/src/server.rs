@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
 use crate::listen::{Listener, Stream, Taken, accept_all};
-use crate::metrics::Scraper;
+use crate::page::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
 use crate::served::{Served, two_of};
 use crate::shared::{Phase, Shared};

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// What connections of Redis's protocol have in common.
-    pub(crate) resp: crate::resp::State,
+    pub(crate) resp: crate::redis::State,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
     /// Told when `stopping` is set.
@@ -75,7 +75,7 @@ impl Shared {
             access,
             limits,
             metrics: Metrics::default(),
-            resp: crate::resp::State::default(),
+            resp: crate::redis::State::default(),
             stopping: false.into(),
             stop_notice: Notify::new(),
             on_threads: 0.into(),

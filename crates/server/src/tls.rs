@@ -5,8 +5,8 @@
 //!
 //! *On failure*: the connection ends, refused as `certificate` or `handshake`, with the reason in the log.
 
-use crate::config::locate::Problem;
-use crate::config::private;
+use crate::access::private;
+use crate::locate::Problem;
 use crate::transport::Transport;
 use forebay_core::{Error, Result};
 use rustls::crypto::ring::default_provider;

@@ -3,16 +3,17 @@
 //! *Invariants*: every value has a default except those that name something outside (tests/secure/sample.rs, over
 //! `docs/server.toml`); what `to_toml` writes reads back as the same configuration, and has no secret in it.
 
-use super::locate::{Problem, located, unreadable};
 use super::{
     KeyspaceSettings, ListenSettings, RingSettings, STOP_GRACE, ServerConfig, TokenSettings, state_dir_default,
-    threads_default, units,
+    threads_default,
 };
 use crate::access::Access;
 use crate::limits::Limits;
+use crate::locate::{Problem, located, unreadable};
 use crate::mark::Marks;
 use crate::served::two_of;
 use crate::tls::TlsFiles;
+use crate::units;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

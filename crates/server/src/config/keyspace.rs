@@ -2,10 +2,10 @@
 //!
 //! *Not here*: when it is opened and when it is made (`start.rs`).
 
-use super::locate::Problem;
 use super::start::{self, Section};
-use super::units;
+use crate::locate::Problem;
 use crate::mark::{Marks, Started};
+use crate::units;
 use forebay_core::{Error, Keyspace, Result};
 use forebay_store::{Config, Store, WarmDevice};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! The section `[listen]`: addresses and what is needed to open them beyond this machine.
 
-use super::locate::Problem;
 use super::{ServerConfig, UNIX_MODE};
 use crate::endpoint::Endpoint;
+use crate::locate::Problem;
 use crate::tls::TlsFiles;
 use forebay_core::{Error, Result};
 use serde::de::Error as _;

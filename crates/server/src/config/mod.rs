@@ -9,18 +9,15 @@
 mod file;
 mod keyspace;
 mod listen;
-pub(crate) mod locate;
 mod ring;
 mod start;
 mod token;
-pub(crate) mod units;
 
 pub use file::{LogFormat, LogLevel, LogSettings, Settings};
 pub use keyspace::{CreateSettings, KeyspaceSettings, WarmSettings};
 pub use listen::ListenSettings;
 pub use ring::{CreateRingSettings, RingSettings};
 pub use token::TokenSettings;
-pub(crate) use token::private;
 
 use crate::access::Token;
 use crate::endpoint::Endpoint;

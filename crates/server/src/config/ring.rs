@@ -1,10 +1,10 @@
 //! A section `[[ring]]`: the ring behind it, how it is opened, and what it is made of where there is none yet.
 
 use super::keyspace::read_file;
-use super::locate::Problem;
 use super::start::{self, Section};
-use super::units;
+use crate::locate::Problem;
 use crate::mark::{Marks, Started};
+use crate::units;
 use forebay_core::{Error, Result, RingKeyspace};
 use forebay_ring::{Ring, RingConfig};
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,12 @@
 //! A section `[[token]]`: whose secret, where it is found, and what its holder may do.
 
-use super::locate::Problem;
-use crate::access::{SECRET_FILE_BYTES_MAX, Secret, Token};
+use crate::access::{SECRET_FILE_BYTES_MAX, Secret, Token, private};
 use crate::call::Right;
+use crate::locate::Problem;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Longest name.
@@ -84,21 +83,4 @@ fn read_secret(file: &Path) -> Result<Vec<u8>> {
     let end = bytes.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(bytes.len());
     bytes.truncate(end);
     Ok(bytes)
-}
-
-/// A file with a secret is nobody else's to read.
-///
-/// # Errors
-/// `Invalid` where every user of the machine can.
-pub(crate) fn private(path: &Path, file: &std::fs::File) -> Result<()> {
-    let mode = file.metadata().map_or(0, |data| data.permissions().mode());
-    if mode & 0o007 == 0 {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "{} can be read by every user of this machine (mode {:04o}): `chmod o= {}`",
-        path.display(),
-        mode & 0o7777,
-        path.display()
-    )))
 }

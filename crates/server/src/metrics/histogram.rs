@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Buckets: up to 1 µs, 2 µs, 4 µs and so on to 67 s, and one for all that took longer.
-pub(super) const BUCKETS: usize = 28;
+pub(crate) const BUCKETS: usize = 28;
 
 /// Counts of times.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     nanoseconds: AtomicU64,
 }
 
 /// Counts of times, summed over threads.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Sums {
+pub(crate) struct Sums {
     buckets: [u64; BUCKETS],
     nanoseconds: u64,
 }
@@ -27,14 +27,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn add(&self, took: Duration) {
+    pub(crate) fn add(&self, took: Duration) {
         // More than five centuries do not count.
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanoseconds)].fetch_add(1, Relaxed);
         self.nanoseconds.fetch_add(nanoseconds, Relaxed);
     }
 
-    pub(super) fn add_to(&self, sums: &mut Sums) {
+    pub(crate) fn add_to(&self, sums: &mut Sums) {
         sums.buckets.iter_mut().zip(&self.buckets).for_each(|(sum, count)| *sum += count.load(Relaxed));
         sums.nanoseconds = sums.nanoseconds.wrapping_add(self.nanoseconds.load(Relaxed));
     }
@@ -49,7 +49,7 @@ fn bucket(nanoseconds: u64) -> usize {
 
 impl Sums {
     /// Upper bounds in seconds with the number of times up to each. The last bucket has no bound and is left out.
-    pub(super) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let mut sum = 0;
         (0..BUCKETS - 1).map(move |at| {
             sum += self.buckets[at];
@@ -59,12 +59,12 @@ impl Sums {
     }
 
     /// How many times were counted.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
     /// Sum of all times in seconds.
-    pub(super) fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.nanoseconds as f64 / 1e9
     }
 }

@@ -3,24 +3,24 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Listeners by name; the last takes every other one, so that the number of series is bounded.
-pub(super) const LISTENERS: [&str; 4] = ["native", "resp", "http", "other"];
+pub(crate) const LISTENERS: [&str; 4] = ["native", "resp", "http", "other"];
 /// Why connections end.
-pub(super) const ENDED: [&str; 8] = ["goodbye", "closed", "error", "deadline", "stopping", "limit", "token", "other"];
+pub(crate) const ENDED: [&str; 8] = ["goodbye", "closed", "error", "deadline", "stopping", "limit", "token", "other"];
 /// Why connections and logins are refused.
-pub(super) const REFUSED: [&str; 6] = ["limit", "token", "certificate", "right", "handshake", "other"];
+pub(crate) const REFUSED: [&str; 6] = ["limit", "token", "certificate", "right", "handshake", "other"];
 
 /// Counts of all listeners.
 #[derive(Debug, Default)]
-pub(super) struct Listeners {
+pub(crate) struct Listeners {
     counts: [Counts; LISTENERS.len()],
 }
 
 /// Counts of one listener.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) taken: AtomicU64,
-    pub(super) ended: [AtomicU64; ENDED.len()],
-    pub(super) refused: [AtomicU64; REFUSED.len()],
+pub(crate) struct Counts {
+    pub(crate) taken: AtomicU64,
+    pub(crate) ended: [AtomicU64; ENDED.len()],
+    pub(crate) refused: [AtomicU64; REFUSED.len()],
 }
 
 fn place(names: &[&str], name: &str) -> usize {
@@ -28,27 +28,27 @@ fn place(names: &[&str], name: &str) -> usize {
 }
 
 impl Listeners {
-    pub(super) fn connected(&self, listener: &str) {
+    pub(crate) fn connected(&self, listener: &str) {
         self.counts[place(&LISTENERS, listener)].taken.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn disconnected(&self, listener: &str, reason: &str) {
+    pub(crate) fn disconnected(&self, listener: &str, reason: &str) {
         self.counts[place(&LISTENERS, listener)].ended[place(&ENDED, reason)].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn refused(&self, listener: &str, reason: &str) {
+    pub(crate) fn refused(&self, listener: &str, reason: &str) {
         self.counts[place(&LISTENERS, listener)].refused[place(&REFUSED, reason)].fetch_add(1, Relaxed);
     }
 
     /// Listeners by name with their counts; unknown ones only where there are any.
-    pub(super) fn each(&self) -> impl Iterator<Item = (&'static str, &Counts)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &Counts)> {
         LISTENERS.into_iter().zip(&self.counts).filter(|(name, counts)| *name != "other" || counts.any())
     }
 }
 
 impl Counts {
     /// Connections now. The ends are read first: what ends meanwhile still counts as open.
-    pub(super) fn open(&self) -> u64 {
+    pub(crate) fn open(&self) -> u64 {
         let ended: u64 = self.ended.iter().map(|count| count.load(Relaxed)).sum();
         self.taken.load(Relaxed).saturating_sub(ended)
     }

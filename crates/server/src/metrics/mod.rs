@@ -1,4 +1,4 @@
-//! What a server counts beside its stores, and the page that shows both.
+//! What a server counts beside its stores.
 //!
 //! ```text
 //! sessions ──count──▶ slices, one for each thread ─┐
@@ -8,19 +8,13 @@
 //!
 //! *Invariants*: counting takes no lock, waits for nobody and allocates nothing. What is counted never falls.
 //!
-//! *Not here*: who answers over HTTP (`http.rs`), what stores count (`forebay-store`).
+//! *Not here*: the page that shows it (`page/`), what stores count (`forebay-store`).
 
 mod histogram;
 mod listeners;
-mod page;
-mod process;
-mod rings;
-mod scrape;
-mod stores;
-mod warm;
 
-pub(crate) use page::CONTENT_TYPE;
-pub(crate) use scrape::{Scraper, is_ready, state};
+pub(crate) use histogram::Sums;
+pub(crate) use listeners::{ENDED, REFUSED};
 
 use crate::call::Call;
 use forebay_core::Kind;
@@ -38,7 +32,7 @@ const KINDS: usize = 9;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     slices: Box<[Slice]>,
-    listeners: Listeners,
+    pub(crate) listeners: Listeners,
 }
 
 /// What some of the threads counted, on cache lines of its own.
@@ -59,10 +53,10 @@ struct CallCounts {
 
 /// One call, summed over all threads.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct CallSums {
-    things: u64,
-    errors: [u64; KINDS],
-    took: histogram::Sums,
+pub(crate) struct CallSums {
+    pub(crate) things: u64,
+    pub(crate) errors: [u64; KINDS],
+    pub(crate) took: Sums,
 }
 
 impl Default for Metrics {
@@ -120,7 +114,7 @@ impl Metrics {
     }
 
     /// One call as all threads counted it.
-    fn sums(&self, call: Call) -> CallSums {
+    pub(crate) fn sums(&self, call: Call) -> CallSums {
         let mut sums = CallSums::default();
         for counts in self.slices.iter().map(|slice| &slice.calls[call as usize]) {
             sums.things += counts.things.load(Relaxed);
@@ -131,7 +125,7 @@ impl Metrics {
     }
 
     /// Payload bytes received and sent.
-    fn sum_bytes(&self) -> (u64, u64) {
+    pub(crate) fn sum_bytes(&self) -> (u64, u64) {
         self.slices.iter().fold((0, 0), |(received, sent), slice| {
             (received + slice.received.load(Relaxed), sent + slice.sent.load(Relaxed))
         })

@@ -26,12 +26,9 @@ mod runs;
 mod scan;
 mod select;
 mod session;
-mod state;
 mod strings;
 mod table;
 mod turn;
-
-pub(crate) use state::State;
 
 use crate::shared::Shared;
 use crate::transport::Transport;

@@ -2,7 +2,7 @@
 //!
 //! *On failure*: what cannot be read is left out of the page.
 
-use super::page::Page;
+use super::text::Page;
 
 /// Adds `process_…` to a page.
 pub(super) fn add(page: &mut Page) {

@@ -3,7 +3,7 @@
 //! *Invariant*: a name has one help and one type, whoever adds to it (test `metrics_follow_the_conventions` in
 //! `tests/seen`).
 
-use super::histogram::Sums;
+use crate::metrics::Sums;
 use forebay_core::{Error, Result};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{TEXT_FORMAT, TextEncoder};

@@ -1,6 +1,6 @@
 //! What a ring says of itself, as samples: fill, pins, refusals, silence.
 
-use super::page::Page;
+use super::text::Page;
 use forebay_core::RingStats;
 use forebay_ring::Ring;
 

@@ -3,16 +3,23 @@
 //! *Invariant*: a look may take milliseconds, with locks of the stores in turn: it runs on a thread that may wait, one
 //! at a time (`http.rs`).
 
-use super::listeners::{ENDED, REFUSED};
-use super::page::Page;
-use super::stores::{self, Rising};
-use super::{Metrics, process, rings};
+mod process;
+mod rings;
+mod stores;
+mod text;
+mod warm;
+
+pub(crate) use text::CONTENT_TYPE;
+
 use crate::call::Call;
+use crate::metrics::{ENDED, Metrics, REFUSED};
 use crate::shared::{Phase, Shared};
 use forebay_core::{Kind, Result};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
+use stores::Rising;
+use text::Page;
 
 /// Notes of a warm level that the state shows, the last ones.
 const NOTES_SHOWN: usize = 20;

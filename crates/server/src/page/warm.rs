@@ -1,6 +1,6 @@
 //! The warm level as samples: containers by device and state, what devices wrote, what went down.
 
-use super::page::Page;
+use super::text::Page;
 use forebay_core::{ContainerStatus, WarmStats};
 
 const STATES: [&str; 7] = ["empty", "filling", "full", "draining", "poisoned", "recycling", "lost"];

@@ -2,7 +2,7 @@
 //!
 //! *Not here*: containers and devices (`warm.rs`).
 
-use super::page::Page;
+use super::text::Page;
 use super::warm;
 use forebay_core::{InhibitClass, LIVE_STATES, Ledger, LiveState, RunState, RunStatus, Stats, Tally};
 use forebay_store::Store;
