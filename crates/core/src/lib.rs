@@ -72,9 +72,9 @@ pub use record::{
     Entry, EntryFlags, EntryLayout, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord,
 };
 pub use report::{
-    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass, LedgerBy,
-    LedgerRow, Marks, MemoryStats, ProducerStatus, RunState, RunStatus, RunSummary, SegmentInfo, SourceState,
-    SourceStatus, Stats, Why,
+    ConflictInfo, DeadTime, DebugInfo, DebugStats, EventInfo, HoldInfo, HolderStats, Inhibit, InhibitClass,
+    InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats, ProducerStatus, RunState, RunStatus,
+    RunSummary, SegmentInfo, SourceState, SourceStatus, Stats, Why,
 };
 pub use report_warm::{ContainerStatus, DeviceStatus, WarmStats};
 pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSchema};

@@ -470,3 +470,23 @@ pub struct EventInfo {
     /// Grants that have not ended well.
     pub deliveries: u8,
 }
+
+/// Inhibit as it stands after a change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InhibitState {
+    /// Number of this change since the store was opened; 0 before the first.
+    pub change: u64,
+    /// Set while the trigger should pause. Its figures are those of the change.
+    pub inhibit: Option<Inhibit>,
+    /// When the change was noticed, in nanoseconds of the store's clock.
+    pub since_ns: u64,
+    /// Dead time by class, up to the change.
+    pub dead_time: DeadTime,
+}
+
+/// Who is told of every change of inhibit: what stops a trigger.
+pub trait InhibitListener: Send + Sync {
+    /// Called once per change, in order, on the thread that noticed it and with no lock of the store held; it may call
+    /// the store. Must not block.
+    fn changed(&self, state: &InhibitState);
+}

@@ -14,11 +14,11 @@
 use crate::config::Config;
 use crate::effects::Effects;
 use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Run, Shard, ShardGuard, Until, shard_of};
+use crate::inhibit::Inhibition;
 use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked, RankedRw};
 use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
-use crate::pressure::Pressure;
 use crate::recover::Absent;
 use crate::{HolderStats, RunState};
 use forebay_core::{DecisionKind, Error, Key, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
@@ -124,7 +124,7 @@ pub(crate) struct Engine {
     pub(crate) evacuated: AtomicU64,
     /// What opening found missing and the operator accepted, bounded.
     pub(crate) losses: Mutex<Vec<String>>,
-    pub(crate) pressure: Pressure,
+    pub(crate) inhibit: Inhibition,
     pub(crate) holders: Mutex<Vec<Weak<Holder>>>,
     pub(crate) handles: AtomicU64,
     pub(crate) closed: AtomicBool,
@@ -214,7 +214,7 @@ impl Engine {
             conflict_bytes: AtomicU64::new(0),
             evacuated: AtomicU64::new(0),
             losses: Mutex::new(Vec::new()),
-            pressure: Pressure::default(),
+            inhibit: Inhibition::default(),
             holders: Mutex::new(Vec::new()),
             handles: AtomicU64::new(0),
             closed: AtomicBool::new(false),

@@ -32,7 +32,7 @@ impl Fragment {
     pub(crate) fn pinned(holder: &Arc<Holder>, segment: u32, entry: Entry) -> Fragment {
         let hot = &holder.engine.hot;
         let offset = hot.payload_offset(segment, entry.offset);
-        if holder.engine.pressure.is_copying() {
+        if holder.engine.inhibit.is_copying() {
             let copy = Fragment::copied(&holder.engine, segment, entry);
             hot.unpin(segment);
             return copy;

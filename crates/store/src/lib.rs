@@ -17,6 +17,7 @@ mod engine;
 mod fragment;
 mod home;
 mod index;
+mod inhibit;
 mod levels;
 mod limits;
 mod locks;
@@ -24,7 +25,6 @@ mod locks;
 pub mod measure;
 mod open;
 mod ops;
-mod pressure;
 mod recover;
 mod store;
 
@@ -33,9 +33,9 @@ pub use config::{Arrival, Arrivals, Config, WarmDevice};
 pub use forebay_core as core;
 pub use forebay_core::{
     Accept, ConflictInfo, ContainerStatus, DeadTime, DebugInfo, DebugStats, DeviceStatus, EventInfo, GetAny, HoldInfo,
-    HolderStats, Inhibit, InhibitClass, LedgerBy, LedgerRow, Marks, MemoryStats, OpenEvent, ProducerStatus, PutOptions,
-    PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling, SegmentInfo, SourceState, SourceStates,
-    SourceStatus, Sources, Stats, WarmStats, Why,
+    HolderStats, Inhibit, InhibitClass, InhibitListener, InhibitState, LedgerBy, LedgerRow, Marks, MemoryStats,
+    OpenEvent, ProducerStatus, PutOptions, PutOutcome, ResultFragment, RunState, RunStatus, RunSummary, Sampling,
+    SegmentInfo, SourceState, SourceStates, SourceStatus, Sources, Stats, WarmStats, Why,
 };
 pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 #[cfg(any(test, feature = "sim"))]
@@ -54,8 +54,7 @@ pub use forebay_ring::{
 };
 pub use fragment::{Event, Fragment, Sample};
 pub use levels::Drain;
-pub use ops::{Lease, Producer, Range, Reservation, Sampler, Watch};
-pub use pressure::{InhibitListener, InhibitState, InhibitWatch};
+pub use ops::{InhibitWatch, Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use store::Store;
 
 forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));

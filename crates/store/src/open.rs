@@ -12,9 +12,9 @@
 //! (`Config::accept_loss`).
 
 use crate::config::Config;
+use crate::config::check_marks;
 use crate::engine::{Engine, Holder};
 use crate::levels::{self, Level};
-use crate::pressure::check_marks;
 use crate::recover::There;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};

@@ -1,6 +1,6 @@
 //! How full the warm level is, and of what: for inhibit.
 
-use crate::pressure::{WarmBytes, WarmFill, WarmGauge};
+use crate::inhibit::{WarmBytes, WarmFill, WarmGauge};
 use forebay_core::Stream;
 use forebay_media::warm::{Phase, Warm};
 

@@ -171,7 +171,7 @@ impl Engine {
     /// The store has this warm level from now on.
     pub(crate) fn adopt_level(&mut self, level: Option<Level>) {
         if let Some(level) = &level {
-            self.pressure.set_warm(level.warm.clone());
+            self.inhibit.set_warm(level.warm.clone());
         }
         self.level = level;
     }

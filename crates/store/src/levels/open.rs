@@ -11,8 +11,8 @@
 //! loss is accepted.
 
 use super::Level;
+use crate::config::check_marks;
 use crate::config::{Config, WarmDevice, WarmPlace};
-use crate::pressure::check_marks;
 use crate::recover::There;
 use forebay_core::{Error, Keyspace, Result, Superblock};
 use forebay_media::region_file::write_durably;

@@ -106,7 +106,7 @@ impl Engine {
             ledger,
             producers: known.producers.iter().map(|producer| producer.now()).collect(),
             masked: masked.map(|mask| schema.source_text(&mask.source)).collect(),
-            inhibit: self.pressure.board.state().inhibit,
+            inhibit: self.inhibit.board.state().inhibit,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The debug stream: events that could not be processed, for a person to look at, give to workers again, or let go.
 //!
 //! *Invariants*: it is part of the ledger like any other state; past its quota it inhibits instead of losing
-//! (`pressure/`, tests/semantics/debug.rs).
+//! (`inhibit/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, State};

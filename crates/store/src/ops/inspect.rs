@@ -1,6 +1,6 @@
 //! What people and monitors see: the store at a glance, its segments.
 
-use crate::pressure::Look;
+use crate::inhibit::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
@@ -11,7 +11,7 @@ impl Store {
     /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
-        let Look { inhibit, inhibited_ns, dead_time } = engine.update_pressure();
+        let Look { inhibit, inhibited_ns, dead_time } = engine.look();
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
         let mut ready = vec![0; engine.keyspace.stages.len()];

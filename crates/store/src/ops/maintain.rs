@@ -42,7 +42,7 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 impl Engine {
     pub(crate) fn maintain(&self) {
         // Also before what may take long.
-        self.update_pressure();
+        self.look();
         let round = self.maintaining.lock();
         if self.is_closed() {
             return;
@@ -57,7 +57,7 @@ impl Engine {
         self.fold_grown_log();
         // Whoever listens to inhibit may call the store.
         drop(round);
-        self.update_pressure();
+        self.look();
     }
 
     fn time_out_open_events(&self) {

@@ -337,7 +337,7 @@ impl Engine {
             self.note_incident(&mut shard, key, IncidentKind::RefusedFull, length);
         }
         drop(shard);
-        let why = self.update_pressure().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
+        let why = self.look().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
         Error::full(format!(
             "no space for a fragment of {length} bytes: {} of {} segments free, fill {:.0} %{why}",
             self.hot.free_segments(),

@@ -9,7 +9,7 @@
 //! A *look* does all of it. Maintenance looks in every round, and so do `stats` and a put that is refused.
 //!
 //! *Invariants*: hysteresis, for each level on its own (`latch`); at every instant in which inhibit is set exactly one
-//! class is charged, so that dead time by class adds up (`tests`); changes are told in order, each once, and outside of
+//! class is charged, so that dead time by class adds up (`ops/look_tests.rs`); changes are told in order, each once, and outside of
 //! every lock (`board`).
 //!
 //! *Lock order*: a look's lock is taken with no other held, and before any cell. The board's locks come after it.
@@ -19,24 +19,20 @@
 mod board;
 mod gauge;
 mod latch;
-mod marks;
-#[cfg(test)]
-mod tests;
 mod words;
 
-pub use board::{InhibitListener, InhibitState, InhibitWatch};
+pub(crate) use board::Board;
 pub(crate) use gauge::{WarmBytes, WarmFill, WarmGauge};
-pub(crate) use marks::check_marks;
+pub(crate) use latch::Reading;
+pub(crate) use words::Facts;
 
-use crate::engine::Engine;
-use crate::{DeadTime, Inhibit, InhibitClass};
-use board::Board;
-use forebay_core::Tally;
-use forebay_media::hot::Class;
-use latch::{Latches, Reading};
+use crate::config::Config;
+use forebay_core::{DeadTime, Inhibit, InhibitClass};
+use latch::Latches;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use words::Words;
 
 /// What fills a level most.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +54,7 @@ pub(crate) struct Look {
 
 /// Whether inhibit is set, why, and for how long in total.
 #[derive(Default)]
-pub(crate) struct Pressure {
+pub(crate) struct Inhibition {
     state: Mutex<State>,
     pub(crate) board: Board,
     warm: RwLock<Option<Arc<dyn WarmGauge>>>,
@@ -100,7 +96,7 @@ impl State {
     }
 }
 
-impl Pressure {
+impl Inhibition {
     pub(crate) fn is_copying(&self) -> bool {
         self.copying.load(Ordering::Relaxed)
     }
@@ -109,69 +105,31 @@ impl Pressure {
     pub(crate) fn set_warm(&self, gauge: Arc<dyn WarmGauge>) {
         *self.warm.write() = Some(gauge);
     }
-}
 
-impl Engine {
-    /// Looks at both levels, sets or clears inhibit, and tells who listens. Called with no lock held.
-    pub(crate) fn update_pressure(&self) -> Look {
+    /// Looks at both levels, sets or clears inhibit, and tells who listens. Called with no lock held. `read` reads the hot
+    /// level, `facts` what the words need.
+    pub(crate) fn look(&self, config: &Config, read: impl FnOnce() -> Reading, facts: impl FnOnce() -> Facts) -> Look {
         let look = {
             // Held throughout: an older reading never follows a newer one.
-            let mut state = self.pressure.state.lock();
-            let pinned = self.segments_pinned();
-            let quota = self.config.pinned_share * f64::from(self.hot.geometry.segments);
-            self.pressure.copying.store(f64::from(pinned) > quota, Ordering::Relaxed);
-            let reading = self.reading();
-            let now = self.now_ns();
-            state.latches.look(&reading, &self.config);
+            let mut state = self.state.lock();
+            let warm = self.warm.read().clone();
+            let reading = Reading { warm: warm.as_ref().map(|gauge| gauge.warm_fill()), ..read() };
+            let quota = config.pinned_share * f64::from(reading.segments);
+            self.copying.store(f64::from(reading.pinned) > quota, Ordering::Relaxed);
+            let now = config.clock.now_ns();
+            state.latches.look(&reading, config);
             let class = state.latches.class(&reading);
             state.account(class, now);
-            let inhibit = class.map(|class| self.describe(class, state.latches, &reading, pinned));
-            self.pressure.board.post(inhibit.as_ref(), now, state.dead_time, self.config.inhibit.is_some());
+            let inhibit = class.map(|class| {
+                let warm = warm.map(|gauge| gauge.warm_bytes()).unwrap_or_default();
+                Words { config, facts: facts(), warm }.describe(class, state.latches, &reading)
+            });
+            self.board.post(inhibit.as_ref(), now, state.dead_time, config.inhibit.is_some());
             Look { inhibit, inhibited_ns: state.inhibited_ns(now), dead_time: state.dead_time }
         };
-        if let Some(listener) = &self.config.inhibit {
-            self.pressure.board.deliver(&**listener);
+        if let Some(listener) = &config.inhibit {
+            self.board.deliver(&**listener);
         }
         look
-    }
-
-    fn reading(&self) -> Reading {
-        let segments = self.hot.geometry.segments;
-        let reserve = self.hot.reserve(Class::NewEvent);
-        let free = self.hot.free_segments();
-        Reading {
-            hot: self.hot.fill(),
-            segments,
-            reserve,
-            used: segments.saturating_sub(free),
-            // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
-            debug_bytes: self.cells.iter().map(|cell| cell.lock().debug_bytes).sum(),
-            debug_quota: self.debug_quota(),
-            warm: self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_fill()),
-        }
-    }
-
-    /// What stands on the warm level; nothing without one.
-    fn warm_bytes(&self) -> WarmBytes {
-        self.pressure.warm.read().as_ref().map(|gauge| gauge.warm_bytes()).unwrap_or_default()
-    }
-
-    /// Segments that only guards keep.
-    pub(crate) fn segments_pinned(&self) -> u32 {
-        let all = self.hot.segments.iter();
-        all.filter(|segment| segment.live() == 0 && segment.pins() > 0).count() as u32
-    }
-
-    /// Live data of all runs by state.
-    pub(crate) fn live(&self) -> [Tally; 5] {
-        let mut live = [Tally::default(); 5];
-        for cell in &self.cells {
-            for run in &cell.lock().runs {
-                for (sum, tally) in live.iter_mut().zip(run.ledger.live) {
-                    *sum += tally;
-                }
-            }
-        }
-        live
     }
 }

@@ -1,11 +1,11 @@
 //! Inhibit over both levels, with a warm level that a test fills by hand.
 
-use super::board::Board;
-use super::*;
-use crate::{Config, InhibitListener, InhibitState, PutOptions, Store};
-use forebay_core::{Keyspace, Kind, ManualClock};
+use crate::inhibit::{Board, WarmBytes, WarmFill, WarmGauge};
+use crate::{Config, Inhibit, InhibitClass, InhibitListener, InhibitState, PutOptions, Store};
+use forebay_core::{DeadTime, Keyspace, Kind, ManualClock};
 use forebay_media::sim::SimMedium;
-use std::sync::Weak;
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
@@ -66,7 +66,7 @@ impl Scene {
         let store = Store::create_on(SimMedium::new(1 << 20), &keyspace, config).unwrap();
         let fill = WarmFill { fill: 0.1, free_containers: 8, stalled: None };
         let warm = Arc::new(Gauge(Mutex::new(fill), Mutex::default()));
-        store.engine().pressure.set_warm(warm.clone());
+        store.engine().inhibit.set_warm(warm.clone());
         Scene { store, clock, warm }
     }
 

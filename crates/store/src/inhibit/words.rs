@@ -1,10 +1,9 @@
 //! Inhibit in words: what fills a level, who can change that, and what ends it.
 
 use super::latch::{Latches, Reading};
-use super::{Largest, WarmFill};
-use crate::engine::Engine;
-use crate::{Inhibit, InhibitClass};
-use forebay_core::{LIVE_STATES, LiveState, Tally};
+use super::{Largest, WarmBytes, WarmFill};
+use crate::config::Config;
+use forebay_core::{Inhibit, InhibitClass, LIVE_STATES, LiveState, Tally};
 
 /// What fills the hot level most.
 enum Filler {
@@ -16,11 +15,29 @@ enum Filler {
     },
 }
 
-impl Engine {
+/// What fills the levels: asked only while inhibit is set.
+pub(crate) struct Facts {
+    /// Live data of all runs by state.
+    pub(crate) live: [Tally; 5],
+    /// Who has most bytes under guards, by name.
+    pub(crate) most_guards: Option<String>,
+    pub(crate) region_bytes: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) entry_bytes: u64,
+}
+
+/// The words of one look.
+pub(super) struct Words<'a> {
+    pub(super) config: &'a Config,
+    pub(super) facts: Facts,
+    pub(super) warm: WarmBytes,
+}
+
+impl Words<'_> {
     /// The class that is charged, in words.
-    pub(super) fn describe(&self, class: InhibitClass, latches: Latches, reading: &Reading, pinned: u32) -> Inhibit {
+    pub(super) fn describe(&self, class: InhibitClass, latches: Latches, reading: &Reading) -> Inhibit {
         let (scope, cause, owner, mut ends) = match (class, &reading.warm) {
-            (InhibitClass::DebugStream, _) => self.debug_words(),
+            (InhibitClass::DebugStream, _) => self.debug_words(reading.debug_quota),
             (InhibitClass::DeviceStalled, Some(warm)) => self.device_words(warm, latches, reading),
             (InhibitClass::WarmFull, Some(warm)) => self.warm_words(warm, latches, reading),
             (InhibitClass::Reserves, _) => {
@@ -30,9 +47,9 @@ impl Engine {
                     reading.reserve,
                     reading.segments
                 );
-                self.hot_words(text, reading, pinned, latches)
+                self.hot_words(text, reading, latches)
             }
-            _ => self.hot_words(self.hot_marks(reading), reading, pinned, latches),
+            _ => self.hot_words(self.hot_marks(reading), reading, latches),
         };
         for other in latches.others(class) {
             ends.push_str(&format!("; the {other} holds the trigger as well"));
@@ -44,9 +61,8 @@ impl Engine {
         fill_and_marks("hot", reading.hot, self.config.hot_high, self.config.hot_low)
     }
 
-    fn debug_words(&self) -> (String, String, String, String) {
-        let debug = self.live()[LiveState::Debug as usize];
-        let quota = self.debug_quota();
+    fn debug_words(&self, quota: u64) -> (String, String, String, String) {
+        let debug = self.facts.live[LiveState::Debug as usize];
         let cause = format!("debug stream: {} events with {} bytes, quota {quota}", debug.events, debug.bytes);
         let ends = "somebody replays, releases or removes debug events";
         ("debug stream".to_owned(), cause, "debug stream".to_owned(), ends.to_owned())
@@ -64,7 +80,7 @@ impl Engine {
     }
 
     fn warm_words(&self, warm: &WarmFill, latches: Latches, reading: &Reading) -> (String, String, String, String) {
-        let Largest { share, what } = self.warm_bytes().largest();
+        let Largest { share, what } = self.warm.largest();
         let mut cause = format!(
             "{}, {} containers free: {:.0} % {what}",
             fill_and_marks("warm", warm.fill, self.config.warm_high, self.config.warm_low),
@@ -80,19 +96,13 @@ impl Engine {
         ("warm level".to_owned(), cause, owner.to_owned(), ends)
     }
 
-    fn hot_words(
-        &self,
-        level: String,
-        reading: &Reading,
-        pinned: u32,
-        latches: Latches,
-    ) -> (String, String, String, String) {
+    fn hot_words(&self, level: String, reading: &Reading, latches: Latches) -> (String, String, String, String) {
         let until = if latches.hot {
             format!("until hot fill is {:.0} %", self.config.hot_low * 100.0)
         } else {
             "until new events have space again".to_owned()
         };
-        let (cause, owner, ends) = match self.filler(pinned) {
+        let (cause, owner, ends) = match self.filler(reading.pinned) {
             Filler::Guards { share, owner } => {
                 let ends = format!("`{owner}` drops its guards, {until}");
                 (format!("{level}: {:.0} % dead bytes under guards", share * 100.0), owner, ends)
@@ -108,8 +118,7 @@ impl Engine {
     /// Live data on the hot level by state: all of it, without what stands on the warm level. An estimate with one, for
     /// words: an event that went down undecided is accepted there.
     fn hot_live(&self) -> [Tally; 5] {
-        let mut live = self.live();
-        let warm = self.warm_bytes();
+        let (mut live, warm) = (self.facts.live, &self.warm);
         let mut take = |state: LiveState, bytes: u64| {
             let tally = &mut live[state as usize];
             let taken = bytes.min(tally.bytes);
@@ -128,15 +137,14 @@ impl Engine {
 
     fn filler(&self, pinned: u32) -> Filler {
         let live = self.hot_live();
-        let region = self.hot.geometry.region_bytes() as f64;
-        let weight = |tally: &Tally| tally.bytes + tally.fragments * self.hot.layout.entry_bytes() as u64;
+        let region = self.facts.region_bytes as f64;
+        let weight = |tally: &Tally| tally.bytes + tally.fragments * self.facts.entry_bytes;
         let largest = LIVE_STATES.into_iter().max_by_key(|state| weight(&live[*state as usize]));
         let largest = largest.unwrap_or(LIVE_STATES[0]);
         let bytes = weight(&live[largest as usize]);
-        let pinned_bytes = u64::from(pinned) * self.hot.geometry.segment_bytes;
+        let pinned_bytes = u64::from(pinned) * self.facts.segment_bytes;
         if pinned_bytes > bytes {
-            let most = self.holder_stats().into_iter().next();
-            let owner = most.map_or_else(|| "guards".to_owned(), |holder| holder.holder);
+            let owner = self.facts.most_guards.clone().unwrap_or_else(|| "guards".to_owned());
             return Filler::Guards { share: pinned_bytes as f64 / region, owner };
         }
         Filler::Live(Largest { share: bytes as f64 / region, what: largest.name() })

@@ -5,24 +5,26 @@
 //! (tests); what is said of one level does not hold back another.
 
 use super::WarmFill;
-use crate::InhibitClass;
 use crate::config::Config;
+use forebay_core::InhibitClass;
 
 /// Part of its quota at which a debug stream that was past it ends to inhibit.
 const DEBUG_LOW: f64 = 0.9;
 
 /// What one look reads.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// Fill of the hot level, 0 to 1.
-    pub(super) hot: f64,
+    pub(crate) hot: f64,
     /// Segments of the hot level: all, those in use, and those that a new event must leave free.
-    pub(super) segments: u32,
-    pub(super) used: u32,
-    pub(super) reserve: u32,
-    pub(super) debug_bytes: u64,
-    pub(super) debug_quota: u64,
-    pub(super) warm: Option<WarmFill>,
+    pub(crate) segments: u32,
+    pub(crate) used: u32,
+    pub(crate) reserve: u32,
+    /// Segments that only guards keep.
+    pub(crate) pinned: u32,
+    pub(crate) debug_bytes: u64,
+    pub(crate) debug_quota: u64,
+    pub(crate) warm: Option<WarmFill>,
 }
 
 impl Reading {
@@ -100,7 +102,16 @@ mod tests {
     use super::*;
 
     fn hot(fill: f64) -> Reading {
-        Reading { hot: fill, segments: 100, used: 0, reserve: 10, debug_bytes: 0, debug_quota: 100, warm: None }
+        Reading {
+            hot: fill,
+            segments: 100,
+            used: 0,
+            reserve: 10,
+            pinned: 0,
+            debug_bytes: 0,
+            debug_quota: 100,
+            warm: None,
+        }
     }
 
     fn warm(hot_fill: f64, fill: f64) -> Reading {

@@ -9,7 +9,7 @@
 //! `hot_low` may also lie above `demote_high`: what counts is that demotion begins before inhibit does, and goes on at
 //! least as far down as inhibit needs to end.
 
-use crate::config::Config;
+use super::Config;
 use forebay_core::{Error, Result};
 
 type Named = (&'static str, f64);

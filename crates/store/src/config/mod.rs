@@ -1,7 +1,10 @@
 //! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
 
-use crate::pressure::{InhibitListener, check_marks};
-use forebay_core::{Clock, Key, MonotonicClock, Result};
+mod marks;
+
+pub(crate) use marks::check_marks;
+
+use forebay_core::{Clock, InhibitListener, Key, MonotonicClock, Result};
 use forebay_media::hot::FlushPolicy;
 use forebay_media::warm::Device;
 use std::path::PathBuf;

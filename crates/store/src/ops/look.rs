@@ -1,0 +1,99 @@
+//! Looks at how full the levels are: what the store reads for inhibit, and watches of it.
+//!
+//! *Not here*: latches, marks, dead time and words (`inhibit/`).
+
+use crate::Store;
+use crate::engine::Engine;
+use crate::inhibit::{Facts, Look, Reading};
+use forebay_core::{InhibitState, Tally};
+use forebay_media::hot::Class;
+use std::fmt;
+use std::time::Duration;
+
+impl Store {
+    /// Follows inhibit from now on. Who polls asks a watch rather than `stats`, which looks at everything.
+    pub fn watch_inhibit(&self) -> InhibitWatch {
+        InhibitWatch { seen: self.engine().inhibit.board.state().change, store: self.clone() }
+    }
+}
+
+/// Follows inhibit. It shows what the last look found: maintenance looks every few milliseconds.
+pub struct InhibitWatch {
+    store: Store,
+    seen: u64,
+}
+
+impl InhibitWatch {
+    /// Inhibit as it stands now.
+    pub fn state(&self) -> InhibitState {
+        self.store.engine().inhibit.board.state()
+    }
+
+    /// The state after changes that this watch has not yet answered; waits for one, `None` at the end of the wait. Several
+    /// changes at once give the newest; their numbers tell. Without a change and a timeout it takes no lock.
+    pub fn wait_change(&mut self, timeout: Duration) -> Option<InhibitState> {
+        self.store.engine().inhibit.board.wait_change(&mut self.seen, timeout)
+    }
+}
+
+impl fmt::Debug for InhibitWatch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "InhibitWatch(change {})", self.seen)
+    }
+}
+
+impl Engine {
+    /// Looks at both levels, sets or clears inhibit, and tells who listens. Called with no lock held.
+    pub(crate) fn look(&self) -> Look {
+        self.inhibit.look(&self.config, || self.reading(), || self.facts())
+    }
+
+    fn reading(&self) -> Reading {
+        let segments = self.hot.geometry.segments;
+        let free = self.hot.free_segments();
+        Reading {
+            hot: self.hot.fill(),
+            segments,
+            used: segments.saturating_sub(free),
+            reserve: self.hot.reserve(Class::NewEvent),
+            pinned: self.segments_pinned(),
+            // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
+            debug_bytes: self.cells.iter().map(|cell| cell.lock().debug_bytes).sum(),
+            debug_quota: self.debug_quota(),
+            warm: None,
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            live: self.live(),
+            most_guards: self.holder_stats().into_iter().next().map(|holder| holder.holder),
+            region_bytes: self.hot.geometry.region_bytes(),
+            segment_bytes: self.hot.geometry.segment_bytes,
+            entry_bytes: self.hot.layout.entry_bytes() as u64,
+        }
+    }
+
+    /// Segments that only guards keep.
+    pub(crate) fn segments_pinned(&self) -> u32 {
+        let all = self.hot.segments.iter();
+        all.filter(|segment| segment.live() == 0 && segment.pins() > 0).count() as u32
+    }
+
+    /// Live data of all runs by state.
+    pub(crate) fn live(&self) -> [Tally; 5] {
+        let mut live = [Tally::default(); 5];
+        for cell in &self.cells {
+            for run in &cell.lock().runs {
+                for (sum, tally) in live.iter_mut().zip(run.ledger.live) {
+                    *sum += tally;
+                }
+            }
+        }
+        live
+    }
+}
+
+#[cfg(test)]
+#[path = "look_tests.rs"]
+mod tests;
