@@ -45,3 +45,8 @@ impl Clock for ManualClock {
         self.now_ns.load(Ordering::SeqCst)
     }
 }
+
+/// A duration in nanoseconds, at most what 64 bits hold.
+pub fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

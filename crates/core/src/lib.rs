@@ -48,7 +48,7 @@ pub use api::{CountedProducer, EventStore, ReadFragment};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use checksum::{check_sent, check_sent_as, crc32c, crc32c_append};
-pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use clock::{Clock, ManualClock, MonotonicClock, nanoseconds};
 pub use container::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINER_DATA_OFFSET, CONTAINERS_MAX,
     ContainerHeader, ContainerKind, ContainerSeed, ContainerState, DeviceSuperblock, Directory, DirectoryBuilder,

@@ -12,16 +12,16 @@
 //! the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`ops/now.rs`) takes none of them.
 
 use crate::config::Config;
-use crate::effects::Effects;
-use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Mask, Plan, Recent, Run, Shard, ShardGuard, Until, shard_of};
+use crate::decisions::{Absent, Effects, Outputs};
+use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Plan, Recent, Run, Shard, ShardGuard, shard_of};
 use crate::inhibit::Inhibition;
-use crate::levels::Level;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked, RankedRw};
-use crate::ops::{Hold, KnownProducer, MaskChange, Outputs, Samplers, Watched, class_position};
-use crate::recover::Absent;
-use crate::{HolderStats, RunState};
-use forebay_core::{DecisionKind, Error, Key, KeySchema, Keyspace, Order, Result, RunConfig, Superblock};
+use crate::placement::Level;
+use crate::runs::{Hold, KnownRun, Samplers, Watched};
+use forebay_core::{
+    AttributeKind, DecisionKind, Error, HolderStats, Key, Keyspace, Order, Result, RunConfig, Superblock,
+};
 use forebay_media::hot::{Hot, Kept, KeptBy, Log};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,45 +30,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
-
-/// A run as the whole store knows it.
-#[derive(Clone)]
-pub(crate) struct KnownRun {
-    pub(crate) run: u64,
-    pub(crate) state: RunState,
-    pub(crate) config: RunConfig,
-    pub(crate) masks: Vec<Mask>,
-    /// Masks as they were set and lifted, in words, bounded.
-    pub(crate) mask_notes: Vec<String>,
-    pub(crate) producers: Vec<KnownProducer>,
-}
-
-/// Most notes about masks that a run keeps.
-const MASK_NOTES_MAX: usize = 1000;
-
-impl KnownRun {
-    pub(crate) fn new(run: u64, state: RunState, config: RunConfig) -> KnownRun {
-        KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
-    }
-
-    pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
-        if self.mask_notes.len() < MASK_NOTES_MAX {
-            self.mask_notes.push(format!(
-                "source {} {} by {} from {}",
-                schema.source_text(&change.source),
-                if change.set { "masked" } else { "unmasked" },
-                if change.automatic { "policy" } else { "hand" },
-                change.from.as_ref().map_or_else(|| "now on".to_owned(), |from| schema.text(from.as_bytes()))
-            ));
-        }
-    }
-
-    /// Sources that the run's policy has masked.
-    pub(crate) fn masked_by_policy(&self) -> Vec<Vec<u8>> {
-        let masked = self.masks.iter().filter(|mask| mask.automatic && mask.until == Until::Open);
-        masked.map(|mask| mask.source.clone()).collect()
-    }
-}
 
 /// Somebody who holds guards, by name.
 pub(crate) struct Holder {
@@ -368,8 +329,24 @@ impl Engine {
     }
 }
 
+/// A new holder of this name.
+pub(crate) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
+    let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reservations = AtomicU64::new(0);
+    let holder = Arc::new(Holder { engine: engine.clone(), name: name.to_owned(), guards, bytes, reservations });
+    let mut holders = engine.holders.lock();
+    holders.retain(|known| known.strong_count() > 0);
+    holders.push(Arc::downgrade(&holder));
+    holder
+}
+
 /// Every handle's answer after `close`.
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::closed("the store is closed; open it again")
+}
+
+/// Position of the attribute that holds the class.
+fn class_position(keyspace: &Keyspace) -> Option<usize> {
+    keyspace.attributes.fields().iter().position(|(_, kind)| *kind == AttributeKind::Class)
 }

@@ -12,7 +12,7 @@
 
 mod check;
 mod config;
-mod effects;
+mod decisions;
 mod engine;
 mod fragment;
 mod home;
@@ -25,7 +25,9 @@ mod locks;
 pub mod measure;
 mod open;
 mod ops;
+mod placement;
 mod recover;
+mod runs;
 mod store;
 
 pub use check::{CheckReport, check};
@@ -62,7 +64,7 @@ forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| O
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]
 pub fn decode_log_blob(keyspace: &forebay_core::Keyspace, bytes: &[u8]) {
-    ops::decode_all(keyspace, bytes);
+    decisions::decode_all(keyspace, bytes);
 }
 
 /// The calls on the pages of `docs/profiles` compile.

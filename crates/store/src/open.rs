@@ -13,9 +13,10 @@
 
 use crate::config::Config;
 use crate::config::check_marks;
-use crate::engine::{Engine, Holder};
-use crate::levels::{self, Level};
-use crate::recover::There;
+use crate::engine::{Engine, new_holder};
+use crate::levels;
+use crate::placement::Level;
+use crate::placement::There;
 use crate::{Store, ops, recover};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result};
@@ -26,7 +27,7 @@ use forebay_media::limits::{
 use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 pub(crate) const KEYSPACE_FILE: &str = "keyspace.toml";
 pub(crate) const REGION_FILE: &str = "hot.fb";
@@ -309,14 +310,4 @@ impl Store {
         }
         Ok(Store::handle(holder))
     }
-}
-
-pub(crate) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
-    let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-    let reservations = AtomicU64::new(0);
-    let holder = Arc::new(Holder { engine: engine.clone(), name: name.to_owned(), guards, bytes, reservations });
-    let mut holders = engine.holders.lock();
-    holders.retain(|known| known.strong_count() > 0);
-    holders.push(Arc::downgrade(&holder));
-    holder
 }

@@ -1,7 +1,6 @@
 //! The handle that everybody holds.
 
-use crate::engine::{Engine, Holder};
-use crate::open::new_holder;
+use crate::engine::{Engine, Holder, new_holder};
 use forebay_core::{KeySchema, Keyspace};
 use std::fmt;
 use std::sync::Arc;

@@ -5,9 +5,11 @@
 use super::CheckReport;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::levels::{self, Level, at};
+use crate::levels;
 use crate::open::HOLDS;
-use crate::recover::{self, There};
+use crate::placement::There;
+use crate::placement::{Level, at};
+use crate::recover;
 use forebay_core::{KeySchema, Keyspace, Kind, Result, Superblock};
 use forebay_media::hot::Hot;
 use forebay_media::region_file;

@@ -8,6 +8,7 @@ mod incidents;
 mod life;
 mod list;
 mod ready;
+mod reason;
 mod rule;
 mod run;
 mod shard;
@@ -18,6 +19,7 @@ mod verdicts;
 pub(crate) use event::{Flag, Form, NIL, State, Word};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
+pub(crate) use reason::Reason;
 pub(crate) use rule::{Mask, Plan, Until};
 pub(crate) use run::{Decided, DecidedForm, Ending, GroupAccount, Run};
 pub(crate) use shard::{

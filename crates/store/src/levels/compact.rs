@@ -4,15 +4,17 @@
 //! *Invariants*: what is live is written elsewhere, durably, before the container is used again; what cannot be read any
 //! more is reported lost by name.
 
-use super::Level;
-use super::demote::{BATCH_BYTES, Demoter};
+use super::demote::BATCH_BYTES;
 use super::plan::Which;
+use crate::decisions::LOST;
 use crate::engine::Engine;
 use crate::home::{Incident, IncidentKind, State};
+use crate::placement::Level;
+use crate::placement::{Compacting, Demoter};
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Decision, DecisionKind, Error, ExtentKind, Key, Kind, Primary, Result, Tally};
 use forebay_media::hot::Location;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Events emptied out of a container in one round.
@@ -21,15 +23,6 @@ const BATCH_EVENTS: usize = 1024;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Reads of a fragment that no other one has, before it is given up.
 const READS_MAX: u32 = 3;
-
-/// What emptying remembers.
-#[derive(Default)]
-pub(super) struct Compacting {
-    /// When a container that could not be read may be emptied again.
-    again: Option<Instant>,
-    /// Containers that have only copies of what the hot level has, with the number of those: nothing can be moved.
-    spared: BTreeMap<u32, u32>,
-}
 
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
@@ -173,6 +166,3 @@ impl Engine {
         self.end_record(from, 0);
     }
 }
-
-/// Bit of a removed key's record that says that it was lost.
-pub(crate) const LOST: u32 = 2;

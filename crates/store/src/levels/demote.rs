@@ -10,14 +10,15 @@
 //! *On failure*: everything that is not durable stays where it was, and is planned again; the device's container is given
 //! up by its writer.
 
-use super::Level;
-use super::compact::Compacting;
-use super::plan::{KIND, Moving};
+use super::plan::KIND;
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State, Word};
-use forebay_core::{Entry, Error, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
+use crate::placement::Level;
+use crate::placement::Written;
+use crate::placement::{Demoter, Moving, Open, at};
+use forebay_core::{Entry, ExtentKind, ImageRecord, ImageState, Kind, LiveState, Order, Primary, Result};
 use forebay_media::hot::Location;
-use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, Writer};
+use forebay_media::warm::{EntryPlan, ImagePlan, Placed, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
@@ -26,49 +27,6 @@ pub(super) const BATCH_BYTES: u64 = 16 << 20;
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Writers that a demoter keeps open for targets that it met last.
 const WRITERS_MAX: usize = 4;
-
-/// A moving event with the places of its images, each with the first of its parts.
-struct Written {
-    moving: Moving,
-    places: Vec<(usize, usize, Placed)>,
-}
-
-impl Written {
-    /// Devices on which its images are.
-    fn devices<'a>(&'a self, level: &'a Level) -> impl Iterator<Item = u32> + 'a {
-        let placed = self.places.iter().filter_map(|(_, _, placed)| match placed {
-            Placed::At(place) => Some(place.container),
-            Placed::Rotten(_) | Placed::TooLarge => None,
-        });
-        placed.map(|container| level.warm.device_of(container))
-    }
-}
-
-struct Open {
-    target: Target,
-    writer: Writer,
-    pending: VecDeque<(Ticket, u64, Vec<Written>)>,
-}
-
-/// Who writes to devices: its writers, and what they have not made durable yet.
-#[derive(Default)]
-pub(crate) struct Demoter {
-    open: Vec<Open>,
-    in_flight: u64,
-    pub(super) compacting: Compacting,
-}
-
-impl Demoter {
-    /// Whether anything written is not carried out yet.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.open.iter().any(|open| !open.pending.is_empty())
-    }
-
-    /// Payload bytes that are not durable yet.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-}
 
 impl Engine {
     /// Moves what has to go down; with `finish` until all of it is durable. Answers whether there was anything.
@@ -508,20 +466,4 @@ impl Engine {
     pub(crate) fn becomes_warm(&self, shard: &mut Shard, event: u32) {
         shard.events[event].set(Flag::Warm);
     }
-}
-
-/// The location of a fragment of an image.
-pub(crate) fn at(place: ImagePlace, index: u32) -> Location {
-    Location::warm(place.container, (place.position / forebay_core::IMAGE_ALIGN) as u32, index)
-}
-
-/// Where an image of a location stands.
-pub(crate) fn place_of(location: Location) -> ImagePlace {
-    let position = u64::from(location.entry) * forebay_core::IMAGE_ALIGN;
-    ImagePlace { container: location.container(), position }
-}
-
-/// A fragment that no container can take is refused when it is put.
-pub(crate) fn too_large(length: u64, most: u64) -> Error {
-    Error::invalid(format!("a fragment of {length} bytes; a container of the warm level takes {most}"))
 }

@@ -3,37 +3,15 @@
 //!
 //! *Invariants*: a fragment waits at most once; what is gone before its turn is counted as saved.
 
-use super::Level;
 use crate::engine::Engine;
 use crate::home::State;
+use crate::placement::Level;
+use crate::placement::Turn;
 use forebay_core::{Key, Level as Role, LiveState, Result};
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 /// Fragments of one batch at most.
 const BATCH_FRAGMENTS_MAX: usize = 8192;
-
-/// One fragment before its turn.
-struct Turn {
-    due_ns: u64,
-    key: Key,
-    length: u32,
-}
-
-/// Fragments that are to go down, in the order in which they came.
-#[derive(Default)]
-pub(crate) struct Flushing {
-    turns: Mutex<VecDeque<Turn>>,
-}
-
-impl Level {
-    /// Fragments that could not go now.
-    pub(crate) fn flush_later(&self, keys: Vec<Key>) {
-        let mut turns = self.flushing.turns.lock();
-        turns.extend(keys.into_iter().map(|key| Turn { due_ns: 0, key, length: 0 }));
-    }
-}
 
 impl Engine {
     /// The level to which a fragment of this source goes by its group.
@@ -65,7 +43,7 @@ impl Engine {
     #[cold]
     pub(crate) fn queue_flush(&self, key: &Key, length: u32) {
         if let Some(level) = &self.level {
-            let due_ns = self.now_ns().saturating_add(crate::ops::nanoseconds(self.config.flush_delay));
+            let due_ns = self.now_ns().saturating_add(forebay_core::nanoseconds(self.config.flush_delay));
             level.flushing.turns.lock().push_back(Turn { due_ns, key: *key, length });
         }
     }

@@ -1,7 +1,7 @@
 //! The warm level as people see it: devices, containers, what went down and what went wrong.
 
-use super::Level;
 use crate::Store;
+use crate::placement::Level;
 use forebay_core::{ContainerStatus, DeviceStatus, Stream, WarmStats};
 use forebay_media::warm::{ContainerInfo, Phase};
 use std::sync::atomic::Ordering;

@@ -10,10 +10,10 @@
 //! *On failure*: a device that is not there, or belongs to another store, is named; nothing is served without it, unless the
 //! loss is accepted.
 
-use super::Level;
 use crate::config::check_marks;
 use crate::config::{Config, WarmDevice, WarmPlace};
-use crate::recover::There;
+use crate::placement::Level;
+use crate::placement::There;
 use forebay_core::{Error, Keyspace, Result, Superblock};
 use forebay_media::region_file::write_durably;
 use forebay_media::warm::{AbsentDevice, Device, DeviceLog, DirectoryDevice, IoMethod, Warm, WarmShape, is_warm_file};

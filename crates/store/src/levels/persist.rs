@@ -10,72 +10,18 @@
 //!
 //! *On failure*: the put answers `Unavailable`: stored, not persisted; the same put again tries again.
 
-use super::Level;
 use super::plan::KIND;
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, State};
-use forebay_core::{
-    Decision, DecisionKind, Entry, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream,
-};
+use crate::placement::Level;
+use crate::placement::{Answer, Waiting, at, place_of};
+use forebay_core::{Decision, DecisionKind, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream};
 use forebay_media::hot::Location;
-use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Writer};
-use parking_lot::{Condvar, Mutex};
-use std::sync::{Arc, OnceLock};
+use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target};
 use std::time::Instant;
 
 /// Fragments that may wait for one commit.
 const GROUP_MAX: usize = 4096;
-
-/// One fragment that waits; its segment is pinned.
-struct Waiting {
-    number: u64,
-    entry: Entry,
-    from: Location,
-    /// What its image says of its event.
-    marks: ImageMarks,
-    /// Position up to which the device must know what was decided before.
-    needs: u64,
-    answer: Answer,
-}
-
-/// What became of one fragment: persisted, or why not.
-type Answer = Arc<OnceLock<std::result::Result<(), String>>>;
-
-#[derive(Default)]
-struct Group {
-    waiting: Vec<Waiting>,
-    next: u64,
-    leading: bool,
-}
-
-impl Group {
-    /// What goes next, by key. One image has a key once: a second put of it waits for the next group.
-    fn take(&mut self) -> Vec<Waiting> {
-        self.waiting.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
-        let (mut next, mut later): (Vec<Waiting>, Vec<Waiting>) = (Vec::new(), Vec::new());
-        for waiting in self.waiting.drain(..) {
-            let again = next.last().is_some_and(|last| last.entry.key == waiting.entry.key);
-            if again { later.push(waiting) } else { next.push(waiting) }
-        }
-        self.waiting = later;
-        next
-    }
-}
-
-/// The queue before the device.
-#[derive(Default)]
-pub(crate) struct Persisting {
-    group: Mutex<Group>,
-    changed: Condvar,
-    writer: Mutex<Vec<(Target, Writer)>>,
-}
-
-impl Persisting {
-    /// Its writers are given back; nothing is under way.
-    pub(crate) fn close(&self) {
-        self.writer.lock().clear();
-    }
-}
 
 impl Engine {
     /// Whether a put can have what it asks for; before anything is stored.
@@ -253,7 +199,7 @@ impl Engine {
             self.doubt(fragments, &[device]);
             level.warm.ended(place, fragments.len() as u32);
             fail(fragments, error.message());
-        } else if !self.note_copy(fragments, device, super::demote::at(place, 0)) {
+        } else if !self.note_copy(fragments, device, at(place, 0)) {
             fail(fragments, "the store was closed meanwhile");
         }
     }
@@ -354,7 +300,7 @@ impl Engine {
         }
         drop(shard);
         if let (Some(level), true) = (&self.level, unused > 0) {
-            level.warm.ended(super::demote::place_of(at), unused);
+            level.warm.ended(place_of(at), unused);
         }
         true
     }

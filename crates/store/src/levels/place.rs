@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::home::{Flag, Shard, ShardGuard};
+use crate::placement::{Level, place_of};
 use crate::{Fragment, Store};
 use forebay_core::{Decision, DecisionKind, Entry, Error, Result, StateWord};
 use forebay_media::hot::{Location, checksum};
@@ -34,7 +35,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end_record(&self, location: Location, length: u32) {
         if location.is_warm() {
-            self.warm(|level| _ = level.warm.ended(super::place_of(location), 1));
+            self.warm(|level| _ = level.warm.ended(place_of(location), 1));
         } else {
             self.hot.end_record(location, length);
         }
@@ -50,7 +51,7 @@ impl Engine {
 
     fn image_part(&self, location: Location) -> Result<Arc<ReadImage>> {
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
-        level.warm.read_fragment(super::place_of(location), location.index())
+        level.warm.read_fragment(place_of(location), location.index())
     }
 
     /// Length of a fragment on the warm level, read without the shard's lock, which is let go.
@@ -92,7 +93,7 @@ impl Engine {
     /// The entry of a fragment on the warm level; reads the device.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
-        level.warm.read_fragment(super::place_of(location), location.index())?.entry(location.index())
+        level.warm.read_fragment(place_of(location), location.index())?.entry(location.index())
     }
 
     /// Whether the bytes of a fragment on the warm level match their checksum.
@@ -111,17 +112,17 @@ impl Engine {
         self.locks.assert_free();
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
-        level.warm.read(super::place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
+        level.warm.read(place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
     }
 
     /// The same for the sake of one fragment: of a large image only its meta and that payload are read.
     fn fragment_of(&self, location: Location) -> Result<Arc<ReadImage>> {
         self.locks.assert_free();
         let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
-        level.warm.read_fragment(super::place_of(location), location.index())
+        level.warm.read_fragment(place_of(location), location.index())
     }
 
-    fn warm(&self, act: impl FnOnce(&super::Level)) {
+    fn warm(&self, act: impl FnOnce(&Level)) {
         if let Some(level) = &self.level {
             act(level);
         }

@@ -7,39 +7,16 @@
 //!
 //! *Invariants*: what is planned is pinned; an event is on its way once at a time ([`Flag::Moving`]).
 
-use super::Level;
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State, WarmRecord};
+use crate::home::{Flag, Shard, State};
 use crate::limits::SHARDS;
-use forebay_core::{ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Primary, Result, Stream};
+use crate::placement::Level;
+use crate::placement::{Moving, Part};
+use forebay_core::{ContainerKind, Entry, ImageMarks, ImageState, Key, LiveState, Mark, Result, Stream};
 use forebay_media::hot::Location;
 use forebay_media::warm::ReadImage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// One fragment on its way.
-pub(crate) struct Part {
-    pub(crate) from: Location,
-    pub(crate) entry: Entry,
-    /// What it was read from, if it stands on the warm level already.
-    pub(crate) image: Option<Arc<ReadImage>>,
-}
-
-/// An event, or some fragments of it, on its way.
-pub(crate) struct Moving {
-    pub(crate) primary: Primary,
-    pub(crate) run: u64,
-    pub(crate) stream: Stream,
-    pub(crate) marks: ImageMarks,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) record: Option<WarmRecord>,
-    /// Position up to which a device must know what was decided before its image there counts.
-    pub(crate) needs: u64,
-    /// Payload bytes of its parts, once they are read.
-    pub(crate) bytes: u64,
-    /// Payload bytes of the whole event.
-    pub(crate) event_bytes: u64,
-}
 
 /// Which fragments of an event go.
 #[derive(Clone, Copy)]
@@ -223,8 +200,8 @@ impl Engine {
             let moving = self.plan_event(&mut shard, event, Which::Keys(&keys));
             take(moving, 0);
         }
-        if level.must_relieve(self) {
-            let wanted = level.bytes_to_relieve(self);
+        if level.must_relieve(&self.hot, &self.config) {
+            let wanted = level.bytes_to_relieve(&self.hot, &self.config);
             let mut relieved = 0;
             'ready: for at in 0..SHARDS {
                 let cell = &self.cells[(first + at) % SHARDS];

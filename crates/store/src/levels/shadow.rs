@@ -8,14 +8,12 @@
 //!
 //! *Not here*: their bytes (`warm/log/`), who waits for them (`decide.rs`).
 
-use super::Level;
 use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder};
+use crate::placement::Level;
 use forebay_core::Result;
 use forebay_media::sync::deadline_after;
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::Thread;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Fill of a device's log from which on it is folded.
@@ -24,30 +22,6 @@ const LOG_FILL: f64 = 0.5;
 const FOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Pause between two rounds that nobody asked for.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Who keeps one shadow.
-#[derive(Default)]
-pub(super) struct Keeper {
-    round: Mutex<Round>,
-    /// Its thread, if the store has threads.
-    thread: OnceLock<Thread>,
-}
-
-/// What a round leaves to the next one.
-#[derive(Default)]
-struct Round {
-    /// When folding may be tried again, where it did not help.
-    fold_again: Option<Instant>,
-}
-
-impl Keeper {
-    /// Begins the next round at once: what waits becomes durable beside the caller.
-    pub(super) fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-}
 
 impl Engine {
     /// One round for the shadow of each device.

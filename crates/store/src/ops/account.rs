@@ -1,8 +1,9 @@
 //! Accounts: the ledger of a run, whole or split by stream, source or attribute; its summary; watching it.
 
-use crate::engine::{Engine, KnownRun, closed};
+use crate::engine::{Engine, closed};
 use crate::home::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
+use crate::runs::KnownRun;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
 use forebay_core::{Decision, Error, Ledger, LiveState, Result, Tally};
 use forebay_media::sync::deadline_after;

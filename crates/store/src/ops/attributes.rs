@@ -7,7 +7,7 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State, WarmRecord, Word};
-use forebay_core::{AttributeKind, Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
+use forebay_core::{Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 
 /// Status bits of an event's record.
@@ -243,9 +243,4 @@ impl Engine {
         let own = (status & OWN_SOURCES != 0).then(|| sources.chunks_exact(width).map(<[u8]>::to_vec).collect());
         Ok(EventRecord { attributes, own, announced: status & ANNOUNCED != 0 })
     }
-}
-
-/// Position of the attribute that holds the class.
-pub(crate) fn class_position(keyspace: &forebay_core::Keyspace) -> Option<usize> {
-    keyspace.attributes.fields().iter().position(|(_, kind)| *kind == AttributeKind::Class)
 }

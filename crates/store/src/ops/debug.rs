@@ -4,32 +4,9 @@
 //! (`inhibit/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, State};
+use crate::home::{Flag, Reason, State};
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
-
-/// Why an event is in the debug stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Reason {
-    /// Its holders went silent.
-    WorkerSilent = 1,
-    /// Its holders kept their leases for longer than `max_hold`.
-    HeldTooLong = 2,
-    /// Processes died while it was out.
-    ProcessDied = 3,
-}
-
-impl Reason {
-    pub(crate) fn words(number: u8) -> &'static str {
-        match number {
-            1 => "worker silent",
-            2 => "held too long",
-            3 => "process died",
-            _ => "unknown",
-        }
-    }
-}
 
 impl Store {
     /// The events of the debug stream; read them with [`Store::get_event`], end them with [`Store::release`] or

@@ -4,23 +4,16 @@
 //! nobody. Delivery sorts held events out when it meets them, so that a hold costs nothing for events that it does not
 //! cover (tests/semantics/delivery.rs).
 
+use crate::decisions::encode_hold;
 use crate::engine::Engine;
 use crate::home::{List, Shard};
+use crate::runs::Hold;
 use crate::{HoldInfo, Store};
 use forebay_core::{Blob, Error, Filter, Result};
 use std::sync::atomic::Ordering;
 
 /// Most holds at once.
 const HOLDS_MAX: usize = 1024;
-
-/// One hold.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Hold {
-    pub(crate) id: u32,
-    pub(crate) run: Option<u64>,
-    pub(crate) conditions: Vec<String>,
-    pub(crate) filter: Filter,
-}
 
 impl Store {
     /// Holds back every event of a run (`None`: of all runs) whose attributes meet these conditions, such as
@@ -41,8 +34,7 @@ impl Store {
         }
         let id = engine.next_hold.fetch_add(1, Ordering::Relaxed);
         let hold = Hold { id, run, conditions, filter };
-        let ticket =
-            engine.journal_blob(Blob::Hold, &super::journal::encode_hold(&hold, true), &name_of_hold(id, true))?;
+        let ticket = engine.journal_blob(Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
         engine.holds_set.store(holds.len() as u32, Ordering::Release);
         drop((holds, effects));
@@ -69,7 +61,7 @@ impl Store {
             let mut holds = engine.holds.write();
             match holds.iter().position(|hold| hold.id == id) {
                 Some(at) => {
-                    let bytes = super::journal::encode_hold(&holds[at], false);
+                    let bytes = encode_hold(&holds[at], false);
                     let ticket = engine.journal_blob(Blob::Hold, &bytes, &name)?;
                     holds.remove(at);
                     engine.holds_set.store(holds.len() as u32, Ordering::Release);

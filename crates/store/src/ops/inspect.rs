@@ -53,7 +53,7 @@ impl Store {
             held,
             evacuated: engine.evacuated.load(Ordering::Relaxed),
             inhibit,
-            warm: engine.level.as_ref().map(crate::levels::Level::stats),
+            warm: engine.level.as_ref().map(crate::placement::Level::stats),
             inhibited_ns,
             dead_time,
             memory,

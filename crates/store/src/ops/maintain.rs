@@ -4,11 +4,11 @@
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
 use crate::engine::{Engine, Holder};
+use crate::home::Reason;
 use crate::home::{LeaseState, Shard, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
-use crate::ops::debug::Reason;
-use crate::ops::select::nanoseconds;
 use crate::{RunState, Store};
+use forebay_core::nanoseconds;
 use forebay_core::{Decision, DecisionKind, Entry, EntryFlags, LiveState, Mark, StateWord};
 use forebay_media::hot::{Class, Location, SEALED, checksum};
 use std::sync::atomic::Ordering;

@@ -3,12 +3,13 @@
 //! *Invariants*: a mask is journaled before it acts (tests/semantics/masks.rs, tests/crash.rs); an event that a mask made
 //! ready stays ready when the mask is lifted.
 
-use super::journal::{MaskChange, apply_mask, encode_mask};
 use crate::SourceStatus;
 use crate::Store;
-use crate::engine::{Engine, KnownRun};
+use crate::decisions::encode_mask;
+use crate::engine::Engine;
 use crate::home::{Flag, Mask, SourceCount, State, Until};
-use crate::levels::Ticket;
+use crate::placement::Ticket;
+use crate::runs::{KnownRun, MaskChange, apply_mask};
 use forebay_core::{Blob, Error, LiveState, Primary, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +17,6 @@ use std::time::Duration;
 
 /// Pause between two looks at the rates of sources, in nanoseconds.
 const LOOK_NS: u64 = 250_000_000;
-
-/// One source as maintenance sees it, over all shards.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    fragments: u64,
-    rate_hz: f64,
-    last_ns: Option<u64>,
-}
-
-/// What maintenance knows of the sources of one run.
-#[derive(Default)]
-pub(crate) struct Watched {
-    looked_ns: Option<u64>,
-    sources: BTreeMap<Vec<u8>, Seen>,
-    /// Misses in a row, with the fragments there were at the last of them.
-    misses: BTreeMap<Vec<u8>, (u32, u64)>,
-    /// Fragments that there were when a source was masked by the policy.
-    masked_at: BTreeMap<Vec<u8>, u64>,
-}
 
 impl Store {
     /// Events of this run no longer wait for a source (packed, see `KeySchema::source`): those from `from` on, or with

@@ -3,53 +3,18 @@
 //!
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
-use super::journal::encode_producer;
 use crate::ProducerStatus;
 use crate::Store;
+use crate::decisions::encode_producer;
 use crate::engine::Engine;
+use crate::runs::{Counts, KnownProducer};
 use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Blob, Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Most producers of one run.
 const PRODUCERS_MAX: usize = 20_000;
-
-/// Figures of a producer at work.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    announced: AtomicU64,
-    fragments: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// A producer as its run knows it.
-#[derive(Clone, Debug)]
-pub(crate) struct KnownProducer {
-    pub(crate) status: ProducerStatus,
-    counts: Weak<Counts>,
-}
-
-impl KnownProducer {
-    /// One that the log tells of.
-    pub(crate) fn recovered(status: ProducerStatus) -> KnownProducer {
-        KnownProducer { status, counts: Weak::new() }
-    }
-
-    /// As it stands now.
-    pub(crate) fn now(&self) -> ProducerStatus {
-        match self.counts.upgrade() {
-            Some(counts) if !self.status.finished => ProducerStatus {
-                announced: counts.announced.load(Ordering::Relaxed),
-                fragments: counts.fragments.load(Ordering::Relaxed),
-                bytes: counts.bytes.load(Ordering::Relaxed),
-                ..self.status.clone()
-            },
-            Some(_) => self.status.clone(),
-            None => ProducerStatus { unknown: !self.status.finished, ..self.status.clone() },
-        }
-    }
-}
 
 /// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 #[derive(Debug)]

@@ -256,7 +256,7 @@ impl Engine {
         if let Some(level) = &self.level
             && length as u64 > level.image_bytes_max
         {
-            return Err(crate::levels::too_large(length as u64, level.image_bytes_max));
+            return Err(crate::placement::too_large(length as u64, level.image_bytes_max));
         }
         if length <= most {
             return Ok(length as u32);

@@ -4,8 +4,8 @@
 use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{Ended, Flag, ShardGuard, State};
-use crate::levels::Ticket;
 use crate::ops::range::Walk;
+use crate::placement::Ticket;
 use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Primary, Result, StateWord, Tally};
 use std::sync::atomic::Ordering;
 

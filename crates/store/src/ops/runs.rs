@@ -7,11 +7,12 @@
 //! *Invariants*: a run is in the log before its first event is in the store; a run closes only when nothing of it is
 //! open, ready, leased or in flight and its ledger balances (tests/semantics/runs.rs).
 
-use super::journal::encode_run;
-use crate::engine::{Engine, KnownRun, closed};
+use crate::decisions::encode_run;
+use crate::engine::{Engine, closed};
 use crate::home::Kept;
-use crate::levels::Ticket;
 use crate::limits::RUNS_MAX;
+use crate::placement::Ticket;
+use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::{Blob, Error, Ledger, LiveState, Result, RunConfig};
 use std::io::Write;

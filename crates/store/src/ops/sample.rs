@@ -11,12 +11,12 @@
 use crate::engine::{Engine, closed};
 use crate::home::{Flag, Shard, State};
 use crate::limits::SHARDS;
-use crate::{Fragment, Sample, Sampling, SourceStates, Sources, Store};
-use forebay_core::{Attributes, Error, Primary, Result};
-use forebay_media::hot::Location;
+use crate::runs::{Mailbox, Pinned};
+use crate::{Fragment, Sample, Sampling, Sources, Store};
+use forebay_core::{Error, Primary, Result};
 use forebay_media::sync::deadline_after;
 use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,40 +24,6 @@ use std::time::{Duration, Instant};
 const SAMPLERS_MAX: usize = 64;
 /// Events that a live sampler looks at in one call before it says that there was none.
 const LOOKS_MAX: usize = 256;
-
-/// An event with its chosen records pinned.
-struct Pinned {
-    primary: Primary,
-    state: &'static str,
-    stage: u8,
-    attributes: Attributes,
-    locations: Vec<Location>,
-    sources: SourceStates,
-    event_fragments: u32,
-    event_bytes: u64,
-}
-
-/// Where verdicts leave events for one sampler.
-pub(crate) struct Mailbox {
-    sampling: Sampling,
-    stage: Option<u8>,
-    slot: Mutex<Slot>,
-    filled: Condvar,
-}
-
-#[derive(Default)]
-struct Slot {
-    wanted: bool,
-    event: Option<Pinned>,
-}
-
-/// Samplers that wait for decided events.
-#[derive(Default)]
-pub(crate) struct Samplers {
-    /// Mailboxes that want an event now.
-    wanting: AtomicU32,
-    all: Mutex<Vec<Weak<Mailbox>>>,
-}
 
 /// Yields events at a bounded rate.
 pub struct Sampler {
@@ -168,7 +134,7 @@ impl Sampler {
             looks += 1;
             self.after[self.shard] = Some(shard.primary(event));
             let State::Live(state) = shard.events[event].state else { continue };
-            if shard.events[event].is(Flag::Counted) && self.mailbox.wants(engine, &shard, event) {
+            if shard.events[event].is(Flag::Counted) && engine.wants(&self.mailbox, &shard, event) {
                 let pinned = engine.pin_sample(&shard, event, state.name(), &self.mailbox.sampling.sources);
                 drop(shard);
                 // Shards in turn, so that a sample is of all of them.
@@ -242,17 +208,15 @@ impl Drop for Sampler {
     }
 }
 
-impl Mailbox {
-    fn wants(&self, engine: &Engine, shard: &Shard, event: u32) -> bool {
+impl Engine {
+    fn wants(&self, mailbox: &Mailbox, shard: &Shard, event: u32) -> bool {
         let leaf = &shard.events[event];
         let run = shard.runs[leaf.run as usize].run;
-        self.stage.is_none_or(|stage| stage == leaf.stage)
-            && self.sampling.run.is_none_or(|wanted| wanted == run)
-            && engine.matches(shard, event, &self.sampling.filter)
+        mailbox.stage.is_none_or(|stage| stage == leaf.stage)
+            && mailbox.sampling.run.is_none_or(|wanted| wanted == run)
+            && self.matches(shard, event, &mailbox.sampling.filter)
     }
-}
 
-impl Engine {
     /// A verdict is about to be carried out, under the event's lock: a sampler that waits may have the event.
     #[inline]
     pub(crate) fn offer_decided(&self, shard: &Shard, event: u32, state: &'static str) {
@@ -267,7 +231,7 @@ impl Engine {
         let Some(all) = self.samplers.all.try_lock() else { return };
         for mailbox in all.iter().filter_map(Weak::upgrade) {
             let Some(mut slot) = mailbox.slot.try_lock() else { continue };
-            if slot.wanted && slot.event.is_none() && mailbox.wants(self, shard, event) {
+            if slot.wanted && slot.event.is_none() && self.wants(&mailbox, shard, event) {
                 slot.event = Some(self.pin_sample(shard, event, state, &mailbox.sampling.sources));
                 mailbox.filled.notify_one();
             }

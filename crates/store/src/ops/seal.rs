@@ -3,7 +3,7 @@
 use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::home::{Ended, Flag, Shard, State};
-use crate::levels::Ticket;
+use crate::placement::Ticket;
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result};
 
 impl Store {

@@ -14,6 +14,7 @@ use crate::engine::{Engine, closed};
 use crate::home::{Flag, LeaseState, List, Shard, State};
 use crate::limits::SHARDS;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
+use forebay_core::nanoseconds;
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, StateWord, Token};
 use forebay_media::hot::Location;
 use forebay_media::sync::deadline_after;
@@ -203,10 +204,6 @@ impl Store {
         engine.notify_ready();
         Ok(())
     }
-}
-
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Engine {

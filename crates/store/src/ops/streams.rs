@@ -8,6 +8,7 @@
 //! *Invariants*: names and outputs are in the log before a decision that uses them.
 
 use super::verdict::with_sources;
+use crate::decisions::{OUTPUT, Output, encode_output, log_bytes};
 use crate::engine::{Engine, closed};
 use crate::home::Run;
 use crate::{Sources, Store};
@@ -15,129 +16,10 @@ use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
 use forebay_media::hot::Class;
 use forebay_media::limits::outputs_kept_bytes;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The top bit of an accept's detail.
-pub(crate) const OUTPUT: u32 = 1 << 31;
+use std::sync::atomic::Ordering;
 
 /// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
 const UNNUMBERED: u32 = u32::MAX;
-
-/// The output that a detail names, where it is not a mask.
-pub(crate) fn output_number(detail: u32) -> Option<u32> {
-    (detail & OUTPUT != 0).then_some(detail & !OUTPUT)
-}
-
-/// Streams with the sources that each keeps; `None` keeps all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Output {
-    pub(crate) streams: Vec<(u8, Option<Vec<Vec<u8>>>)>,
-    check: u32,
-}
-
-/// An output with the turn in which somebody last asked for it.
-#[derive(Debug)]
-struct Numbered {
-    number: u32,
-    asked: AtomicU64,
-}
-
-/// Outputs in use, by number and by content.
-#[derive(Default)]
-pub(crate) struct Outputs {
-    by_number: HashMap<u32, Arc<Output>>,
-    by_content: HashMap<Vec<u8>, Numbered>,
-    next: u32,
-    pub(crate) bytes: u64,
-    /// Raised when a snapshot begins.
-    turn: u64,
-}
-
-impl Outputs {
-    /// Takes over an output that the log names.
-    ///
-    /// # Errors
-    /// `Corrupt` for bytes that are none.
-    pub(crate) fn adopt(&mut self, number: u32, content: &[u8], width: usize) -> Result<()> {
-        let output = decode(content, width).ok_or_else(|| Error::corrupt("an output of a stream cannot be read"))?;
-        self.insert(number, content, output);
-        Ok(())
-    }
-
-    fn insert(&mut self, number: u32, content: &[u8], output: Output) {
-        self.by_number.insert(number, Arc::new(output));
-        self.by_content.insert(content.to_vec(), Numbered { number, asked: self.turn.into() });
-        self.bytes += log_bytes(content);
-        self.next = self.next.max(number.saturating_add(1));
-    }
-
-    /// The number of an output that is in use; whoever asks may accept an event with it.
-    fn number_of(&self, content: &[u8]) -> Option<u32> {
-        let known = self.by_content.get(content)?;
-        known.asked.fetch_max(self.turn, Ordering::Relaxed);
-        Some(known.number)
-    }
-
-    /// Events that are not to be found may use any of them: they stay for this life.
-    pub(crate) fn keep(&mut self) {
-        self.by_content.values().for_each(|known| known.asked.store(u64::MAX, Ordering::Relaxed));
-    }
-
-    /// A snapshot begins: outputs that are asked for from now on stay, whatever it finds in use.
-    pub(crate) fn begin_turn(&mut self) -> u64 {
-        self.turn += 1;
-        self.turn
-    }
-
-    /// Forgets outputs that no accepted event uses any more, and nobody asked for since the turn; answers what is left.
-    pub(crate) fn retain(&mut self, used: &std::collections::HashSet<u32>, turn: u64) -> Vec<(u32, Vec<u8>)> {
-        let left = |known: &Numbered| used.contains(&known.number) || known.asked.load(Ordering::Relaxed) >= turn;
-        self.by_content.retain(|_, known| left(known));
-        let numbers: std::collections::HashSet<u32> = self.by_content.values().map(|known| known.number).collect();
-        self.by_number.retain(|number, _| numbers.contains(number));
-        self.bytes = self.by_content.keys().map(|content| log_bytes(content)).sum();
-        self.by_content.iter().map(|(content, known)| (known.number, content.clone())).collect()
-    }
-}
-
-/// Bytes of the log that an output takes at most: its number goes with it, and its last slot is a whole one.
-fn log_bytes(content: &[u8]) -> u64 {
-    (content.len() + 64) as u64
-}
-
-fn encode(streams: &[(u8, Option<Vec<Vec<u8>>>)]) -> Vec<u8> {
-    let mut out = vec![streams.len() as u8];
-    for (stream, sources) in streams {
-        out.push(*stream);
-        out.push(u8::from(sources.is_some()));
-        if let Some(sources) = sources {
-            out.extend_from_slice(&(sources.len() as u32).to_le_bytes());
-            sources.iter().for_each(|source| out.extend_from_slice(source));
-        }
-    }
-    out
-}
-
-fn decode(content: &[u8], width: usize) -> Option<Output> {
-    let (&count, mut rest) = content.split_first()?;
-    let mut streams = Vec::new();
-    for _ in 0..count {
-        let (head, tail) = rest.split_at_checked(2)?;
-        rest = tail;
-        let sources = if head[1] == 0 {
-            None
-        } else {
-            let (count, tail) = rest.split_first_chunk::<4>()?;
-            let (packed, tail) = tail.split_at_checked((u32::from_le_bytes(*count) as usize).checked_mul(width)?)?;
-            rest = tail;
-            Some(packed.chunks_exact(width).map(<[u8]>::to_vec).collect())
-        };
-        streams.push((head[0], sources));
-    }
-    rest.is_empty().then(|| Output { streams, check: crc32c(content) })
-}
 
 impl Store {
     /// What each stream keeps of an accepted event, by name; `None` where the event is not accepted.
@@ -203,7 +85,7 @@ impl Engine {
             let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
             return Ok((mask, mask));
         }
-        let content = encode(&chosen);
+        let content = encode_output(&chosen);
         let check = crc32c(&content);
         if let Some(number) = self.outputs.read().number_of(&content) {
             return Ok((OUTPUT | number, check));
@@ -301,22 +183,6 @@ mod tests {
     use crate::{Accept, Config, GetAny, PutOptions};
     use forebay_core::{Completeness, Keyspace, Kind, SegmentKind};
     use forebay_media::sim::SimMedium;
-
-    #[test]
-    fn outputs_read_back_and_nothing_else_does() {
-        let streams = vec![(0, None), (3, Some(vec![vec![0, 1], vec![0, 9]])), (30, Some(Vec::new()))];
-        let content = encode(&streams);
-        assert_eq!(decode(&content, 2).unwrap().streams, streams);
-        for cut in 0..content.len() {
-            assert_eq!(decode(&content[..cut], 2), None, "{cut}");
-        }
-        assert_eq!(decode(&[1, 0, 1, 255, 255, 255, 255], 4), None);
-        let mut outputs = Outputs::default();
-        outputs.adopt(7, &content, 2).unwrap();
-        assert!(outputs.adopt(8, &[9], 2).is_err());
-        assert_eq!(outputs.retain(&[7].into(), 1).len(), 1);
-        assert_eq!((outputs.retain(&Default::default(), 1).len(), outputs.bytes, outputs.next), (0, 0, 8));
-    }
 
     #[test]
     fn a_full_level_takes_new_choices_until_their_own_space_is_taken() {

@@ -10,9 +10,10 @@
 
 use super::put::Claimed;
 use crate::Store;
+use crate::decisions::ON_HOT_ONLY;
 use crate::engine::{Engine, closed};
 use crate::home::{NIL, Shard, State};
-use crate::levels::{ON_HOT_ONLY, Ticket};
+use crate::placement::Ticket;
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
 };

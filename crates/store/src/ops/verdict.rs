@@ -11,8 +11,8 @@
 
 use crate::engine::{Engine, closed};
 use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
-use crate::levels::Ticket;
 use crate::limits::SHARDS;
+use crate::placement::Ticket;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{
     Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,

@@ -8,9 +8,10 @@
 use super::Version;
 use super::records::{Records, supersede, version_in};
 use crate::RunState;
+use crate::decisions::mark_parts;
 use crate::home::{Flag, State, WarmRecord, Word};
-use crate::levels::at;
-use crate::ops::mark_parts;
+use crate::placement::at;
+use crate::placement::place_of;
 use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Mark, Result, StateWord, Tally};
 use forebay_media::hot::Location;
 use forebay_media::warm::{Found, ImagePlace, Warm};
@@ -50,7 +51,7 @@ impl Records<'_> {
         // Versions whose updates were cut off before their records.
         let mut lower: Vec<(Version, Key, u16)> = Vec::new();
         let named = |rest: &[u8]| Key::from_packed(&[primary, rest].concat());
-        let ended = |location: Location| _ = warm.ended(crate::levels::place_of(location), 1);
+        let ended = |location: Location| _ = warm.ended(place_of(location), 1);
         let lacks_devices = engine.lacks_devices();
         let mut event = known;
         for (number, (entry, _)) in image.table().enumerate() {
@@ -200,7 +201,7 @@ impl Records<'_> {
             // Final: it says more than any other image of the event.
             ImageState::Accepted => {
                 shard.reasons.remove(&event);
-                let elsewhere = |location: Location| !location.is_warm() || crate::levels::place_of(location) != place;
+                let elsewhere = |location: Location| !location.is_warm() || place_of(location) != place;
                 let partly = shard.fragments(event, |_| true).any(|(_, location)| elsewhere(location));
                 let leaf = &mut shard.events[event];
                 if partly && !leaf.is(Flag::SettledThere) {

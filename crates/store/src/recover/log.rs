@@ -2,14 +2,13 @@
 
 use super::Decided;
 use crate::RunState;
-use crate::engine::{Engine, KnownRun};
-use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
-use crate::levels::{LOST, ON_HOT_ONLY};
-use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
-use crate::ops::{
-    Folded, FoldedRun, Hold, KnownProducer, Seen, apply_mask, decode_hold, decode_mask, decode_producer, decode_run,
-    mark_of,
+use crate::decisions::{
+    Folded, FoldedRun, LOST, ON_HOT_ONLY, Seen, decode_hold, decode_mask, decode_producer, decode_run, mark_of,
 };
+use crate::engine::Engine;
+use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
+use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
+use crate::runs::{Hold, KnownProducer, KnownRun, apply_mask};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
 use forebay_core::{
     Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
@@ -81,7 +80,7 @@ fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<W
 /// Reads the log into the shards and the lists of what is decided.
 pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
     let snapshot = last_snapshot(engine, headers)?;
-    let folded = Engine::read_snapshot(&engine.keyspace, &snapshot.bytes)?;
+    let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
     let slots = snapshot.bytes.len().div_ceil(engine.hot.slots.blob_bytes()) as u64;
     engine.hot.snapshot_slots.store(slots, Ordering::Relaxed);
     let boundary = folded.boundary;
@@ -166,7 +165,7 @@ pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Deci
         shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));
     let found = longest.and_then(|slots| snapshot_of(slots).map(|snapshot| (slots, snapshot)));
     let (longest, snapshot) = found.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
-    let folded = Engine::read_snapshot(&engine.keyspace, &snapshot)?;
+    let folded = Folded::read(&engine.keyspace, &snapshot)?;
     let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
     // What replaced these went with the hot level.
     replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);

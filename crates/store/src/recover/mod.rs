@@ -15,10 +15,10 @@ mod records;
 mod standing;
 mod verify;
 
+use crate::decisions::{Absent, ON_HOT_ONLY};
 use crate::engine::Engine;
-use crate::home::{Shard, Superseded};
-use crate::levels::{Level, ON_HOT_ONLY, Ticket};
-use crate::ops::Reason;
+use crate::home::{Reason, Shard, Superseded};
+use crate::placement::{Level, There, Ticket};
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
@@ -65,51 +65,6 @@ impl Decided {
             replayed: HashSet::new(),
         }
     }
-}
-
-/// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
-/// device finds it when it comes back. All are sorted but the marks.
-#[derive(Default)]
-pub(crate) struct Absent {
-    pub(crate) accepted: Vec<(Vec<u8>, u64)>,
-    pub(crate) debug: Vec<(Vec<u8>, u64)>,
-    pub(crate) marks: Vec<(Vec<u8>, u64)>,
-    pub(crate) removed: Vec<(Vec<u8>, bool)>,
-    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
-}
-
-impl Absent {
-    /// Whether an event is accepted or in the debug stream.
-    pub(crate) fn is_decided(&self, primary: &[u8]) -> bool {
-        has(&self.accepted, primary) || has(&self.debug, primary)
-    }
-
-    /// The version of a fragment that is put now: above all that a missing device may have of it.
-    pub(crate) fn first_version(&self, key: &[u8], known: u16) -> u16 {
-        let at = self.superseded.binary_search_by(|(superseded, _)| superseded.as_slice().cmp(key));
-        let above = at.map_or(0, |at| self.superseded[at].1.version.saturating_add(1));
-        known.max(above).saturating_add(1)
-    }
-
-    /// Whether this key of an event was removed.
-    pub(crate) fn is_removed(&self, key: &[u8]) -> bool {
-        has(&self.removed, key)
-    }
-}
-
-fn has<T>(sorted: &[(Vec<u8>, T)], wanted: &[u8]) -> bool {
-    sorted.binary_search_by(|(known, _)| known.as_slice().cmp(wanted)).is_ok()
-}
-
-/// What the warm level says of itself.
-pub(crate) struct There {
-    pub(crate) found: forebay_media::warm::Found,
-    /// Slots of the devices' decision logs.
-    pub(crate) decisions: Vec<LogSlots>,
-    /// What was damaged, and the operator accepted.
-    pub(crate) losses: Vec<String>,
-    /// The store was closed in order: figures of sources have what stands there.
-    pub(crate) figures_kept: bool,
 }
 
 /// Versions that recovery replaced, to be ended once the ledger says so durably.

@@ -2,8 +2,8 @@
 //!
 //! *Invariants*: what was said last counts; what a snapshot says takes no memory beyond its intervals.
 
+use crate::decisions::KeyTable;
 use crate::home::DecidedForm;
-use crate::ops::KeyTable;
 use std::collections::{BTreeMap, HashMap};
 
 /// Events with a number each.

@@ -1,8 +1,7 @@
 //! The tidy check: rules about source files that no compiler checks.
 //!
-//! Files of at most 800 lines; a module head on each; no circle of folders in a crate beyond those that are known; nothing
-//! unfinished or skipped; a SAFETY line at each `unsafe`; no test that fails where the machine is busy; kept inputs for each
-//! fuzz target.
+//! Files of at most 800 lines; a module head on each; no circle of folders in a crate; nothing unfinished or skipped; a
+//! SAFETY line at each `unsafe`; no test that fails where the machine is busy; kept inputs for each fuzz target.
 
 mod count;
 mod walls;
@@ -23,10 +22,6 @@ const UNFINISHED: [&str; 5] = [
     concat!("FIX", "ME"),
     concat!("TO", "DO"),
 ];
-
-/// Circles of folders that stand from before they were looked for: no room may join one.
-const KNOWN_CIRCLES: [(&str, &[&str]); 1] =
-    [("store", &["config", "engine", "fragment", "levels", "open", "ops", "pressure", "recover", "store"])];
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
@@ -103,11 +98,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         format!("{name}: no kept inputs: `cargo xtask fuzz --keep` makes them")
     }));
     for name in crates(root)? {
-        let known = |circle: &[String]| {
-            let holds = |rooms: &[&str]| circle.iter().all(|room| rooms.contains(&room.as_str()));
-            KNOWN_CIRCLES.iter().any(|(of, rooms)| *of == name && holds(rooms))
-        };
-        for circle in walls::circles(&root.join("crates").join(&name).join("src"))?.iter().filter(|one| !known(one)) {
+        for circle in walls::circles(&root.join("crates").join(&name).join("src"))? {
             let rooms = circle.join(", ");
             breaches.push(format!("crates/{name}: a circle of folders: {rooms} (`cargo xtask tidy --arrows {name}`)"));
         }

@@ -1,14 +1,7 @@
 //! The bytes of what the log says in words of its own: runs, masks, holds, producers. `docs/format-hot.md` has them.
 
-use super::hold::Hold;
-use crate::ProducerStatus;
-use crate::RunState;
-use crate::engine::KnownRun;
-use crate::home::{Mask, Until};
-use forebay_core::{AttributeSchema, Error, Filter, KeySchema, Primary, Result, RunConfig};
-
-/// Ended masks that a run remembers, to show them.
-const MASKS_ENDED_MAX: usize = 256;
+use crate::runs::{Hold, KnownRun, MaskChange};
+use forebay_core::{AttributeSchema, Error, Filter, KeySchema, Primary, ProducerStatus, Result, RunConfig, RunState};
 
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -90,17 +83,6 @@ pub(super) fn read_run(reader: &mut Reader<'_>, schema: &KeySchema) -> Result<Kn
     Ok(KnownRun::new(run, state, config))
 }
 
-/// A mask is set, or lifted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MaskChange {
-    pub(crate) run: u64,
-    pub(crate) source: Vec<u8>,
-    pub(crate) set: bool,
-    /// The first event that the change covers; `None` covers all that still wait, or all that still come.
-    pub(crate) from: Option<Primary>,
-    pub(crate) automatic: bool,
-}
-
 pub(crate) fn encode_mask(change: &MaskChange) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.u64(change.run);
@@ -117,33 +99,6 @@ pub(crate) fn decode_mask(bytes: &[u8], schema: &KeySchema) -> Result<MaskChange
     let from = reader.bytes()?;
     let from = if from.is_empty() { None } else { Some(schema.primary_from_bytes(from)?) };
     Ok(MaskChange { run, source, set: flags & 1 != 0, from, automatic: flags & 2 != 0 })
-}
-
-/// Carries a change out on a run's masks.
-pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64) {
-    let open = |mask: &&mut Mask| mask.source == change.source && mask.until == Until::Open;
-    if let Some(standing) = masks.iter_mut().find(open) {
-        if change.set {
-            // The wider of the two, and a person's word over the policy's.
-            standing.from = standing.from.min(change.from);
-            standing.automatic &= change.automatic;
-        } else {
-            standing.until = change.from.map_or(Until::Arrival(now_ns), Until::Event);
-        }
-    } else if change.set {
-        masks.push(Mask {
-            source: change.source.clone(),
-            from: change.from,
-            until: Until::Open,
-            automatic: change.automatic,
-        });
-    }
-    let ended = masks.iter().filter(|mask| mask.until != Until::Open).count();
-    if ended > MASKS_ENDED_MAX
-        && let Some(oldest) = masks.iter().position(|mask| mask.until != Until::Open)
-    {
-        masks.remove(oldest);
-    }
 }
 
 pub(crate) fn encode_hold(hold: &Hold, set: bool) -> Vec<u8> {
@@ -216,31 +171,6 @@ mod tests {
             bytes: 3,
         };
         assert_eq!(decode_producer(&encode_producer(4, &producer)).unwrap(), (4, producer));
-    }
-
-    #[test]
-    fn lifting_a_mask_ends_it_for_what_comes() {
-        let schema = KeySchema::run_event_source();
-        let change = |set, event: Option<u64>| MaskChange {
-            run: 1,
-            source: vec![0, 0, 0, 7],
-            set,
-            from: event.map(|event| schema.primary(&[1, event]).unwrap()),
-            automatic: false,
-        };
-        let mut masks = Vec::new();
-        apply_mask(&mut masks, &change(true, Some(10)), 0);
-        apply_mask(&mut masks, &change(true, Some(5)), 0);
-        apply_mask(&mut masks, &change(false, Some(20)), 0);
-        apply_mask(&mut masks, &change(false, None), 3);
-        let covers =
-            |event: u64| masks.iter().any(|mask| mask.covers(schema.primary(&[1, event]).unwrap().as_bytes(), 0));
-        assert_eq!([4, 5, 19, 20].map(covers), [false, true, true, false]);
-        for _ in 0..300 {
-            apply_mask(&mut masks, &change(true, None), 0);
-            apply_mask(&mut masks, &change(false, None), 1);
-        }
-        assert_eq!(masks.len(), MASKS_ENDED_MAX);
     }
 
     proptest! {

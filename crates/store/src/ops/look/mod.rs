@@ -95,5 +95,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[path = "look_tests.rs"]
 mod tests;

@@ -1,48 +1,26 @@
-//! The snapshot that folds the decision log: what all earlier slots said, as one blob. `docs/format-hot.md` has the
-//! bytes.
+//! The bytes of a snapshot: what all earlier slots said, as one blob. `docs/format-hot.md` has them.
 //!
-//! ```text
-//! boundary of a log ─▶ accounts, shard by shard ─▶ events, in slices ─▶ runs, streams, holds ─▶ effects settled ─▶ written
-//!        └ decisions go on: each part says how far the log was when it was taken
-//! ```
-//!
-//! *Invariants*: a snapshot blocks no call: each part is taken under a short hold of its lock. A reader goes on from the
-//! boundary and carries every slot out once more: what a slot says of events replaces what was said before, so that saying
-//! it twice changes nothing; what it adds to accounts counts only where the account was taken before it (`Seen`). What the
-//! snapshot replaces is freed only after every record before the boundary has its effects (`Effects::settled`).
-//!
-//! *Not here*: where it is written (`hot/log.rs`, `warm/log/replace.rs`).
+//! *Not here*: how it is taken beside calls (`ops/fold.rs`), where it is written (the logs of `forebay-media`).
 
-use super::hold::Hold;
+use super::ON_HOT_ONLY;
 use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
-use super::producers::KnownProducer;
-use crate::engine::{Engine, KnownRun};
 use crate::home::{
-    Code, Decided, DecidedForm, Flag, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, State,
-    Superseded, Until,
+    Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Superseded,
+    Until,
 };
-use crate::levels::{ON_HOT_ONLY, mark_detail};
-use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
-use crate::{RunState, ops};
+use crate::limits::SHARDS;
+use crate::runs::{Hold, KnownProducer, KnownRun};
 use forebay_core::limits::STREAMS_MAX;
-use forebay_core::{Error, Interval, IntervalSet, Keyspace, Ledger, LiveState, Result, Tally};
-use forebay_media::hot::{Boundary, Class};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, Result, RunState, Tally};
+use forebay_media::hot::{Boundary, Location};
+use std::collections::BTreeMap;
 
 const VERSION: u32 = 4;
 
 /// Most sources of a run whose figures a snapshot keeps.
 const SOURCES_KEPT_MAX: usize = 4096;
-/// Events looked at in one hold of a shard's lock.
-const SLICE_EVENTS: u32 = 2048;
-/// After this time a snapshot gives its processor to threads that wait for one: shorter than the time after which the kernel
-/// takes it, in the middle of a hold.
-const TURN: Duration = Duration::from_micros(500);
-
 /// How far the logs were when something was taken: slots of the hot log, entries of the shadows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -100,7 +78,7 @@ pub(crate) struct KeyTable {
 }
 
 impl KeyTable {
-    fn add(&mut self, form: DecidedForm, primary: &[u8], number: u64) {
+    pub(crate) fn add(&mut self, form: DecidedForm, primary: &[u8], number: u64) {
         let (high, low) = form.split(primary);
         let of_number = self.members.entry(number).or_default();
         match of_number.get_mut(high) {
@@ -202,228 +180,92 @@ fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
     ]
 }
 
-impl Engine {
-    /// Folds the log where it has grown, or where space is short and folding gives some back: on the thread of the store,
-    /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
-    pub(crate) fn relieve_log(&self) {
-        if !self.config.maintenance || !self.hot.admits(Class::Evacuation) {
-            self.fold_grown_log();
-        }
-    }
+/// What a snapshot says, part by part as it was taken.
+pub(crate) struct Taken {
+    pub(crate) boundary: Boundary,
+    pub(crate) seen: [Seen; 4],
+    pub(crate) accounts_seen: Vec<[Seen; SHARDS]>,
+    pub(crate) streams: Vec<String>,
+    pub(crate) outputs: Vec<(u32, Vec<u8>)>,
+    pub(crate) runs: Vec<KnownRun>,
+    /// Accounts of the runs, over all shards.
+    pub(crate) sums: Vec<(u64, Sum)>,
+    pub(crate) accepted: KeyTable,
+    pub(crate) debug: KeyTable,
+    pub(crate) removed: Vec<(Vec<u8>, bool)>,
+    pub(crate) superseded: Vec<(Vec<u8>, Superseded)>,
+    pub(crate) marks: KeyTable,
+    pub(crate) verdicts: Vec<Given>,
+    /// Holds, and the number of the next one.
+    pub(crate) holds: (Vec<Hold>, u32),
+    pub(crate) incidents: Vec<Incident>,
+}
 
-    /// Folds the log where it has grown, or where space is short and folding gives some back.
-    pub(crate) fn fold_grown_log(&self) {
-        let used = self.log.length();
-        let per_segment = u64::from(self.hot.slots_per_segment());
-        let slots = self.hot.snapshot_slots.load(Ordering::Relaxed);
-        let folded = slots.div_ceil(per_segment) as u32;
-        let generous = (self.hot.geometry.segments / 16).max(2) + 2 * folded;
-        let short = !self.hot.admits(Class::NewEvent);
-        if used <= folded + 1 || used <= generous && !short {
-            return;
-        }
-        // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
-        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
-            // Without space the log goes on as it is: nothing is lost.
-            let _ = self.fold_log();
-        }
-    }
-
-    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
-    /// closing.
-    pub(crate) fn fold_log(&self) -> Result<usize> {
-        self.forget_decided();
-        let boundary = self.log.boundary(&self.hot);
-        let snapshot = self.capture(boundary)?;
-        self.log.replace(&self.hot, &snapshot, &boundary)?;
-        Ok(snapshot.len())
-    }
-
-    pub(crate) fn verdicts_kept(&self) -> usize {
-        verdicts_kept(self.hot.geometry.region_bytes())
-    }
-
-    fn seen(&self) -> Seen {
-        Seen { log: self.log.position(), shadow: self.level.as_ref().map_or(0, |level| level.log.end()) }
-    }
-
-    /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
-    /// goes on.
-    pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
-        let schema = &self.keyspace.schema;
-        let form = self.decided_form;
-        // An accept that named its output before is recorded before the first event is looked at.
-        let turn = self.outputs.write().begin_turn();
-        self.effects.settled();
-        let mut sums: Vec<(u64, Sum)> = Vec::new();
-        let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
-        let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
-        let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
-        let mut used: HashSet<u32> = HashSet::new();
-        let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
-        let mut turn_began = Instant::now();
-        for (number, cell) in self.cells.iter().enumerate() {
-            for batch in 0.. {
-                let shard = cell.lock();
-                let runs = &shard.runs[(batch * BATCH_RUNS).min(shard.runs.len())..];
-                if runs.is_empty() {
-                    break;
-                }
-                if accounts_seen.len() == batch {
-                    accounts_seen.push(Default::default());
-                }
-                accounts_seen[batch][number] = self.seen();
-                for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
-                    if sums.len() == at {
-                        sums.push((run.run, Sum::default()));
-                    }
-                    debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
-                    sums[at].1.add(&shard, at as u16, self);
-                }
-                shard.unlock_fair();
-            }
-            for first in (0..).step_by(SLICE_EVENTS as usize) {
-                let shard = cell.lock();
-                let end = shard.events.used().min(first + SLICE_EVENTS);
-                for event in first..end {
-                    let leaf = &shard.events[event];
-                    let State::Live(state) = leaf.state else { continue };
-                    let settled = leaf.is(Flag::SettledThere) && leaf.is(Flag::AllWarm);
-                    let marked = leaf.is(Flag::MarksLogged);
-                    match state {
-                        LiveState::Accepted => {
-                            used.extend(ops::output_number(leaf.lease));
-                            // Of a settled one the images say so.
-                            if !settled {
-                                accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
-                            }
-                        }
-                        LiveState::Debug => {
-                            let reason = shard.reasons.get(&event).copied().unwrap_or_default();
-                            debug.add(form, shard.primary(event).as_bytes(), u64::from(reason));
-                        }
-                        _ => {}
-                    }
-                    if marked && !(settled && state == LiveState::Accepted) {
-                        let word = leaf.marks();
-                        let mark = mark_of(word.stage, mark_detail(&word));
-                        marks.add(form, shard.primary(event).as_bytes(), mark);
-                    }
-                    if shard.removed_slots > 0 {
-                        for (rest, result) in shard.removed_of(event) {
-                            removed.push((schema.join(&shard.primary(event), rest).as_bytes().to_vec(), result));
-                        }
-                    }
-                }
-                if end < first + SLICE_EVENTS {
-                    superseded.extend(shard.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
-                    incidents.extend(shard.incidents.last(kept).copied());
-                    break;
-                }
-                // Waiting verdicts go first.
-                shard.unlock_fair();
-                if turn_began.elapsed() > TURN {
-                    std::thread::yield_now();
-                    turn_began = Instant::now();
-                }
-            }
-        }
-        if let Some(absent) = self.absent.get() {
-            used.extend(absent.accepted.iter().filter_map(|(_, detail)| ops::output_number(*detail as u32)));
-            for (table, kept) in
-                [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
-            {
-                kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
-            }
-            removed.extend(absent.removed.iter().cloned());
-            superseded.extend(absent.superseded.iter().cloned());
-        }
-
-        let mut seen = [Seen::default(); 4];
-        let (runs, streams, holds);
-        {
-            let known = self.runs.lock();
-            (runs, seen[0]) = (known.clone(), self.seen());
-        }
-        {
-            let known = self.streams.read();
-            (streams, seen[1]) = (known.clone(), self.seen());
-        }
-        let outputs = {
-            let mut outputs = self.outputs.write();
-            let left = outputs.retain(&used, turn);
-            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
-            seen[2] = self.seen();
-            left
-        };
-        {
-            let known = self.holds.read();
-            (holds, seen[3]) = ((known.clone(), self.next_hold.load(Ordering::Relaxed)), self.seen());
-        }
-        let verdicts: Vec<Given> = self.recent.lock().last().collect();
-        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
-        self.effects.settled();
-
+impl Taken {
+    /// Its bytes.
+    pub(crate) fn write(mut self, schema: &KeySchema) -> Result<Vec<u8>> {
         let mut out = Writer(Vec::new());
         out.u32(VERSION);
         out.u32(SHARDS as u32);
-        out.u64(boundary.order);
-        out.u32(boundary.slot);
-        out.u64(boundary.position);
-        seen.iter().for_each(|seen| write_seen(seen, &mut out));
-        out.u32(accounts_seen.len() as u32);
-        accounts_seen.iter().flatten().for_each(|seen| write_seen(seen, &mut out));
-        out.u32(streams.len() as u32);
-        streams.iter().for_each(|stream| out.bytes(stream.as_bytes()));
-        out.u32(outputs.len() as u32);
-        for (number, content) in outputs {
+        out.u64(self.boundary.order);
+        out.u32(self.boundary.slot);
+        out.u64(self.boundary.position);
+        self.seen.iter().for_each(|seen| write_seen(seen, &mut out));
+        out.u32(self.accounts_seen.len() as u32);
+        self.accounts_seen.iter().flatten().for_each(|seen| write_seen(seen, &mut out));
+        out.u32(self.streams.len() as u32);
+        self.streams.iter().for_each(|stream| out.bytes(stream.as_bytes()));
+        out.u32(self.outputs.len() as u32);
+        for (number, content) in self.outputs {
             out.u32(number);
             out.bytes(&content);
         }
-        out.u32(runs.len() as u32);
+        out.u32(self.runs.len() as u32);
         let mut none = Sum::default();
-        for (at, known) in runs.iter().enumerate() {
+        for (at, known) in self.runs.iter().enumerate() {
             out.0.extend(encode_run(known, schema)?);
-            match sums.get_mut(at) {
+            match self.sums.get_mut(at) {
                 Some((run, sum)) if *run == known.run => sum.write(&mut out),
                 // It was opened since.
                 _ => none.write(&mut out),
             }
             write_marks_of(known, &mut out);
         }
-        accepted.write(&mut out);
-        debug.write(&mut out);
-        out.u32(removed.len() as u32);
-        for (key, result) in &removed {
+        self.accepted.write(&mut out);
+        self.debug.write(&mut out);
+        out.u32(self.removed.len() as u32);
+        for (key, result) in &self.removed {
             out.bytes(key);
             out.u32(u32::from(*result));
         }
-        out.u32(superseded.len() as u32);
-        for (key, ended) in &superseded {
+        out.u32(self.superseded.len() as u32);
+        for (key, ended) in &self.superseded {
             out.bytes(key);
             out.u32(u32::from(ended.version) | if ended.on_hot_only { ON_HOT_ONLY } else { 0 });
         }
-        marks.write(&mut out);
-        out.u32(verdicts.len() as u32);
-        for given in verdicts {
+        self.marks.write(&mut out);
+        out.u32(self.verdicts.len() as u32);
+        for given in self.verdicts {
             out.u32(u32::from(given.code.0));
             out.u32(given.boot);
             out.u64(given.counter);
         }
-        out.u32(holds.1);
-        out.u32(holds.0.len() as u32);
-        holds.0.iter().for_each(|hold| out.bytes(&encode_hold(hold, true)));
-        out.u32(incidents.len() as u32);
-        for incident in incidents {
+        out.u32(self.holds.1);
+        out.u32(self.holds.0.len() as u32);
+        self.holds.0.iter().for_each(|hold| out.bytes(&encode_hold(hold, true)));
+        out.u32(self.incidents.len() as u32);
+        for incident in self.incidents {
             out.bytes(incident.key.as_bytes());
             out.u32(incident.kind as u32);
             out.u32(incident.length);
         }
         Ok(out.0)
     }
+}
 
-    /// Reads what [`Engine::fold_log`] wrote.
-    pub(crate) fn read_snapshot(keyspace: &Keyspace, bytes: &[u8]) -> Result<Folded> {
+impl Folded {
+    /// Reads what [`Taken::write`] wrote.
+    pub(crate) fn read(keyspace: &Keyspace, bytes: &[u8]) -> Result<Folded> {
         let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
@@ -497,7 +339,7 @@ fn read_seen(reader: &mut Reader<'_>) -> Result<Seen> {
 
 /// One run over all shards.
 #[derive(Default)]
-struct Sum {
+pub(crate) struct Sum {
     ledger: Ledger,
     ended: (u64, u64),
     /// Shards hold interleaved blocks of keys: together they are as dense as the events were.
@@ -508,7 +350,9 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, shard: &Shard, index: u16, engine: &Engine) {
+    /// Adds what a shard has of the run. Figures by source cost a walk over all that is live: they are taken where the length
+    /// of a record on the hot level is given, as a store does that is being closed; they do not survive a crash.
+    pub(crate) fn add(&mut self, shard: &Shard, index: u16, length_of: Option<&dyn Fn(Location) -> u32>) {
         let run = &shard.runs[index as usize];
         self.ledger.add(&run.ledger);
         self.ended.0 += run.ended.0;
@@ -525,11 +369,8 @@ impl Sum {
         for (&stream, &events) in &run.released {
             *self.released.entry(stream).or_default() += events;
         }
-        // Figures by source cost a walk over all that is live: they survive a close, not a crash.
-        if run.state == RunState::Closed || !engine.is_closed() {
-            return;
-        }
-        for (source, count) in run.sources.known(engine.keyspace.schema.rest_bytes()) {
+        let Some(length_of) = length_of.filter(|_| run.state != RunState::Closed) else { return };
+        for (source, count) in run.sources.known(shard.form.rest) {
             let sum = self.sources.entry(source).or_default();
             sum.fragments += count.fragments;
             sum.bytes += count.bytes;
@@ -542,7 +383,7 @@ impl Sum {
             for (rest, location) in shard.fragments(event, |_| true).filter(|(_, location)| !location.is_warm()) {
                 let sum = self.sources.entry(rest.to_vec()).or_default();
                 sum.fragments = sum.fragments.saturating_sub(1);
-                sum.bytes = sum.bytes.saturating_sub(u64::from(engine.hot.length_of(location)));
+                sum.bytes = sum.bytes.saturating_sub(u64::from(length_of(location)));
             }
         }
     }
@@ -700,24 +541,4 @@ fn merge(intervals: &[Interval]) -> Vec<Interval> {
         }
     }
     merged
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Config, Store};
-    use forebay_media::sim::SimMedium;
-
-    #[test]
-    fn a_snapshot_of_an_earlier_build_is_refused_with_words() {
-        let keyspace = Keyspace::events("snapshots", 1);
-        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
-        let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
-        let engine = store.engine();
-        let mut bytes = engine.capture(engine.log.boundary(&engine.hot)).unwrap();
-        assert!(Engine::read_snapshot(&keyspace, &bytes).is_ok());
-        bytes[..4].copy_from_slice(&(VERSION - 1).to_le_bytes());
-        let refused = Engine::read_snapshot(&keyspace, &bytes).err().unwrap();
-        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
-    }
 }

@@ -1,0 +1,36 @@
+//! What was decided, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided about events of
+//! devices that are not there.
+//!
+//! *Not here*: what a decision means for an event (`home`), when it is durable (`levels/decide.rs`), the logs themselves
+//! (`forebay-media`).
+
+mod absent;
+mod effects;
+mod journal;
+mod outputs;
+mod snapshot;
+
+pub(crate) use absent::Absent;
+pub(crate) use effects::Effects;
+pub(crate) use journal::{
+    decode_hold, decode_mask, decode_producer, decode_run, encode_hold, encode_mask, encode_producer, encode_run,
+};
+pub(crate) use outputs::{OUTPUT, Output, Outputs, encode as encode_output, log_bytes, output_number};
+pub(crate) use snapshot::{Folded, FoldedRun, KeyTable, Seen, Sum, Taken, mark_of, mark_parts};
+
+use forebay_core::Keyspace;
+
+/// In the detail of a superseded version: only the hot level has the version that replaces it.
+pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
+/// In the detail of a removed key: nobody removed it, it was lost.
+pub(crate) const LOST: u32 = 2;
+
+/// Reads bytes as everything that a blob of the log can be, for the fuzzer.
+pub(crate) fn decode_all(keyspace: &Keyspace, bytes: &[u8]) {
+    let _ = decode_run(bytes, &keyspace.schema);
+    let _ = decode_mask(bytes, &keyspace.schema);
+    let _ = decode_hold(bytes, &keyspace.attributes);
+    let _ = decode_producer(bytes);
+    let _ = Outputs::default().adopt(0, bytes, keyspace.schema.rest_bytes());
+    let _ = Folded::read(keyspace, bytes);
+}

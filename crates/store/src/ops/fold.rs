@@ -1,0 +1,238 @@
+//! Folding the decision log: what all its slots said, taken as one snapshot beside calls.
+//!
+//! ```text
+//! boundary of a log ─▶ accounts, shard by shard ─▶ events, in slices ─▶ runs, streams, holds ─▶ effects settled ─▶ written
+//!        └ decisions go on: each part says how far the log was when it was taken
+//! ```
+//!
+//! *Invariants*: a snapshot blocks no call: each part is taken under a short hold of its lock. A reader goes on from the
+//! boundary and carries every slot out once more: what a slot says of events replaces what was said before, so that saying
+//! it twice changes nothing; what it adds to accounts counts only where the account was taken before it (`Seen`). What the
+//! snapshot replaces is freed only after every record before the boundary has its effects (`Effects::settled`).
+//!
+//! *Not here*: its bytes (`decisions/snapshot.rs`), where it is written (the logs of `forebay-media`).
+
+use crate::decisions::{KeyTable, Seen, Sum, Taken, mark_of, output_number};
+use crate::engine::Engine;
+use crate::home::{Flag, Given, State};
+use crate::levels::mark_detail;
+use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
+use forebay_core::{LiveState, Result};
+use forebay_media::hot::{Boundary, Class, Location};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Events looked at in one hold of a shard's lock.
+const SLICE_EVENTS: u32 = 2048;
+/// After this time a snapshot gives its processor to threads that wait for one: shorter than the time after which the kernel
+/// takes it, in the middle of a hold.
+const TURN: Duration = Duration::from_micros(500);
+
+impl Engine {
+    /// Folds the log where it has grown, or where space is short and folding gives some back: on the thread of the store,
+    /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
+    pub(crate) fn relieve_log(&self) {
+        if !self.config.maintenance || !self.hot.admits(Class::Evacuation) {
+            self.fold_grown_log();
+        }
+    }
+
+    /// Folds the log where it has grown, or where space is short and folding gives some back.
+    pub(crate) fn fold_grown_log(&self) {
+        let used = self.log.length();
+        let per_segment = u64::from(self.hot.slots_per_segment());
+        let slots = self.hot.snapshot_slots.load(Ordering::Relaxed);
+        let folded = slots.div_ceil(per_segment) as u32;
+        let generous = (self.hot.geometry.segments / 16).max(2) + 2 * folded;
+        let short = !self.hot.admits(Class::NewEvent);
+        if used <= folded + 1 || used <= generous && !short {
+            return;
+        }
+        // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
+        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
+            // Without space the log goes on as it is: nothing is lost.
+            let _ = self.fold_log();
+        }
+    }
+
+    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
+    /// closing.
+    pub(crate) fn fold_log(&self) -> Result<usize> {
+        self.forget_decided();
+        let boundary = self.log.boundary(&self.hot);
+        let snapshot = self.capture(boundary)?;
+        self.log.replace(&self.hot, &snapshot, &boundary)?;
+        Ok(snapshot.len())
+    }
+
+    pub(crate) fn verdicts_kept(&self) -> usize {
+        verdicts_kept(self.hot.geometry.region_bytes())
+    }
+
+    fn seen(&self) -> Seen {
+        Seen { log: self.log.position(), shadow: self.level.as_ref().map_or(0, |level| level.log.end()) }
+    }
+
+    /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
+    /// goes on.
+    pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
+        let schema = &self.keyspace.schema;
+        let form = self.decided_form;
+        // An accept that named its output before is recorded before the first event is looked at.
+        let turn = self.outputs.write().begin_turn();
+        self.effects.settled();
+        let closing = self.is_closed();
+        let length_of = |location: Location| self.hot.length_of(location);
+        let length_of: &dyn Fn(Location) -> u32 = &length_of;
+        let mut sums: Vec<(u64, Sum)> = Vec::new();
+        let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
+        let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
+        let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
+        let mut used: HashSet<u32> = HashSet::new();
+        let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
+        let mut turn_began = Instant::now();
+        for (number, cell) in self.cells.iter().enumerate() {
+            for batch in 0.. {
+                let shard = cell.lock();
+                let runs = &shard.runs[(batch * BATCH_RUNS).min(shard.runs.len())..];
+                if runs.is_empty() {
+                    break;
+                }
+                if accounts_seen.len() == batch {
+                    accounts_seen.push(Default::default());
+                }
+                accounts_seen[batch][number] = self.seen();
+                for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
+                    if sums.len() == at {
+                        sums.push((run.run, Sum::default()));
+                    }
+                    debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
+                    sums[at].1.add(&shard, at as u16, closing.then_some(length_of));
+                }
+                shard.unlock_fair();
+            }
+            for first in (0..).step_by(SLICE_EVENTS as usize) {
+                let shard = cell.lock();
+                let end = shard.events.used().min(first + SLICE_EVENTS);
+                for event in first..end {
+                    let leaf = &shard.events[event];
+                    let State::Live(state) = leaf.state else { continue };
+                    let settled = leaf.is(Flag::SettledThere) && leaf.is(Flag::AllWarm);
+                    let marked = leaf.is(Flag::MarksLogged);
+                    match state {
+                        LiveState::Accepted => {
+                            used.extend(output_number(leaf.lease));
+                            // Of a settled one the images say so.
+                            if !settled {
+                                accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
+                            }
+                        }
+                        LiveState::Debug => {
+                            let reason = shard.reasons.get(&event).copied().unwrap_or_default();
+                            debug.add(form, shard.primary(event).as_bytes(), u64::from(reason));
+                        }
+                        _ => {}
+                    }
+                    if marked && !(settled && state == LiveState::Accepted) {
+                        let word = leaf.marks();
+                        let mark = mark_of(word.stage, mark_detail(&word));
+                        marks.add(form, shard.primary(event).as_bytes(), mark);
+                    }
+                    if shard.removed_slots > 0 {
+                        for (rest, result) in shard.removed_of(event) {
+                            removed.push((schema.join(&shard.primary(event), rest).as_bytes().to_vec(), result));
+                        }
+                    }
+                }
+                if end < first + SLICE_EVENTS {
+                    superseded.extend(shard.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
+                    incidents.extend(shard.incidents.last(kept).copied());
+                    break;
+                }
+                // Waiting verdicts go first.
+                shard.unlock_fair();
+                if turn_began.elapsed() > TURN {
+                    std::thread::yield_now();
+                    turn_began = Instant::now();
+                }
+            }
+        }
+        if let Some(absent) = self.absent.get() {
+            used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
+            for (table, kept) in
+                [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
+            {
+                kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
+            }
+            removed.extend(absent.removed.iter().cloned());
+            superseded.extend(absent.superseded.iter().cloned());
+        }
+
+        let mut seen = [Seen::default(); 4];
+        let (runs, streams, holds);
+        {
+            let known = self.runs.lock();
+            (runs, seen[0]) = (known.clone(), self.seen());
+        }
+        {
+            let known = self.streams.read();
+            (streams, seen[1]) = (known.clone(), self.seen());
+        }
+        let outputs = {
+            let mut outputs = self.outputs.write();
+            let left = outputs.retain(&used, turn);
+            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
+            seen[2] = self.seen();
+            left
+        };
+        {
+            let known = self.holds.read();
+            (holds, seen[3]) = ((known.clone(), self.next_hold.load(Ordering::Relaxed)), self.seen());
+        }
+        let verdicts: Vec<Given> = self.recent.lock().last().collect();
+        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
+        self.effects.settled();
+
+        Taken {
+            boundary,
+            seen,
+            accounts_seen,
+            streams,
+            outputs,
+            runs,
+            sums,
+            accepted,
+            debug,
+            removed,
+            superseded,
+            marks,
+            verdicts,
+            holds,
+            incidents,
+        }
+        .write(schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use crate::decisions::Folded;
+    use crate::{Config, Store};
+    use forebay_core::Keyspace;
+    use forebay_media::sim::SimMedium;
+
+    #[test]
+    fn a_snapshot_of_an_earlier_build_is_refused_with_words() {
+        let keyspace = Keyspace::events("snapshots", 1);
+        let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        let engine = store.engine();
+        let mut bytes = engine.capture(engine.log.boundary(&engine.hot)).unwrap();
+        assert!(Folded::read(&keyspace, &bytes).is_ok());
+        bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
+        let refused = Folded::read(&keyspace, &bytes).err().unwrap();
+        assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
+    }
+}

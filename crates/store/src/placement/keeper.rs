@@ -1,0 +1,30 @@
+//! Who keeps the shadow of a device.
+
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use std::thread::Thread;
+use std::time::Instant;
+
+/// Who keeps one shadow.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    pub(crate) round: Mutex<Round>,
+    /// Its thread, if the store has threads.
+    pub(crate) thread: OnceLock<Thread>,
+}
+
+/// What a round leaves to the next one.
+#[derive(Default)]
+pub(crate) struct Round {
+    /// When folding may be tried again, where it did not help.
+    pub(crate) fold_again: Option<Instant>,
+}
+
+impl Keeper {
+    /// Begins the next round at once: what waits becomes durable beside the caller.
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}

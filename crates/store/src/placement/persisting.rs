@@ -1,0 +1,58 @@
+//! Fragments that wait for a device, in groups that share a commit.
+
+use forebay_core::{Entry, ImageMarks};
+use forebay_media::hot::Location;
+use forebay_media::warm::{Target, Writer};
+use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, OnceLock};
+
+/// One fragment that waits; its segment is pinned.
+pub(crate) struct Waiting {
+    pub(crate) number: u64,
+    pub(crate) entry: Entry,
+    pub(crate) from: Location,
+    /// What its image says of its event.
+    pub(crate) marks: ImageMarks,
+    /// Position up to which the device must know what was decided before.
+    pub(crate) needs: u64,
+    pub(crate) answer: Answer,
+}
+
+/// What became of one fragment: persisted, or why not.
+pub(crate) type Answer = Arc<OnceLock<std::result::Result<(), String>>>;
+
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) next: u64,
+    pub(crate) leading: bool,
+}
+
+impl Group {
+    /// What goes next, by key. One image has a key once: a second put of it waits for the next group.
+    pub(crate) fn take(&mut self) -> Vec<Waiting> {
+        self.waiting.sort_by(|a, b| a.entry.key.as_bytes().cmp(b.entry.key.as_bytes()));
+        let (mut next, mut later): (Vec<Waiting>, Vec<Waiting>) = (Vec::new(), Vec::new());
+        for waiting in self.waiting.drain(..) {
+            let again = next.last().is_some_and(|last| last.entry.key == waiting.entry.key);
+            if again { later.push(waiting) } else { next.push(waiting) }
+        }
+        self.waiting = later;
+        next
+    }
+}
+
+/// The queue before the device.
+#[derive(Default)]
+pub(crate) struct Persisting {
+    pub(crate) group: Mutex<Group>,
+    pub(crate) changed: Condvar,
+    pub(crate) writer: Mutex<Vec<(Target, Writer)>>,
+}
+
+impl Persisting {
+    /// Its writers are given back; nothing is under way.
+    pub(crate) fn close(&self) {
+        self.writer.lock().clear();
+    }
+}

@@ -1,0 +1,14 @@
+//! What an opening finds on the warm level.
+
+use forebay_media::warm::{Found, LogSlots};
+
+/// What the warm level says of itself.
+pub(crate) struct There {
+    pub(crate) found: Found,
+    /// Slots of the devices' decision logs.
+    pub(crate) decisions: Vec<LogSlots>,
+    /// What was damaged, and the operator accepted.
+    pub(crate) losses: Vec<String>,
+    /// The store was closed in order: figures of sources have what stands there.
+    pub(crate) figures_kept: bool,
+}

@@ -1,0 +1,76 @@
+//! Changes of masks, and what they leave of a run's masks.
+
+use crate::home::{Mask, Until};
+use forebay_core::Primary;
+
+/// Ended masks that a run remembers, to show them.
+const MASKS_ENDED_MAX: usize = 256;
+
+/// A mask is set, or lifted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MaskChange {
+    pub(crate) run: u64,
+    pub(crate) source: Vec<u8>,
+    pub(crate) set: bool,
+    /// The first event that the change covers; `None` covers all that still wait, or all that still come.
+    pub(crate) from: Option<Primary>,
+    pub(crate) automatic: bool,
+}
+
+/// Carries a change out on a run's masks.
+pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64) {
+    let open = |mask: &&mut Mask| mask.source == change.source && mask.until == Until::Open;
+    if let Some(standing) = masks.iter_mut().find(open) {
+        if change.set {
+            // The wider of the two, and a person's word over the policy's.
+            standing.from = standing.from.min(change.from);
+            standing.automatic &= change.automatic;
+        } else {
+            standing.until = change.from.map_or(Until::Arrival(now_ns), Until::Event);
+        }
+    } else if change.set {
+        masks.push(Mask {
+            source: change.source.clone(),
+            from: change.from,
+            until: Until::Open,
+            automatic: change.automatic,
+        });
+    }
+    let ended = masks.iter().filter(|mask| mask.until != Until::Open).count();
+    if ended > MASKS_ENDED_MAX
+        && let Some(oldest) = masks.iter().position(|mask| mask.until != Until::Open)
+    {
+        masks.remove(oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::KeySchema;
+
+    #[test]
+    fn lifting_a_mask_ends_it_for_what_comes() {
+        let schema = KeySchema::run_event_source();
+        let change = |set, event: Option<u64>| MaskChange {
+            run: 1,
+            source: vec![0, 0, 0, 7],
+            set,
+            from: event.map(|event| schema.primary(&[1, event]).unwrap()),
+            automatic: false,
+        };
+        let mut masks = Vec::new();
+        apply_mask(&mut masks, &change(true, Some(10)), 0);
+        apply_mask(&mut masks, &change(true, Some(5)), 0);
+        apply_mask(&mut masks, &change(false, Some(20)), 0);
+        apply_mask(&mut masks, &change(false, None), 3);
+        let covers =
+            |event: u64| masks.iter().any(|mask| mask.covers(schema.primary(&[1, event]).unwrap().as_bytes(), 0));
+        assert_eq!([4, 5, 19, 20].map(covers), [false, true, true, false]);
+        for _ in 0..300 {
+            apply_mask(&mut masks, &change(true, None), 0);
+            apply_mask(&mut masks, &change(false, None), 1);
+        }
+        assert_eq!(masks.len(), MASKS_ENDED_MAX);
+    }
+}

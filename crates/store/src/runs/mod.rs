@@ -1,0 +1,57 @@
+//! Runs as the whole store knows them, with what people and policies say of their sources, producers and events.
+//!
+//! *Not here*: the run's account, which each shard keeps (`home/run.rs`), and the calls (`ops`).
+
+mod hold;
+mod mask;
+mod producer;
+mod samplers;
+mod watched;
+
+pub(crate) use hold::Hold;
+pub(crate) use mask::{MaskChange, apply_mask};
+pub(crate) use producer::{Counts, KnownProducer};
+pub(crate) use samplers::{Mailbox, Pinned, Samplers};
+pub(crate) use watched::Watched;
+
+use crate::home::{Mask, Until};
+use forebay_core::{KeySchema, RunConfig, RunState};
+
+/// A run as the whole store knows it.
+#[derive(Clone)]
+pub(crate) struct KnownRun {
+    pub(crate) run: u64,
+    pub(crate) state: RunState,
+    pub(crate) config: RunConfig,
+    pub(crate) masks: Vec<Mask>,
+    /// Masks as they were set and lifted, in words, bounded.
+    pub(crate) mask_notes: Vec<String>,
+    pub(crate) producers: Vec<KnownProducer>,
+}
+
+/// Most notes about masks that a run keeps.
+const MASK_NOTES_MAX: usize = 1000;
+
+impl KnownRun {
+    pub(crate) fn new(run: u64, state: RunState, config: RunConfig) -> KnownRun {
+        KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
+    }
+
+    pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
+        if self.mask_notes.len() < MASK_NOTES_MAX {
+            self.mask_notes.push(format!(
+                "source {} {} by {} from {}",
+                schema.source_text(&change.source),
+                if change.set { "masked" } else { "unmasked" },
+                if change.automatic { "policy" } else { "hand" },
+                change.from.as_ref().map_or_else(|| "now on".to_owned(), |from| schema.text(from.as_bytes()))
+            ));
+        }
+    }
+
+    /// Sources that the run's policy has masked.
+    pub(crate) fn masked_by_policy(&self) -> Vec<Vec<u8>> {
+        let masked = self.masks.iter().filter(|mask| mask.automatic && mask.until == Until::Open);
+        masked.map(|mask| mask.source.clone()).collect()
+    }
+}
