@@ -1,7 +1,7 @@
 //! The parts of one store and what all operations need of them.
 //!
 //! ```text
-//! Store (handle, holder name) ─▶ Engine ─▶ cells: home + index, one lock each
+//! Store (handle, holder name) ─▶ Engine ─▶ cells: events + index, one lock each
 //!                                      ├─▶ hot: segments, records, space
 //!                                      ├─▶ log: decisions
 //!                                      └─▶ runs, streams, inhibit, waiters
@@ -13,7 +13,7 @@
 
 use crate::config::Config;
 use crate::decisions::{Absent, Effects, Outputs};
-use crate::home::{Cell, DecidedForm, Ended, Flag, Form, Plan, Recent, Run, Shard, ShardGuard, shard_of};
+use crate::events::{Cell, DecidedForm, Ended, Flag, Form, Plan, Recent, Run, Shard, ShardGuard, shard_of};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked, RankedRw};

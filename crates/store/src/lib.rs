@@ -1,12 +1,15 @@
 //! The engine of one Forebay node: an embedded, event-keyed store that survives the death of its process.
 //!
 //! ```text
-//! ops      the calls: put, get, range, update, remove, select, runs, …      one file per operation
-//! home     events: completeness, leases, verdicts, ledger                   ┐ one lock per shard
-//! index    radix tree over primary keys; tables from sub-keys to locations  ┘
-//! hot      segments of mapped memory, records, space, the decision log
-//! recover  finding everything again
+//! ops, recover, check   the calls: put, get, range, update, select, …; finding everything again; looking without serving
+//! levels                what goes down, and when; who waits for devices
+//! engine                the parts together
+//! placement, inhibit    the warm level as it is; when the trigger must pause, and why
+//! decisions, runs       what the log says; what runs know of sources, producers and masks
+//! events, index         events behind one lock per shard; radix tree, tables from sub-keys to locations
 //! ```
+//!
+//! Each row may use those below it. The memory, the devices and the logs are in `forebay-media`.
 //!
 //! Start with [`Store::create`], [`Store::put`] and [`Store::get_any`]; `examples/` shows them in learning order.
 
@@ -14,8 +17,8 @@ mod check;
 mod config;
 mod decisions;
 mod engine;
+mod events;
 mod fragment;
-mod home;
 mod index;
 mod inhibit;
 mod levels;

@@ -1,7 +1,7 @@
 //! What was decided, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided about events of
 //! devices that are not there.
 //!
-//! *Not here*: what a decision means for an event (`home`), when it is durable (`levels/decide.rs`), the logs themselves
+//! *Not here*: what a decision means for an event (`events`), when it is durable (`levels/decide.rs`), the logs themselves
 //! (`forebay-media`).
 
 mod absent;

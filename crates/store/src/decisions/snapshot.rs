@@ -6,7 +6,7 @@ use super::ON_HOT_ONLY;
 use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
-use crate::home::{
+use crate::events::{
     Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Superseded,
     Until,
 };

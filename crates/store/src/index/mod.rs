@@ -1,6 +1,6 @@
 //! How an event is found by its primary key: a radix tree whose leaves are events, and compact storage for both.
 //!
-//! *Not here*: what an event is (`home`), where its fragments lie (`hot`).
+//! *Not here*: what an event is (`events`), where its fragments lie (`hot`).
 
 mod ahead;
 mod arena;

@@ -1,6 +1,6 @@
 //! The warm level as inhibit sees it: how full it is, and what stands in it by kind.
 //!
-//! *Not here*: who knows it (`levels/gauge.rs`).
+//! *Not here*: who knows it (`placement/gauge.rs`).
 
 use super::Largest;
 

@@ -8,7 +8,7 @@ use super::demote::BATCH_BYTES;
 use super::plan::Which;
 use crate::decisions::LOST;
 use crate::engine::Engine;
-use crate::home::{Incident, IncidentKind, State};
+use crate::events::{Incident, IncidentKind, State};
 use crate::placement::Level;
 use crate::placement::{Compacting, Demoter};
 use forebay_core::limits::LOSSES_LISTED_MAX;
@@ -55,7 +55,7 @@ impl Engine {
                 return false;
             }
             let Some(event) = shard.find(primary.as_bytes()) else { continue };
-            let record_there = shard.attribute_word(event).map(crate::home::Word::location);
+            let record_there = shard.attribute_word(event).map(crate::events::Word::location);
             let record_there = record_there.is_some_and(|at| at.is_warm() && at.container() == victim);
             if record_there && !shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == victim)
             {
@@ -112,7 +112,7 @@ impl Engine {
             let primary = Primary::from_packed(image.primary);
             let shard = self.cell_of(image.primary).lock();
             let here = |event: u32| {
-                let record = shard.attribute_word(event).map(crate::home::Word::location);
+                let record = shard.attribute_word(event).map(crate::events::Word::location);
                 let all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
                 all.into_iter().any(|at| at.is_warm() && at.container() == container)
             };

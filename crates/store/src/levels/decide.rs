@@ -14,7 +14,7 @@
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, Verdict};
+use crate::events::{Flag, Shard, Verdict};
 use crate::placement::Keeper;
 use crate::placement::Level;
 use crate::placement::{Awaited, Ticket};
@@ -87,7 +87,7 @@ impl Engine {
             return devices;
         }
         let stands = shard.fragments(event, |_| true).map(|(_, location)| location);
-        let record = shard.attribute_word(event).map(crate::home::Word::location);
+        let record = shard.attribute_word(event).map(crate::events::Word::location);
         let copies = shard.copies.get(&event).into_iter().flatten().map(|copy| copy.0);
         let mut last = None;
         for location in stands.chain(record).chain(copies).filter(|location| location.is_warm()) {

@@ -12,7 +12,7 @@
 
 use super::plan::KIND;
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State, Word};
+use crate::events::{Flag, Shard, State, Word};
 use crate::placement::Level;
 use crate::placement::Written;
 use crate::placement::{Demoter, Moving, Open, at};

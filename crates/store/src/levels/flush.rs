@@ -4,7 +4,7 @@
 //! *Invariants*: a fragment waits at most once; what is gone before its turn is counted as saved.
 
 use crate::engine::Engine;
-use crate::home::State;
+use crate::events::State;
 use crate::placement::Level;
 use crate::placement::Turn;
 use forebay_core::{Key, Level as Role, LiveState, Result};

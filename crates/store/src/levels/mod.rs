@@ -9,7 +9,7 @@
 //! *Invariants*: hot space is freed only after the commit has returned and the slots say so; leases, pins and guards are
 //! not touched by a move (tests/levels/); an open event is never moved whole.
 //!
-//! *Not here*: bytes and files (`warm`), the meaning of events (`home`).
+//! *Not here*: bytes and files (`warm`), the meaning of events (`events`).
 
 mod compact;
 mod decide;

@@ -12,7 +12,7 @@
 
 use super::plan::KIND;
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State};
+use crate::events::{Flag, Shard, State};
 use crate::placement::Level;
 use crate::placement::{Answer, Waiting, at, place_of};
 use forebay_core::{Decision, DecisionKind, Error, ExtentKind, ImageMarks, ImageState, Key, LiveState, Result, Stream};

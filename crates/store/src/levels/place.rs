@@ -1,7 +1,7 @@
 //! Where a record stands, whatever its level: kept from being reused, read, ended.
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, ShardGuard};
+use crate::events::{Flag, Shard, ShardGuard};
 use crate::placement::{Level, place_of};
 use crate::{Fragment, Store};
 use forebay_core::{Decision, DecisionKind, Entry, Error, Result, StateWord};

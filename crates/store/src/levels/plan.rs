@@ -8,7 +8,7 @@
 //! *Invariants*: what is planned is pinned; an event is on its way once at a time ([`Flag::Moving`]).
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State};
+use crate::events::{Flag, Shard, State};
 use crate::limits::SHARDS;
 use crate::placement::Level;
 use crate::placement::{Moving, Part};

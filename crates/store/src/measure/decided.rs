@@ -1,6 +1,6 @@
 //! The memory of the decided at a size that no sequence of calls reaches in reasonable time.
 
-use crate::home::{Decided, DecidedForm, shard_of};
+use crate::events::{Decided, DecidedForm, shard_of};
 use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Result};
 

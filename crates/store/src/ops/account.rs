@@ -1,7 +1,7 @@
 //! Accounts: the ledger of a run, whole or split by stream, source or attribute; its summary; watching it.
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, GroupAccount, Until};
+use crate::events::{Flag, GroupAccount, Until};
 use crate::limits::BATCH_RUNS;
 use crate::runs::KnownRun;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};

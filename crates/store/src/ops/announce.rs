@@ -4,7 +4,7 @@
 //! as never seen, and stays closed (tests/semantics/announce.rs).
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, Shard};
+use crate::events::{Flag, Shard};
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use forebay_media::hot::Class;

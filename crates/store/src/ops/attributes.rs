@@ -6,7 +6,7 @@
 //! ```
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, Shard, State, WarmRecord, Word};
+use crate::events::{Flag, Shard, State, WarmRecord, Word};
 use forebay_core::{Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 

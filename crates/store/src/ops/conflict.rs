@@ -2,7 +2,7 @@
 //! quota for a person to look at.
 
 use crate::engine::{Engine, closed};
-use crate::home::{IncidentKind, Kept};
+use crate::events::{IncidentKind, Kept};
 use crate::{PutOutcome, RunState};
 use forebay_core::{Entry, EntryFlags, Error, Key, Result, StateWord, Tally};
 use forebay_media::hot::{Class, Location, checksum};

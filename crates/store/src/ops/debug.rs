@@ -4,7 +4,7 @@
 //! (`inhibit/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, Reason, State};
+use crate::events::{Flag, Reason, State};
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
 

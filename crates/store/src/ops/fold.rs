@@ -14,7 +14,7 @@
 
 use crate::decisions::{KeyTable, Seen, Sum, Taken, mark_of, output_number};
 use crate::engine::Engine;
-use crate::home::{Flag, Given, State};
+use crate::events::{Flag, Given, State};
 use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use forebay_core::{LiveState, Result};

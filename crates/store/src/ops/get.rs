@@ -4,7 +4,7 @@
 //! (hot/segment.rs, loom models).
 
 use crate::engine::Engine;
-use crate::home::{Flag, Shard, State};
+use crate::events::{Flag, Shard, State};
 use crate::levels::{ONE_FRAGMENT, Reading};
 use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};

@@ -6,7 +6,7 @@
 
 use crate::decisions::encode_hold;
 use crate::engine::Engine;
-use crate::home::{List, Shard};
+use crate::events::{List, Shard};
 use crate::runs::Hold;
 use crate::{HoldInfo, Store};
 use forebay_core::{Blob, Error, Filter, Result};

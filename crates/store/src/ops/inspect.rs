@@ -32,7 +32,7 @@ impl Store {
             }
         }
         memory.fixed += (engine.hot.segments.len() * size_of::<forebay_media::hot::Segment>()) as u64;
-        memory.fixed += (engine.cells.len() * size_of::<crate::home::Cell>()) as u64;
+        memory.fixed += (engine.cells.len() * size_of::<crate::events::Cell>()) as u64;
         memory.fixed += engine.recent.lock().heap_bytes() as u64;
         let live = engine.live();
         Stats {

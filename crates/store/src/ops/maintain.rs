@@ -4,8 +4,8 @@
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
 use crate::engine::{Engine, Holder};
-use crate::home::Reason;
-use crate::home::{LeaseState, Shard, State, Word};
+use crate::events::Reason;
+use crate::events::{LeaseState, Shard, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
 use crate::{RunState, Store};
 use forebay_core::nanoseconds;

@@ -7,7 +7,7 @@ use crate::SourceStatus;
 use crate::Store;
 use crate::decisions::encode_mask;
 use crate::engine::Engine;
-use crate::home::{Flag, Mask, SourceCount, State, Until};
+use crate::events::{Flag, Mask, SourceCount, State, Until};
 use crate::placement::Ticket;
 use crate::runs::{KnownRun, MaskChange, apply_mask};
 use forebay_core::{Blob, Error, LiveState, Primary, Result};

@@ -13,7 +13,7 @@
 
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, Incident, IncidentKind, Shard, State, Word};
+use crate::events::{Flag, Incident, IncidentKind, Shard, State, Word};
 use crate::{PutOptions, PutOutcome, Store};
 use forebay_core::{Entry, EntryFlags, Error, Key, Kind, Level, LiveState, Result, StateWord, Tally, check_sent_as};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};

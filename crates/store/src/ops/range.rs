@@ -4,7 +4,7 @@
 //! A walk is not a snapshot: events that come or go behind it are not seen, those ahead of it are.
 
 use crate::engine::{Engine, closed};
-use crate::home::State;
+use crate::events::State;
 use crate::limits::SHARDS;
 use crate::{EventInfo, Fragment, Store};
 use forebay_core::{Bounds, Error, Primary, Result, Seek};

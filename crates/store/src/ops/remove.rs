@@ -3,7 +3,7 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, Flag, ShardGuard, State};
+use crate::events::{Ended, Flag, ShardGuard, State};
 use crate::ops::range::Walk;
 use crate::placement::Ticket;
 use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Primary, Result, StateWord, Tally};

@@ -9,7 +9,7 @@
 
 use crate::decisions::encode_run;
 use crate::engine::{Engine, closed};
-use crate::home::Kept;
+use crate::events::Kept;
 use crate::limits::RUNS_MAX;
 use crate::placement::Ticket;
 use crate::runs::KnownRun;

@@ -9,7 +9,7 @@
 //! without a sampler that waits a verdict pays one atomic load.
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, Shard, State};
+use crate::events::{Flag, Shard, State};
 use crate::limits::SHARDS;
 use crate::runs::{Mailbox, Pinned};
 use crate::{Fragment, Sample, Sampling, Sources, Store};

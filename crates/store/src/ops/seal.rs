@@ -2,7 +2,7 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::home::{Ended, Flag, Shard, State};
+use crate::events::{Ended, Flag, Shard, State};
 use crate::placement::Ticket;
 use forebay_core::{DecisionKind, Error, LiveState, Primary, Result};
 

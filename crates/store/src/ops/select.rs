@@ -11,7 +11,7 @@
 //! *Not here*: what the holder decides (`verdict.rs`).
 
 use crate::engine::{Engine, closed};
-use crate::home::{Flag, LeaseState, List, Shard, State};
+use crate::events::{Flag, LeaseState, List, Shard, State};
 use crate::limits::SHARDS;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::nanoseconds;

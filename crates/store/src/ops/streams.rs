@@ -10,7 +10,7 @@
 use super::verdict::with_sources;
 use crate::decisions::{OUTPUT, Output, encode_output, log_bytes};
 use crate::engine::{Engine, closed};
-use crate::home::Run;
+use crate::events::Run;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Blob, Error, Primary, Result, crc32c};
@@ -35,7 +35,7 @@ impl Store {
         }
         let accepted = |event: &u32| {
             let state = shard.events[*event].state;
-            state == crate::home::State::Live(forebay_core::LiveState::Accepted)
+            state == crate::events::State::Live(forebay_core::LiveState::Accepted)
         };
         let Some(event) = shard.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
         let detail = shard.events[event].lease;

@@ -12,7 +12,7 @@ use super::put::Claimed;
 use crate::Store;
 use crate::decisions::ON_HOT_ONLY;
 use crate::engine::{Engine, closed};
-use crate::home::{NIL, Shard, State};
+use crate::events::{NIL, Shard, State};
 use crate::placement::Ticket;
 use forebay_core::{
     Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,

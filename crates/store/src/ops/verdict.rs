@@ -10,7 +10,7 @@
 //! *On failure*: results whose verdict is not recorded are dead; recovery finds and ends them.
 
 use crate::engine::{Engine, closed};
-use crate::home::{Code, Ended, Given, Shard, Verdict, Word};
+use crate::events::{Code, Ended, Given, Shard, Verdict, Word};
 use crate::limits::SHARDS;
 use crate::placement::Ticket;
 use crate::{Accept, ResultFragment, Sources, Store};

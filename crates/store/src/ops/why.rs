@@ -2,7 +2,7 @@
 
 use crate::Why;
 use crate::engine::{Engine, closed};
-use crate::home::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
+use crate::events::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
 use crate::{RunState, SourceState, Store};
 use forebay_core::{Key, LiveState, Result};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Engine {
         for cell in &self.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
-            remembered += shard.runs[index as usize].endings.iter().map(crate::home::Decided::len).sum::<u64>();
+            remembered += shard.runs[index as usize].endings.iter().map(crate::events::Decided::len).sum::<u64>();
         }
         let ledger = self.sum_ledger(run);
         ledger.released.events + ledger.removed.events + ledger.never_seen > remembered

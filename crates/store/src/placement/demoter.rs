@@ -1,7 +1,7 @@
 //! What moves between levels: planned events, writers, and what is not durable yet.
 
 use super::Level;
-use crate::home::WarmRecord;
+use crate::events::WarmRecord;
 use forebay_core::{Entry, ImageMarks, Primary, Stream};
 use forebay_media::hot::Location;
 use forebay_media::warm::{Placed, ReadImage, Target, Ticket, Writer};

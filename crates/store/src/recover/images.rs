@@ -9,7 +9,7 @@ use super::Version;
 use super::records::{Records, supersede, version_in};
 use crate::RunState;
 use crate::decisions::mark_parts;
-use crate::home::{Flag, State, WarmRecord, Word};
+use crate::events::{Flag, State, WarmRecord, Word};
 use crate::placement::at;
 use crate::placement::place_of;
 use forebay_core::{EntryFlags, Image, ImageMarks, ImageState, Key, Mark, Result, StateWord, Tally};

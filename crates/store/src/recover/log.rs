@@ -6,7 +6,7 @@ use crate::decisions::{
     Folded, FoldedRun, LOST, ON_HOT_ONLY, Seen, decode_hold, decode_mask, decode_producer, decode_run, mark_of,
 };
 use crate::engine::Engine;
-use crate::home::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
+use crate::events::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
 use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::runs::{Hold, KnownProducer, KnownRun, apply_mask};
 use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};

@@ -17,7 +17,7 @@ mod verify;
 
 use crate::decisions::{Absent, ON_HOT_ONLY};
 use crate::engine::Engine;
-use crate::home::{Reason, Shard, Superseded};
+use crate::events::{Reason, Shard, Superseded};
 use crate::placement::{Level, There, Ticket};
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;

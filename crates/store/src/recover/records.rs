@@ -3,7 +3,7 @@
 use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
-use crate::home::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
+use crate::events::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{
@@ -409,7 +409,7 @@ impl<'a> Records<'a> {
         for run in 0..self.shards[at].runs.len() {
             let mut next = self.shards[at].runs[run].open.first();
             while let Some(event) = next {
-                next = crate::home::List::after(&self.shards[at].events, event);
+                next = crate::events::List::after(&self.shards[at].events, event);
                 self.read_event_record(at, event)?;
                 let shard = &mut *self.shards[at];
                 let of_run = &shard.runs[run];

@@ -3,7 +3,7 @@
 //! *Invariants*: what was said last counts; what a snapshot says takes no memory beyond its intervals.
 
 use crate::decisions::KeyTable;
-use crate::home::DecidedForm;
+use crate::events::DecidedForm;
 use std::collections::{BTreeMap, HashMap};
 
 /// Events with a number each.

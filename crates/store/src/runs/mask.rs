@@ -1,6 +1,6 @@
 //! Changes of masks, and what they leave of a run's masks.
 
-use crate::home::{Mask, Until};
+use crate::events::{Mask, Until};
 use forebay_core::Primary;
 
 /// Ended masks that a run remembers, to show them.

@@ -1,6 +1,6 @@
 //! Runs as the whole store knows them, with what people and policies say of their sources, producers and events.
 //!
-//! *Not here*: the run's account, which each shard keeps (`home/run.rs`), and the calls (`ops`).
+//! *Not here*: the run's account, which each shard keeps (`events/run.rs`), and the calls (`ops`).
 
 mod hold;
 mod mask;
@@ -14,7 +14,7 @@ pub(crate) use producer::{Counts, KnownProducer};
 pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use watched::Watched;
 
-use crate::home::{Mask, Until};
+use crate::events::{Mask, Until};
 use forebay_core::{KeySchema, RunConfig, RunState};
 
 /// A run as the whole store knows it.

@@ -1,4 +1,4 @@
-//! The home of events: completeness, leases, verdicts, ledger. On one node it shares its locks and tables with the
+//! Events: completeness, leases, verdicts, ledger. On one node they share their locks and tables with the
 //! index of locations; in a cluster, arrivals reach it from other nodes as well (`crate::Arrivals`).
 //!
 //! *Not here*: bytes on the medium (`hot`), the calls that people make (`ops`).

@@ -1,4 +1,4 @@
-//! An event as the home keeps it: 48 bytes of state, and a table from remaining sub-keys to locations.
+//! An event in memory: 48 bytes of state, and a table from remaining sub-keys to locations.
 //!
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key

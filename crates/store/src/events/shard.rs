@@ -1,4 +1,4 @@
-//! One shard of the home: events, their lists, leases and accounts, behind one lock.
+//! One shard: events, their lists, leases and accounts, behind one lock.
 //!
 //! ```text
 //!          first fragment        complete, sealed, in time        get_any, lease
