@@ -7,9 +7,9 @@ use forebay_core::{
     RingSources, RingStamp, SourceSchema, Sources, Token, WireExtend, WireJudgement, WireOpen, WirePut, WireRange,
     WireRemove, WireUpdate, WireVerdict, WireWindow, WireWriter, crc32c,
 };
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Limits, Served, Step, drive};
 use forebay_store::{Config, Store};
-use forebay_ring::{Ring, RingConfig};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 use std::time::Duration;
