@@ -168,7 +168,7 @@ impl Engine {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
-                            Placed::At(place) => self.persisted_at(level, event, place, deadline),
+                            Placed::At(place) => self.persisted_at(level, event, place),
                             Placed::Rotten(_) => fail(event, "its bytes do not match their checksum"),
                             Placed::TooLarge => fail(event, "it is larger than a container"),
                         }
@@ -189,26 +189,36 @@ impl Engine {
         }
     }
 
-    /// The image of an event is durable: it counts once its device knows what came before.
-    fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace, deadline: Instant) {
-        self.locks.assert_free();
-        let needs = fragments.iter().map(|waiting| waiting.needs).max().unwrap_or(0);
+    /// The image of an event is durable, on a device that knows what came before.
+    fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace) {
         let device = level.warm.device_of(place.container);
-        if let Err(error) = level.log.wait(device, needs, deadline) {
-            level.note(error.to_string());
-            self.doubt(fragments, &[device]);
-            level.warm.ended(place, fragments.len() as u32);
-            fail(fragments, error.message());
-        } else if !self.note_copy(fragments, device, at(place, 0)) {
+        if !self.note_copy(fragments, device, at(place, 0)) {
             fail(fragments, "the store was closed meanwhile");
         }
+    }
+
+    /// Waits until a device knows what was decided before any of a group set out, and answers which one may be written; `None`
+    /// is any. It must know first: the images do not say it, and a cut can come right after they are durable.
+    fn device_that_knows(&self, level: &Level, needs: u64, deadline: Instant) -> Result<Option<u32>> {
+        self.locks.assert_free();
+        let knows = |device: &u32| level.log.is_durable(*device, needs);
+        if level.present().all(|device| knows(&device)) {
+            return Ok(None);
+        }
+        let devices = level.warm.devices();
+        let first = level.present().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
+        let device = first.ok_or_else(|| Error::unavailable("no device is there"))?;
+        level.log.wait(device, needs, deadline)?;
+        Ok(Some(device))
     }
 
     fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]], deadline: Instant) -> Result<Vec<Placed>> {
         if Instant::now() >= deadline {
             return Err(Error::unavailable("the device did not answer others of the same commit in time"));
         }
-        let target = Target { run, stream: Stream::Undecided, kind: KIND, device: None, moving: false };
+        let needs = events.iter().flat_map(|event| event.iter()).map(|waiting| waiting.needs).max().unwrap_or(0);
+        let device = self.device_that_knows(level, needs, deadline)?;
+        let target = Target { run, stream: Stream::Undecided, kind: KIND, device, moving: false };
         let plans: Vec<ImagePlan<'_>> = events.iter().map(|event| self.persisted_image(event)).collect();
         let mut writers = level.persisting.writer.lock();
         let at = match writers.iter().position(|open| open.0 == target) {

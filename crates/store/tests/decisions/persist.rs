@@ -402,6 +402,8 @@ fn a_fragment_counts_as_persisted_once_its_device_knows_what_was_decided_before(
         life.stall_writes(LOGS);
         let error = life.try_put(EVENT, 0, true).unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable, "no device knows what was decided: {error}");
+        // A device that does not know has nothing of the event, whatever is cut off.
+        assert_eq!(life.after_loss_of_hot(0).state(EVENT), None);
         life.answer_again();
         life.eventually_ok("the put", |life| life.try_put(EVENT, 0, true).map(drop));
         life.in_every_life(|life, _| {
