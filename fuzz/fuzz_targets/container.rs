@@ -1,9 +1,7 @@
 //! Fuzzes every decoder of the warm level's containers: raw bytes, and bytes with magic, version and checksum repaired.
 #![no_main]
 
-use forebay_core::{
-    ContainerHeader, ContainerSeed, DeviceSuperblock, Directory, ExtentHead, ImageHead, ImageLayout, Stream, crc32c,
-};
+use forebay_core::{ContainerHeader, ContainerSeed, DeviceSuperblock, Directory, ExtentHead, ImageHead, ImageLayout, Stream, crc32c};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "seal.rs"]

@@ -5,7 +5,7 @@
 //! schema ──▶ key, bounds, attributes        record, decision, container ──▶ bytes on a medium (docs/format-*.md)
 //! keyspace = schema + policies              ledger = the account per run
 //! counter = wrapping event counters, extended at the producer
-//! options, report, states: what calls take and answer     wire: frames between client and server (docs/format-wire.md)
+//! options, report, states: what calls take and answer
 //! ```
 //!
 //! *Not here*: memory mappings and engines (`forebay-store`), threads, files, sockets.
@@ -42,7 +42,6 @@ mod source;
 mod states;
 mod superblock;
 mod token;
-mod wire;
 
 pub use api::{CountedProducer, EventStore, ReadFragment};
 pub use attributes::Attributes;
@@ -85,9 +84,3 @@ pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
 pub use states::SourceStates;
 pub use superblock::{Geometry, Superblock};
 pub use token::Token;
-pub use wire::{
-    CAUSES_FROM, Control, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, ObjectOrder, WIRE_VERSION,
-    Welcome, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WirePut, WireRange, WireReader,
-    WireRemove, WireRingFragment, WireSample, WireUpdate, WireVerdict, WireWindow, WireWindowPart, WireWriter,
-    cause_of,
-};
