@@ -1,8 +1,9 @@
 //! Fuzzes every decoder of the warm level's containers: raw bytes, and bytes with magic, version and checksum repaired.
 #![no_main]
 
-use forebay_core::{
-    ContainerHeader, ContainerSeed, DeviceSuperblock, Directory, ExtentHead, ImageHead, ImageLayout, Stream, crc32c,
+use forebay_core::crc32c;
+use forebay_media::bytes::{
+    ContainerHeader, ContainerSeed, DeviceSuperblock, Directory, ExtentHead, ImageHead, ImageLayout, Stream,
 };
 use libfuzzer_sys::fuzz_target;
 

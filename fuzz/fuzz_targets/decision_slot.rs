@@ -1,7 +1,8 @@
 //! Fuzzes slots of the decision log: raw, and under a repaired checksum; decisions and blobs.
 #![no_main]
 
-use forebay_core::{Slot, SlotLayout, crc32c_append};
+use forebay_core::crc32c_append;
+use forebay_media::bytes::{Slot, SlotLayout};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "seal.rs"]

@@ -1,7 +1,8 @@
 //! Fuzzes directory entries: raw bytes, and bytes under a repaired checksum, so that what lies behind it is reached.
 #![no_main]
 
-use forebay_core::{EntryLayout, RecordSeed, crc32c_append};
+use forebay_core::crc32c_append;
+use forebay_media::bytes::{EntryLayout, RecordSeed};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "seal.rs"]

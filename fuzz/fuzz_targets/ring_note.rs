@@ -1,7 +1,8 @@
 //! Fuzzes the account of a ring: raw bytes, and bytes under a repaired checksum.
 #![no_main]
 
-use forebay_core::{RingNote, crc32c, crc32c_append};
+use forebay_core::{crc32c, crc32c_append};
+use forebay_ring::RingNote;
 use libfuzzer_sys::fuzz_target;
 
 const STORE: [u8; 16] = [7; 16];

@@ -1,7 +1,8 @@
 //! The checksum seed of one place on a medium, as `docs/format-hot.md` makes it: store id, segment, generation.
 #![allow(dead_code, reason = "not every target needs every part")]
 
-use forebay_core::{RecordSeed, crc32c};
+use forebay_core::crc32c;
+use forebay_media::bytes::RecordSeed;
 
 pub const STORE: [u8; 16] = *b"forebay fuzzing!";
 pub const SEGMENT: u32 = 3;

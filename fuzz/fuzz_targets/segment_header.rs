@@ -1,7 +1,8 @@
 //! Fuzzes segment headers: raw, and with magic, version, position and checksum repaired.
 #![no_main]
 
-use forebay_core::{SegmentHeader, crc32c, crc32c_append};
+use forebay_core::{crc32c, crc32c_append};
+use forebay_media::bytes::SegmentHeader;
 use libfuzzer_sys::fuzz_target;
 
 #[path = "seal.rs"]

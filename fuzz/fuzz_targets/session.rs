@@ -3,13 +3,16 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, Bounds, FrameFlags, FrameHead, FrameKind, GetAny, Hello, Key, Keyspace, Primary, RingKeyspace,
-    RingSources, RingStamp, SourceSchema, Sources, Token, WireExtend, WireJudgement, WireOpen, WirePut, WireRange,
-    WireRemove, WireUpdate, WireVerdict, WireWindow, WireWriter, crc32c,
+    AttributeSchema, Bounds, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, SourceSchema,
+    Sources, Token, crc32c,
 };
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Limits, Served, Step, drive};
 use forebay_store::{Config, Store};
+use forebay_wire::{
+    FrameFlags, FrameHead, FrameKind, Hello, WireExtend, WireJudgement, WireOpen, WirePut, WireRange, WireRemove,
+    WireUpdate, WireVerdict, WireWindow, WireWriter,
+};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Fuzzes state words: raw, and under a repaired generation and check.
 #![no_main]
 
-use forebay_core::{Mark, StateWord, crc32c_append};
+use forebay_core::crc32c_append;
+use forebay_media::bytes::{Mark, StateWord};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "seal.rs"]

@@ -1,7 +1,8 @@
 //! Fuzzes superblocks: raw, and with magic, version and checksum repaired.
 #![no_main]
 
-use forebay_core::{Superblock, crc32c};
+use forebay_core::crc32c;
+use forebay_media::bytes::Superblock;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,10 +1,10 @@
 //! Fuzzes what comes over a connection: heads, raw and under a repaired checksum, and metas.
 #![no_main]
 
-use forebay_core::{
-    AttributeSchema, Control, FRAME_HEAD_BYTES, FrameHead, Hello, Keyspace, SourceSchema, Welcome, WireExtend,
-    WireLease, WireOpen, WirePut, WireRange, WireReader, WireRemove, WireSample, WireUpdate, WireVerdict, WireWindow,
-    WireWindowPart, WireWriter, crc32c,
+use forebay_core::{AttributeSchema, Keyspace, SourceSchema, crc32c};
+use forebay_wire::{
+    Control, FRAME_HEAD_BYTES, FrameHead, Hello, Welcome, WireExtend, WireLease, WireOpen, WirePut, WireRange,
+    WireReader, WireRemove, WireSample, WireUpdate, WireVerdict, WireWindow, WireWindowPart, WireWriter,
 };
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;

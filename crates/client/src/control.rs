@@ -4,9 +4,10 @@ use crate::client::Client;
 use crate::pool::{Pool, Repeat, unknown};
 use crate::put::NO_WAIT;
 use forebay_core::{
-    ConflictInfo, Control, DebugInfo, Error, FrameKind, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary,
-    Result, RunConfig, RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
+    ConflictInfo, DebugInfo, Error, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary, Result, RunConfig,
+    RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
 };
+use forebay_wire::{Control, FrameKind};
 use serde::de::DeserializeOwned;
 
 /// A control as the meta of a frame.

@@ -3,10 +3,8 @@
 use crate::client::Client;
 use crate::pool::{Repeat, unknown};
 use crate::put::{NO_WAIT, Outcome, of_try};
-use forebay_core::{
-    Attributes, Bounds, Error, FrameKind, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, WireOpen,
-    WireReader, WireRemove, WireUpdate, WireWriter, crc32c,
-};
+use forebay_core::{Attributes, Bounds, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, crc32c};
+use forebay_wire::{FrameKind, WireOpen, WireReader, WireRemove, WireUpdate, WireWriter};
 
 impl Client {
     /// A new version of a fragment; answers its number.

@@ -1,7 +1,8 @@
 //! Fragments in memory of the client.
 
 use crate::buffer::Buffer;
-use forebay_core::{Error, Key, Level, Result, WireFragment, crc32c};
+use forebay_core::{Error, Key, Level, Result, crc32c};
+use forebay_wire::WireFragment;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;

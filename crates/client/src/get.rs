@@ -5,10 +5,8 @@ use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
 use crate::pool::Repeat;
 use crate::put::NO_WAIT;
-use forebay_core::{
-    Bounds, Error, EventInfo, FRAME_HEAD_BYTES, FrameKind, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources,
-    WireEvent, WireFragment, WireRange, WireReader, WireWriter,
-};
+use forebay_core::{Bounds, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
+use forebay_wire::{FRAME_HEAD_BYTES, FrameKind, WireEvent, WireFragment, WireRange, WireReader, WireWriter};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

@@ -5,7 +5,8 @@
 
 use crate::client::Inner;
 use crate::pool::{Pool, Repeat};
-use forebay_core::{FrameKind, Primary, Token, WireExtend};
+use forebay_core::{Primary, Token};
+use forebay_wire::{FrameKind, WireExtend};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

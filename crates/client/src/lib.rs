@@ -32,6 +32,7 @@ pub use address::{Address, PORT};
 pub use asynchronous::AsyncClient;
 pub use client::Client;
 pub use forebay_core as core;
+pub use forebay_wire::WireJudgement;
 pub use fragment::{Event, Fragment, Sample};
 pub use get::Range;
 pub use objects::{Producer, Sampler, Watch};

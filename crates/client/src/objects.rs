@@ -8,10 +8,8 @@ use crate::connection::{Connection, Failure};
 use crate::control::{decode, encode};
 use crate::fragment::{Cutter, Sample, bytes_of};
 use crate::put::NO_WAIT;
-use forebay_core::{
-    Condition, Control, Error, FrameKind, ObjectOrder, Result, RunState, RunStatus, Sampling, Sources, WireReader,
-    WireSample, WireWriter,
-};
+use forebay_core::{Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
+use forebay_wire::{Control, FrameKind, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicU64, Ordering};

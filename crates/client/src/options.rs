@@ -1,6 +1,6 @@
 //! How a client behaves.
 
-use forebay_core::Hello;
+use forebay_wire::Hello;
 use std::path::PathBuf;
 use std::time::Duration;
 

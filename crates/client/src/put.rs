@@ -4,9 +4,9 @@ use crate::client::Client;
 use crate::connection::{Connection, Failure};
 use crate::pool::Repeat;
 use forebay_core::{
-    AttributeSchema, Attributes, Error, FrameKind, Key, Level, PutOptions, PutOutcome, Result, WirePut, WireReader,
-    check_sent, crc32c,
+    AttributeSchema, Attributes, Error, Key, Level, PutOptions, PutOutcome, Result, check_sent, crc32c,
 };
+use forebay_wire::{FrameKind, WirePut, WireReader};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -247,7 +247,7 @@ fn send_all<O: Outcome>(
             if !chosen.is_empty() && bytes + value.len() > most_bytes {
                 break;
             }
-            if value.len() + META_BYTES + forebay_core::FRAME_HEAD_BYTES > window {
+            if value.len() + META_BYTES + forebay_wire::FRAME_HEAD_BYTES > window {
                 let length = value.len();
                 let error = Error::invalid(format!("a fragment of {length} bytes; the server takes {window} at once"));
                 tries.outcomes[next] = Some(Err(error));
@@ -272,7 +272,7 @@ fn send_all<O: Outcome>(
         }
         if !chosen.is_empty() {
             let meta = WirePut::encode_all(&wire, puts.attributes).map_err(Failure::Refused)?;
-            let frame_bytes = (bytes + meta.len() + forebay_core::FRAME_HEAD_BYTES) as u64;
+            let frame_bytes = (bytes + meta.len() + forebay_wire::FRAME_HEAD_BYTES) as u64;
             while frame_bytes > connection.credit() && !under_way.is_empty() {
                 receive(connection, &mut under_way, tries)?;
             }

@@ -7,10 +7,10 @@ use crate::options::Options;
 use crate::pool::{Pool, Repeat};
 use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
 use forebay_core::{
-    AttributeSchema, CAUSES_FROM, Control, Coverage, Error, FrameKind, GapCause, Keyspace, Ledger, PutOptions, Result,
-    RingKeyspace, RingOutcome, RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch,
-    WirePut, WireRingFragment, WireWindow, WireWindowPart, cause_of, crc32c,
+    AttributeSchema, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingKeyspace, RingOutcome,
+    RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, crc32c,
 };
+use forebay_wire::{CAUSES_FROM, Control, FrameKind, WirePut, WireRingFragment, WireWindow, WireWindowPart, cause_of};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;

@@ -5,10 +5,8 @@ use crate::connection::{Connection, Failure};
 use crate::fragment::{Cutter, Fragment, bytes_of};
 use crate::pool::{Repeat, unknown};
 use crate::put::NO_WAIT;
-use forebay_core::{
-    Accept, Error, FrameKind, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, WireExtend,
-    WireJudgement, WireLease, WireReader, WireVerdict, WireWriter, crc32c,
-};
+use forebay_core::{Accept, Error, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, crc32c};
+use forebay_wire::{FrameKind, WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter};
 use std::time::Duration;
 
 /// An event under lease. While it is held the client extends it; dropped without a verdict it is left to its time-out, which

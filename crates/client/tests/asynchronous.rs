@@ -1,10 +1,11 @@
 //! The client for async programs: many calls at once over one connection, and what happens when that goes away.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Sources, WireJudgement};
+use engine::core::{Completeness, GetAny, Key, Keyspace, Kind, PutOptions, PutOutcome, Sources};
 use engine::{Config, Store};
 use forebay_client::{AsyncClient, Options, Verdict};
 use forebay_server::{Endpoint, Server, ServerConfig};
+use forebay_wire::WireJudgement;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

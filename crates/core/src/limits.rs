@@ -32,28 +32,12 @@ pub const SOURCE_BYTES_MAX: usize = 16;
 pub const RING_KEY_TAIL_BYTES: usize = 16;
 /// Most sources of one ring.
 pub const SOURCES_MAX: u32 = 1 << 16;
-/// Where a ring's note stands behind each copy of the superblock, in bytes from the copy.
-pub const RING_NOTE_OFFSET: usize = 1024;
-/// Room for a ring's note, in bytes.
-pub const RING_NOTE_BYTES_MAX: usize = SUPERBLOCK_AREA_BYTES / 2 - RING_NOTE_OFFSET;
 /// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
-/// Bytes of one decision slot before its key.
-pub const SLOT_HEAD_BYTES: usize = 48;
-/// Alignment of payloads, in bytes: one cache line, so that non-temporal stores fill whole lines.
-pub const PAYLOAD_ALIGN: usize = 64;
-/// Bytes at the start of each segment that hold its two header copies.
-pub const SEGMENT_HEADER_BYTES: usize = 4096;
-/// Bytes before the first segment: two superblock copies of 4 KiB.
-pub const SUPERBLOCK_AREA_BYTES: usize = 8192;
 /// Losses that an opening lists by name; further ones are only counted in the ledger.
 pub const LOSSES_LISTED_MAX: usize = 10_000;
 
-// A key and the slot head fit into a slot of one and a half cache lines.
-const _: () = assert!(SLOT_HEAD_BYTES + KEY_BYTES_MAX <= 96);
 // A ring's key fits where any key fits.
 const _: () = assert!(SOURCE_BYTES_MAX + RING_KEY_TAIL_BYTES <= KEY_BYTES_MAX);
 // Presence bits cover all attributes.
 const _: () = assert!(ATTRIBUTES_MAX <= u64::BITS as usize);
-// Payload offsets are stored as 32-bit counts of PAYLOAD_ALIGN: 256 GiB per segment.
-const _: () = assert!(PAYLOAD_ALIGN.is_power_of_two() && SEGMENT_HEADER_BYTES.is_multiple_of(PAYLOAD_ALIGN));

@@ -9,6 +9,7 @@
 //!
 //! *Not here*: events, and anything that says what a record is for. Stores, rings and recordings stand on this.
 
+pub mod bytes;
 pub mod hot;
 pub mod limits;
 pub mod region_file;

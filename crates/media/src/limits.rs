@@ -1,14 +1,22 @@
-//! Limits of regions: how they are cut, and what each class of writers leaves to the next.
+//! Limits of regions: sizes on the medium, how regions are cut, and what each class of writers leaves to the next.
 
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::limits::KEY_BYTES_MAX;
 
+/// Bytes of one decision slot before its key.
+pub const SLOT_HEAD_BYTES: usize = 48;
+/// Alignment of payloads, in bytes: one cache line, so that non-temporal stores fill whole lines.
+pub const PAYLOAD_ALIGN: usize = 64;
+/// Bytes at the start of each segment that hold its two header copies.
+pub const SEGMENT_HEADER_BYTES: usize = 4096;
+/// Bytes before the first segment: two superblock copies of 4 KiB.
+pub const SUPERBLOCK_AREA_BYTES: usize = 8192;
 /// Smallest segment: holds its header and a few small records.
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Largest default segment.
 pub const SEGMENT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 /// Smallest default segment.
 pub const SEGMENT_BYTES_DEFAULT_MIN: u64 = 256 << 10;
-/// Default regions are cut into so many segments.
+/// Segments of a default region.
 pub const SEGMENTS_DEFAULT: u64 = 64;
 /// Fewest segments of a region: every class finds its reserve and there is room to work.
 pub const SEGMENTS_MIN: u32 = 16;
@@ -18,7 +26,7 @@ pub const RESERVE_DECISIONS: u32 = 2;
 pub const RESERVE_EVACUATION: u32 = 2;
 /// Free segments kept for fragments of existing events beyond those for evacuation.
 pub const RESERVE_EXISTING: u32 = 2;
-/// Bytes of choices of sources that always find space: fewest, most, and one per so many bytes of the region.
+/// Bytes of choices of sources that always find space: fewest, most, and bytes of the region for each of them.
 const OUTPUTS_KEPT_MIN: u64 = 4 << 10;
 const OUTPUTS_KEPT_MAX: u64 = 1 << 20;
 const REGION_BYTES_PER_OUTPUT_BYTE: u64 = 1 << 10;
@@ -32,3 +40,7 @@ pub fn outputs_kept_bytes(region_bytes: u64) -> u64 {
 const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
 // The smallest segment has room for its header and at least one record of some size.
 const _: () = assert!(SEGMENT_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
+// A key and the slot head fit into a slot of one and a half cache lines.
+const _: () = assert!(SLOT_HEAD_BYTES + KEY_BYTES_MAX <= 96);
+// Payload offsets are stored as 32-bit counts of PAYLOAD_ALIGN: 256 GiB per segment.
+const _: () = assert!(PAYLOAD_ALIGN.is_power_of_two() && SEGMENT_HEADER_BYTES.is_multiple_of(PAYLOAD_ALIGN));

@@ -8,10 +8,11 @@
 //! *On failure*: opening fails closed: a region of another keyspace, or one whose medium did not survive a restart of the
 //! machine, is not served.
 
+use crate::bytes::{Geometry, Superblock};
 use crate::hot::FlushPolicy;
 use crate::hot::Region;
-use forebay_core::limits::SUPERBLOCK_AREA_BYTES;
-use forebay_core::{Error, Geometry, Kind, Result, Superblock, crc32c};
+use crate::limits::SUPERBLOCK_AREA_BYTES;
+use forebay_core::{Error, Kind, Result, crc32c};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write;

@@ -11,7 +11,8 @@ use super::config::LinkPlan;
 use super::image::names;
 use super::limits::SOURCE_BYTES_MAX;
 use super::manifest::{Era, LinkManifest, ManifestGap};
-use forebay_core::{Error, ImageHead, Result, TableIter};
+use forebay_core::{Error, Result};
+use forebay_media::bytes::{ImageHead, TableIter};
 use forebay_media::warm::ImagePlace;
 use std::collections::HashMap;
 

@@ -2,7 +2,8 @@
 
 use super::image::{Frame, Image};
 use super::lane::Sink;
-use forebay_core::{ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, Result, Stream};
+use forebay_core::{Error, Result};
+use forebay_media::bytes::{ContainerKind, EntryFlags, ExtentKind, ImageMarks, Stream};
 use forebay_media::warm::{EntryPlan, ImagePlan, Placed, Target, Ticket, Warm, Writer};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -92,7 +92,7 @@ fn frames(link: u32, era: u32, image: &Arc<ReadImage>, begin: u64, end: u64) -> 
     let Some(table) = image.table() else {
         return VecDeque::from([Err(Error::corrupt(format!("link {link}: an image without a table")))]);
     };
-    let one = |(entry, offset): (forebay_core::EntryMeta<'_>, u64)| {
+    let one = |(entry, offset): (forebay_media::bytes::EntryMeta<'_>, u64)| {
         let tick = u64::from_be_bytes(entry.rest.try_into().unwrap_or_default());
         let overlaps = tick < end && begin < tick.saturating_add(u64::from(entry.status));
         overlaps.then(|| {

@@ -3,7 +3,8 @@
 //! *Invariants*: a fragment moves from *live* to *expired* under the locks of its source and of the books, and readers
 //! of the whole account hold evictions off (`Engine::taking`): both sums are exact at any moment (tests/ring/races.rs).
 
-use forebay_core::{Ledger, LiveState, RingNote, RingTerms};
+use crate::note::{RingNote, RingTerms};
+use forebay_core::{Ledger, LiveState};
 
 /// Accounts by run, few.
 #[derive(Debug, Default)]

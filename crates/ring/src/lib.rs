@@ -24,6 +24,7 @@ mod engine;
 mod handle;
 mod limits;
 mod maintain;
+mod note;
 mod open;
 mod pin;
 mod put;
@@ -44,6 +45,7 @@ pub use forebay_core::{
     Stretch,
 };
 pub use handle::Ring;
+pub use note::{RingNote, RingTerms};
 pub use pin::RingPin;
 pub use record::{RingRecord, RingRecordProgress, RingRecording};
 pub use reserve::RingReservation;

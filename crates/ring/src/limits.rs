@@ -1,12 +1,16 @@
 //! Limits of a ring and how they relate.
 
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
+use forebay_media::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 
+/// Offset of a ring's note from each copy of the superblock, in bytes.
+pub(super) const RING_NOTE_OFFSET: usize = 1024;
+/// Room for a ring's note, in bytes.
+pub(super) const RING_NOTE_BYTES_MAX: usize = SUPERBLOCK_AREA_BYTES / 2 - RING_NOTE_OFFSET;
 /// Smallest chunk: its header and a few small fragments.
 pub(super) const CHUNK_BYTES_MIN: u64 = 16 << 10;
 /// Largest default chunk.
 pub(super) const CHUNK_BYTES_DEFAULT_MAX: u64 = 64 << 20;
-/// Default regions give each source so many chunks: what is evicted at once is a small part of its history.
+/// Chunks for each source in a default region: what is evicted at once is a small part of its history.
 pub(super) const CHUNKS_PER_SOURCE_DEFAULT: u64 = 16;
 /// Fewest chunks for each source.
 pub(super) const CHUNKS_PER_SOURCE_MIN: u64 = 8;

@@ -60,7 +60,7 @@ impl Engine {
                 space.books.changed = true;
             }
         }
-        let over = self.space.lock().books.runs() > forebay_core::RingNote::RUNS_MAX;
+        let over = self.space.lock().books.runs() > crate::note::RingNote::RUNS_MAX;
         if over {
             let live = self.live_runs();
             self.space.lock().books.fold(|run| live.contains(&run));

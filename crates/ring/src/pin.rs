@@ -9,8 +9,8 @@
 use super::engine::Engine;
 use super::space::Pin;
 use super::{Ring, RingSources};
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_core::{Error, Result, SourceId};
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -149,7 +149,7 @@ fn fields(hot: &Hot, location: Location) -> Fields {
     let little = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
     let run = 24 + key_bytes - 4;
     let run = u32::from_be_bytes([raw[run], raw[run + 1], raw[run + 2], raw[run + 3]]);
-    let offset = u64::from(little(8)) * forebay_core::limits::PAYLOAD_ALIGN as u64;
+    let offset = u64::from(little(8)) * forebay_media::limits::PAYLOAD_ALIGN as u64;
     let fits = offset + u64::from(little(12)) <= hot.geometry.segment_bytes;
     let (offset, length) = if fits { (offset, little(12)) } else { (0, 0) };
     Fields { offset, length, checksum: little(16), status: little(20), run }

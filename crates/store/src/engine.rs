@@ -19,9 +19,8 @@ use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incide
 use crate::locks::{self, Owner, Ranked, RankedRw};
 use crate::placement::Level;
 use crate::runs::{Hold, KnownRun, Samplers, Watched};
-use forebay_core::{
-    AttributeKind, DecisionKind, Error, HolderStats, Key, Keyspace, Order, Result, RunConfig, Superblock,
-};
+use forebay_core::{AttributeKind, Error, HolderStats, Key, Keyspace, Order, Result, RunConfig};
+use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Hot, Kept, KeptBy, Log};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};

@@ -4,7 +4,8 @@
 //! the store is closed. What is pinned counts as fill and is listed by holder.
 
 use crate::engine::{Engine, Holder};
-use forebay_core::{Entry, Error, Key, Level, Result};
+use forebay_core::{Error, Key, Level, Result};
+use forebay_media::bytes::Entry;
 use forebay_media::hot::checksum;
 use forebay_media::warm::ReadImage;
 use std::fmt;

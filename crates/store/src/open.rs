@@ -18,12 +18,13 @@ use crate::levels;
 use crate::placement::Level;
 use crate::placement::There;
 use crate::{Store, ops, recover};
-use forebay_core::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
-use forebay_core::{Error, Geometry, KeySchema, Keyspace, Kind, Result};
+use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
+use forebay_media::bytes::Geometry;
 use forebay_media::hot::{CALLS_WAIT, Hot, Kept, Medium, Region, outlasted, wait_for_none};
 use forebay_media::limits::{
     SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
 };
+use forebay_media::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;

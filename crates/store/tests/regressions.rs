@@ -6,6 +6,7 @@ mod common;
 
 use common::fixture::{Fixture, RUN};
 use common::{TempDir, key, put, sealed_events, small_config};
+use forebay_media::bytes::{SegmentHeader, SegmentKind, Superblock};
 use forebay_store::core::*;
 use forebay_store::sim::SimMedium;
 use forebay_store::{Config, PutOptions, PutOutcome, Store};

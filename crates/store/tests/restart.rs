@@ -6,7 +6,8 @@
 mod common;
 
 use common::TempDir;
-use forebay_core::{Keyspace, Kind, Superblock};
+use forebay_core::{Keyspace, Kind};
+use forebay_media::bytes::Superblock;
 use forebay_store::{Config, PutOptions, PutOutcome, Store};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

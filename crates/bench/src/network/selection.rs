@@ -4,7 +4,8 @@ use super::Measurement;
 use super::moving::{client, end_run};
 use crate::Result;
 use forebay_client::Verdict;
-use forebay_core::{Completeness, GetAny, Key, PutOptions, RunConfig, Sources, WireJudgement};
+use forebay_core::{Completeness, GetAny, Key, PutOptions, RunConfig, Sources};
+use forebay_wire::WireJudgement;
 use std::time::{Duration, Instant};
 
 /// Events of one frame.

@@ -27,10 +27,8 @@ use crate::pool::unknown;
 use crate::put::{of_try, read_outcomes, wire_put};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
-use forebay_core::{
-    Error, FrameKind, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources, WirePut,
-    WireWriter,
-};
+use forebay_core::{Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
+use forebay_wire::{FrameKind, WirePut, WireWriter};
 use link::{Link, Parts};
 use rustls::ClientConfig;
 use std::sync::Arc;
@@ -180,8 +178,8 @@ impl AsyncClient {
     /// # Errors
     /// As [`Client::extend`].
     pub async fn extend(&self, lease: &PlainLease, duration: Duration) -> Result<()> {
-        let one = forebay_core::WireExtend { primary: lease.primary, token: lease.token, duration };
-        let meta = forebay_core::WireExtend::encode_all(&[one])?;
+        let one = forebay_wire::WireExtend { primary: lease.primary, token: lease.token, duration };
+        let meta = forebay_wire::WireExtend::encode_all(&[one])?;
         let (parts, _) = self.call(FrameKind::Extend, &meta, &[], Duration::ZERO).await?;
         read_units(&parts.meta)?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }

@@ -2,7 +2,8 @@
 
 use super::link::Waiting;
 use super::stream::Reader;
-use forebay_core::{Error, FRAME_HEAD_BYTES, FrameHead, Result, WireReader};
+use forebay_core::{Error, Result};
+use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, WireReader};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 use crate::proxy::{NONE, Proxy};
 use crate::scene::{Dir, RUN, key, serve, store, tcp, until};
 use engine::Store;
-use forebay_client::core::{GetAny, Kind, PutOptions, PutOutcome, WireJudgement};
+use forebay_client::core::{GetAny, Kind, PutOptions, PutOutcome};
 use forebay_client::{AsyncClient, Client, Options, Verdict};
+use forebay_wire::WireJudgement;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_millis(400);

@@ -4,8 +4,8 @@
 
 use super::segment::{ENTRIES_MAX, IN_FLIGHT_MAX};
 use super::{Class, Hot, Location, Place};
-use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
-use forebay_core::{RecordSeed, SegmentKind};
+use crate::bytes::{RecordSeed, SegmentKind};
+use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -14,8 +14,9 @@
 //! *On failure*: without a segment the append answers `Full` and nothing was decided.
 
 use super::{Class, Hot};
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{Blob, BlobChunk, Decision, DecisionKind, Error, RecordSeed, Result, SegmentKind};
+use crate::bytes::{Blob, BlobChunk, Decision, DecisionKind, RecordSeed, SegmentKind};
+use crate::limits::SEGMENT_HEADER_BYTES;
+use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

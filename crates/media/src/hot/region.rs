@@ -123,7 +123,7 @@ impl Region {
     pub fn is_unfinished(path: &Path) -> bool {
         let Ok(file) = File::open(path) else { return false };
         let Ok(file) = Locked::take(file, path, Duration::ZERO) else { return false };
-        let mut start = [0; forebay_core::limits::SUPERBLOCK_AREA_BYTES];
+        let mut start = [0; crate::limits::SUPERBLOCK_AREA_BYTES];
         ((&*file).read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
             && file.metadata().is_ok_and(|data| data.is_file())
     }
@@ -135,7 +135,7 @@ impl Region {
         })?;
         let file = Locked::take(file, path, LOCK_WAIT)?;
         let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
-        if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
+        if length < crate::limits::SUPERBLOCK_AREA_BYTES as u64 {
             return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
         }
         let allocated = rustix::fs::fstat(&*file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
@@ -156,7 +156,7 @@ impl Region {
         })?;
         let file = Locked::take(file, path, LOCK_WAIT)?;
         let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
-        if length < forebay_core::limits::SUPERBLOCK_AREA_BYTES as u64 {
+        if length < crate::limits::SUPERBLOCK_AREA_BYTES as u64 {
             return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
         }
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;

@@ -9,11 +9,11 @@
 use super::heads::Heads;
 use super::segment::Left;
 use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
-use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
-use forebay_core::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
-use forebay_core::{
+use crate::bytes::{
     Entry, EntryLayout, Geometry, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
 };
+use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
+use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::container::Phase;
 use super::log::DeviceLog;
 use super::space::Warm;
-use forebay_core::{Error, Result, Stream};
+use crate::bytes::Stream;
+use forebay_core::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ impl Warm {
             if container.phase() == Phase::Empty {
                 continue;
             }
-            if header.run == forebay_core::ContainerHeader::SHARED_RUN {
+            if header.run == crate::bytes::ContainerHeader::SHARED_RUN {
                 return None;
             }
             runs.insert(header.run);

@@ -10,7 +10,7 @@
 //! *recycling* is safe (test `a_pin_that_came_in_time_keeps_a_container`).
 
 use super::device::FileId;
-use forebay_core::{ContainerHeader, ContainerSeed, ContainerState};
+use crate::bytes::{ContainerHeader, ContainerSeed, ContainerState};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -204,7 +204,7 @@ impl Container {
         let mut header = self.header.lock();
         change(&mut header);
         header.revision += 1;
-        (header.revision % 2 * forebay_core::CONTAINER_BLOCK_BYTES, header.encode(store))
+        (header.revision % 2 * crate::bytes::CONTAINER_BLOCK_BYTES, header.encode(store))
     }
 }
 

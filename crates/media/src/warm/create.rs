@@ -9,10 +9,11 @@ use super::log;
 use super::plan::WarmShape;
 use super::recycle::write_all;
 use super::space::{DeviceSlot, Warm};
-use forebay_core::{
+use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX, ContainerHeader, DeviceSuperblock,
-    Error, ImageLayout, Result,
+    ImageLayout,
 };
+use forebay_core::{Error, Result};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! What callers of the warm level say and are told: sizes, targets, images to write, places.
 
-use forebay_core::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, ImageRecord, Stream};
+use crate::bytes::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, ImageRecord, Stream};
 use std::time::Duration;
 
 /// How the warm level is cut and driven.

@@ -11,8 +11,9 @@ use super::device::BLOCK_BYTES;
 use super::plan::ImagePlace;
 use super::recycle::read_all;
 use super::space::Warm;
+use crate::bytes::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Image, ImageHead, TableIter};
 use crate::hot::checksum;
-use forebay_core::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Error, Image, ImageHead, Key, Result, TableIter};
+use forebay_core::{Error, Key, Result};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -54,7 +55,7 @@ impl Warm {
         let room = self.shape.container_bytes.checked_sub(place.position).filter(|room| {
             *room >= ImageHead::BYTES as u64
                 && place.position >= CONTAINER_DATA_OFFSET
-                && place.position.is_multiple_of(forebay_core::IMAGE_ALIGN)
+                && place.position.is_multiple_of(crate::bytes::IMAGE_ALIGN)
         });
         let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Recycling));
         let room = room.ok_or_else(|| corrupt("no image can be there"))?;

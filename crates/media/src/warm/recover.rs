@@ -19,10 +19,11 @@ use super::plan::{ImagePlace, WarmShape};
 use super::recycle::{FoundContent, read_all};
 use super::scan::{Extent, Scan, Scanned};
 use super::space::{DeviceSlot, Warm};
-use forebay_core::{
+use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerSeed, ContainerState, DeviceSuperblock,
-    Directory, DirectoryBuilder, DirectoryPlace, Error, ExtentHead, Image, ImageLayout, Kind, Result, Stream,
+    Directory, DirectoryBuilder, DirectoryPlace, ExtentHead, Image, ImageLayout, Stream,
 };
+use forebay_core::{Error, Kind, Result};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

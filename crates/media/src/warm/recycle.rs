@@ -13,9 +13,8 @@ use super::container::{Container, Phase};
 use super::device::{BLOCK_BYTES, Device, FileId};
 use super::log::DeviceLog;
 use super::space::Warm;
-use forebay_core::{
-    CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerState, DirectoryPlace, Error, Result,
-};
+use crate::bytes::{CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerHeader, ContainerState, DirectoryPlace};
+use forebay_core::{Error, Result};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -233,7 +232,7 @@ impl Warm {
 
 /// What a scan found in a container that was not closed.
 pub(super) struct FoundContent {
-    pub(super) directory: forebay_core::DirectoryBuilder,
+    pub(super) directory: crate::bytes::DirectoryBuilder,
     pub(super) data_end: u64,
     pub(super) extents: u32,
     pub(super) images: u64,

@@ -11,10 +11,10 @@
 
 use super::device::{Device, FileId};
 use super::window::Window;
-use crate::hot::checksum;
-use forebay_core::{
+use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerSeed, ExtentHead, IMAGE_ALIGN, Image, ImageHead, ImageLayout,
 };
+use crate::hot::checksum;
 use std::io;
 
 /// Payloads are compared in pieces of so many bytes.

@@ -12,11 +12,11 @@ use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
 use super::plan::{ImagePlace, Target, WarmShape};
 use super::pool::Pool;
-use crate::sync::deadline_after;
-use forebay_core::{
-    CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, Error, ExtentHead, ImageLayout, Result,
-    Stream,
+use crate::bytes::{
+    CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, ExtentHead, ImageLayout, Stream,
 };
+use crate::sync::deadline_after;
+use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -127,7 +127,7 @@ pub(super) struct Filling {
 impl Filling {
     /// Whether an extent of so many bytes fits, with a directory of so many bytes after it.
     pub(super) fn fits(container_bytes: u64, images: u64, end: u64, directory_bytes: u64) -> bool {
-        let block = forebay_core::CONTAINER_BLOCK_BYTES;
+        let block = crate::bytes::CONTAINER_BLOCK_BYTES;
         end.next_multiple_of(block) + directory_bytes.next_multiple_of(block) <= container_bytes
             && (images == 0 || directory_bytes <= container_bytes / 4)
     }
@@ -252,10 +252,10 @@ impl Warm {
     /// Longest payload that an image with this one fragment can have, in bytes.
     pub fn payload_bytes_max(&self) -> u64 {
         let meta = self.layout.meta_bytes(1, 0);
-        let block = forebay_core::CONTAINER_BLOCK_BYTES;
+        let block = crate::bytes::CONTAINER_BLOCK_BYTES;
         let directory = (DirectoryBuilder::new().len() + DirectoryBuilder::entry_bytes(meta)).next_multiple_of(block);
         let room = self.shape.container_bytes - CONTAINER_DATA_OFFSET - directory - ExtentHead::BYTES as u64;
-        room / forebay_core::IMAGE_ALIGN * forebay_core::IMAGE_ALIGN - meta
+        room / crate::bytes::IMAGE_ALIGN * crate::bytes::IMAGE_ALIGN - meta
     }
 
     /// Occupied share of the containers, 0 to 1; one that is being filled counts with its used share.
@@ -407,7 +407,7 @@ impl Warm {
             let mut header = container.header.lock();
             *header = ContainerHeader {
                 generation: header.generation.wrapping_add(1),
-                state: forebay_core::ContainerState::Filling,
+                state: crate::bytes::ContainerState::Filling,
                 kind,
                 stream,
                 run,
@@ -445,7 +445,7 @@ impl Warm {
             self.used.fetch_sub(filling.position, Ordering::Relaxed);
             space.open.retain(|open| open.container != filling.container);
             self.containers[filling.container as usize].set_phase(&[Phase::Filling], Phase::Empty);
-            self.containers[filling.container as usize].header.lock().state = forebay_core::ContainerState::Empty;
+            self.containers[filling.container as usize].header.lock().state = crate::bytes::ContainerState::Empty;
             space.free[filling.device as usize].push_front(filling.container);
             self.free.fetch_add(1, Ordering::Relaxed);
         } else {

@@ -9,7 +9,8 @@ use super::plan::ImagePlace;
 use super::recycle::read_all;
 use super::space::Warm;
 use super::window::Window;
-use forebay_core::{Directory, EntryMeta, Image, Result};
+use crate::bytes::{Directory, EntryMeta, Image};
+use forebay_core::Result;
 
 /// Who is told of a fragment: its image, its number in the table, its entry, and what is wrong with its bytes.
 pub(crate) type Checked<'c> = dyn FnMut(ImagePlace, &Image<'_>, u32, &EntryMeta<'_>, Option<String>) + 'c;

@@ -13,10 +13,11 @@
 use super::pipeline::{Bytes, Pipeline};
 use super::plan::{ImagePlace, ImagePlan, Placed, Target, Ticket};
 use super::space::{Filling, Warm};
-use crate::hot::will_copy;
-use forebay_core::{
-    CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, DirectoryBuilder, Error, ExtentHead, ExtentKind, IMAGE_ALIGN, Result,
+use crate::bytes::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, DirectoryBuilder, ExtentHead, ExtentKind, IMAGE_ALIGN,
 };
+use crate::hot::will_copy;
+use forebay_core::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

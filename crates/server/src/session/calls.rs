@@ -6,11 +6,14 @@
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
 use forebay_core::{
-    Accept, Error, FrameHead, FrameKind, GetAny, Key, Keyspace, Kind, OpenEvent, PutOutcome, Result, ResultFragment,
-    Sources, Token, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader, WireRemove,
-    WireUpdate, WireVerdict, WireWriter, check_sent,
+    Accept, Error, GetAny, Key, Keyspace, Kind, OpenEvent, PutOutcome, Result, ResultFragment, Sources, Token,
+    check_sent,
 };
 use forebay_store::{Event, Fragment, Lease, Store};
+use forebay_wire::{
+    FrameHead, FrameKind, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader,
+    WireRemove, WireUpdate, WireVerdict, WireWriter,
+};
 use std::time::Duration;
 
 /// A request that has arrived whole.

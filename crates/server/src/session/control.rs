@@ -4,12 +4,10 @@ use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
 use crate::call::Call;
 use crate::served::Served;
-use forebay_core::{
-    Control, Error, Filter, ObjectOrder, Result, RingSources, RunConfig, Sampling, Sources, WireReader, WireSample,
-    WireWriter,
-};
+use forebay_core::{Error, Filter, Result, RingSources, RunConfig, Sampling, Sources};
 use forebay_ring::{Ring, RingPin};
 use forebay_store::{Producer, Sampler, Store, Watch};
+use forebay_wire::{Control, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{FRAME_HEAD_BYTES, FrameHead};
+use forebay_wire::{FRAME_HEAD_BYTES, FrameHead};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -155,8 +155,9 @@ impl Transport for Memory {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::{FrameFlags, FrameKind, Hello, Keyspace};
+    use forebay_core::Keyspace;
     use forebay_store::{Config, Store};
+    use forebay_wire::{FrameFlags, FrameKind, Hello};
 
     #[test]
     fn a_session_is_driven_by_hand() {

@@ -9,8 +9,9 @@
 
 use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
-use forebay_core::{Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Kind, WireWriter};
+use forebay_core::{Error, Kind};
 use forebay_store::Fragment;
+use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Deref;

@@ -2,11 +2,10 @@
 
 use super::calls::{AHEAD_MIN, outcome_byte};
 use crate::served::Served;
-use forebay_core::{
-    CAUSES_FROM, Error, Key, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, WirePut, check_sent,
-};
+use forebay_core::{Error, Key, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, check_sent};
 use forebay_ring::{Ring, RingReservation};
 use forebay_store::Reservation;
+use forebay_wire::{CAUSES_FROM, WirePut};
 use std::ops::{Deref, DerefMut};
 
 /// Memory for one fragment.

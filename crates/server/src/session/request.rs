@@ -13,8 +13,9 @@ use crate::access::{Grant, Rights};
 use crate::call::Call;
 use crate::served::Served;
 use crate::transport::Transport;
-use forebay_core::{Error, FrameHead, FrameKind, Hello, Result, Welcome, WireReader, WireVerdict};
+use forebay_core::{Error, Result};
 use forebay_store::Store;
+use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
 use std::time::{Duration, Instant};
 
 impl<T: Transport> Session<T> {

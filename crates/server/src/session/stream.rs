@@ -7,8 +7,9 @@
 use super::calls::wire_fragment;
 use super::outbox::{Answer, Payload};
 use super::window::WindowParts;
-use forebay_core::{Bounds, EventInfo, FrameHead, Key, Result, WireRange, WireWriter};
+use forebay_core::{Bounds, EventInfo, Key, Result};
 use forebay_store::{Range, Store};
+use forebay_wire::{FrameHead, WireRange, WireWriter};
 
 /// Bytes and fragments of one part.
 const PART_BYTES: u64 = 256 << 10;

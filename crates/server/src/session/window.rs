@@ -10,8 +10,9 @@ use super::{LOOK_AGAIN_FILTERED, Session};
 use crate::call::Call;
 use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
-use forebay_core::{Error, FrameHead, Result, SourceSchema, WireRingFragment, WireWindow, WireWindowPart};
+use forebay_core::{Error, Result, SourceSchema};
 use forebay_ring::Ring;
+use forebay_wire::{FrameHead, WireRingFragment, WireWindow, WireWindowPart};
 use std::sync::Arc;
 use std::time::Instant;
 

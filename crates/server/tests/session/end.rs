@@ -2,7 +2,8 @@
 
 use crate::raw::{get, get_any, leases, outcomes, put};
 use crate::scene::{Scene, until};
-use forebay_core::{Bounds, FrameKind, WireRange};
+use forebay_core::Bounds;
+use forebay_wire::{FrameKind, WireRange};
 use std::time::{Duration, Instant};
 
 #[test]

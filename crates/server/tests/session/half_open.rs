@@ -2,7 +2,8 @@
 
 use crate::raw::{Raw, frame, get_any, put};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::{Bounds, FrameKind, WireRange};
+use forebay_core::Bounds;
+use forebay_wire::{FrameKind, WireRange};
 use std::time::Duration;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::raw::{Frame, Raw, credit, frame, get, get_any, hello, put};
 use crate::scene::{Scene, WINDOW};
-use forebay_core::{Control, FrameKind, WireReader, WireWriter};
+use forebay_wire::{Control, FrameKind, WireReader, WireWriter};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A client that sends what a test wants.
 
-use forebay_core::{
-    Error, FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, GetAny, Hello, Key, Keyspace, PutOutcome, Result,
-    WireLease, WirePut, WireReader, WireWriter, crc32c,
+use forebay_core::{Error, GetAny, Key, Keyspace, PutOutcome, Result, crc32c};
+use forebay_wire::{
+    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WireLease, WirePut, WireReader, WireWriter,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -2,11 +2,10 @@
 
 use crate::raw::{Raw, frame};
 use crate::scene::until;
-use forebay_core::{
-    Control, FrameKind, Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, WirePut, WireWindow, crc32c,
-};
+use forebay_core::{Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
+use forebay_wire::{Control, FrameKind, WirePut, WireWindow};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,8 @@
 
 use crate::raw::{Raw, frame, get, put};
 use crate::scene::{RUN, Scene, WINDOW, resident_bytes, until};
-use forebay_core::{Bounds, FrameKind, WireRange, WireWriter};
+use forebay_core::Bounds;
+use forebay_wire::{FrameKind, WireRange, WireWriter};
 use std::time::{Duration, Instant};
 
 /// Least window that a client may have.

@@ -2,7 +2,8 @@
 
 use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::{Bounds, Control, FrameKind, Kind, PutOptions, WireJudgement, WireVerdict, WireWriter};
+use forebay_core::{Bounds, Kind, PutOptions};
+use forebay_wire::{Control, FrameKind, WireJudgement, WireVerdict, WireWriter};
 use std::time::{Duration, Instant};
 
 fn nothing_is_delayed(raw: &mut Raw, scene: &Scene, others: usize) {

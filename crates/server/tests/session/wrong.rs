@@ -2,7 +2,8 @@
 
 use crate::raw::{Raw, credit, frame, get, hello, put, sealed};
 use crate::scene::{Scene, WINDOW, resident_bytes};
-use forebay_core::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, Kind};
+use forebay_core::Kind;
+use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello};
 
 /// Sends these bytes after a hello, over both sorts of socket; the error must be of this kind and say this, and others go
 /// on.

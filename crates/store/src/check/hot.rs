@@ -1,9 +1,9 @@
 //! Looking at the hot level: every header, every entry, every slot of the decision log.
 
 use super::CheckReport;
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{EntryFlags, Mark, SegmentHeader, SegmentKind, SegmentState, StateWord};
+use forebay_media::bytes::{EntryFlags, Mark, SegmentHeader, SegmentKind, SegmentState, StateWord};
 use forebay_media::hot::{Hot, Location, checksum};
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
 
 /// Reads and verifies every segment.

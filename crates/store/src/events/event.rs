@@ -11,7 +11,8 @@
 
 use crate::SourceState;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
-use forebay_core::{LiveState, Mark, StateWord};
+use forebay_core::LiveState;
+use forebay_media::bytes::{Mark, StateWord};
 use forebay_media::hot::Location;
 
 /// No event, no lease.

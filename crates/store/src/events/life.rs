@@ -9,7 +9,8 @@ use super::rule::{Mask, Rule};
 use super::run::{Ending, Run};
 use super::shard::{Ended, Keys, Shard};
 use crate::SourceState;
-use forebay_core::{Completeness, Decision, DecisionKind, LiveState, Primary, Tally};
+use forebay_core::{Completeness, LiveState, Primary, Tally};
+use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::Arc;
 
 impl Shard {

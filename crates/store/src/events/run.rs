@@ -4,7 +4,8 @@ use super::list::List;
 use super::rule::{Mask, Plan};
 use super::sources::SourceCounts;
 use crate::RunState;
-use forebay_core::{Decision, DecisionKind, IntervalSet, KeySchema, Ledger, Tally};
+use forebay_core::{IntervalSet, KeySchema, Ledger, Tally};
+use forebay_media::bytes::{Decision, DecisionKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

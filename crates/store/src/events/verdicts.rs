@@ -2,7 +2,8 @@
 //! token of this life, and the last verdicts in the order in which they were given, which survive a restart.
 
 use crate::limits::VERDICTS_REMEMBERED;
-use forebay_core::{DecisionKind, Token, crc32c, crc32c_append};
+use forebay_core::{Token, crc32c, crc32c_append};
+use forebay_media::bytes::DecisionKind;
 use std::collections::{HashMap, VecDeque};
 
 /// What a lease holder decided.

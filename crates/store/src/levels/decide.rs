@@ -18,7 +18,8 @@ use crate::events::{Flag, Shard, Verdict};
 use crate::placement::Keeper;
 use crate::placement::Level;
 use crate::placement::{Awaited, Ticket};
-use forebay_core::{Blob, Decision, DecisionKind, Error, Result, Token};
+use forebay_core::{Error, Result, Token};
+use forebay_media::bytes::{Blob, Decision, DecisionKind};
 
 /// What repeats of a verdict are known by.
 fn name_of_token(token: &Token) -> Vec<u8> {

@@ -9,7 +9,8 @@
 //! caller.
 
 use crate::{Event, Sources, Store};
-use forebay_core::{Error, Primary, Result, Stream};
+use forebay_core::{Error, Primary, Result};
+use forebay_media::bytes::Stream;
 use std::collections::VecDeque;
 
 /// A container that is being emptied. Dropping it gives it back.

@@ -2,7 +2,8 @@
 
 use crate::Store;
 use crate::placement::Level;
-use forebay_core::{ContainerStatus, DeviceStatus, Stream, WarmStats};
+use forebay_core::{ContainerStatus, DeviceStatus, WarmStats};
+use forebay_media::bytes::Stream;
 use forebay_media::warm::{ContainerInfo, Phase};
 use std::sync::atomic::Ordering;
 
@@ -44,7 +45,7 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
         }
         .into(),
         stream: if holds { stream } else { String::new() },
-        run: (holds && header.run != forebay_core::ContainerHeader::SHARED_RUN).then_some(header.run),
+        run: (holds && header.run != forebay_media::bytes::ContainerHeader::SHARED_RUN).then_some(header.run),
         generation: header.generation,
         bytes: header.container_bytes,
         used_bytes: if holds { header.data_end } else { 0 },

@@ -1,8 +1,7 @@
 //! The warm level by itself: its writer fed from memory, its reader, its counters.
 
-use forebay_core::{
-    CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, Error, ExtentKind, ImageMarks, KeySchema, Primary, Result, Stream,
-};
+use forebay_core::{Error, KeySchema, Primary, Result};
+use forebay_media::bytes::{CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, ExtentKind, ImageMarks, Stream};
 use forebay_media::hot::{self, copy_checksum_append, will_copy};
 use forebay_media::warm::{
     Buffer, Device, DirectoryDevice, EntryPlan, ImagePlace, ImagePlan, IoMethod, Placed, Target, Ticket, Warm,

@@ -7,7 +7,8 @@
 
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, Shard, State, WarmRecord, Word};
-use forebay_core::{Attributes, Entry, EntryFlags, Error, LiveState, Order, Result, StateWord};
+use forebay_core::{Attributes, Error, LiveState, Order, Result};
+use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 
 /// Status bits of an event's record.

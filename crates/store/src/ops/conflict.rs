@@ -4,7 +4,8 @@
 use crate::engine::{Engine, closed};
 use crate::events::{IncidentKind, Kept};
 use crate::{PutOutcome, RunState};
-use forebay_core::{Entry, EntryFlags, Error, Key, Result, StateWord, Tally};
+use forebay_core::{Error, Key, Result, Tally};
+use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 use std::sync::atomic::Ordering;
 

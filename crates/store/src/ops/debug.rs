@@ -6,7 +6,8 @@
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, Reason, State};
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
-use forebay_core::{DecisionKind, Error, LiveState, Primary, Result, Tally};
+use forebay_core::{Error, LiveState, Primary, Result, Tally};
+use forebay_media::bytes::DecisionKind;
 
 impl Store {
     /// The events of the debug stream; read them with [`Store::get_event`], end them with [`Store::release`] or

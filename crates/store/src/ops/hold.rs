@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::events::{List, Shard};
 use crate::runs::Hold;
 use crate::{HoldInfo, Store};
-use forebay_core::{Blob, Error, Filter, Result};
+use forebay_core::{Error, Filter, Result};
+use forebay_media::bytes::Blob;
 use std::sync::atomic::Ordering;
 
 /// Most holds at once.

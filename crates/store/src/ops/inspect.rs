@@ -3,8 +3,8 @@
 use crate::inhibit::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};
 use forebay_core::LiveState;
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
 use forebay_media::hot::{CLOSED, FREE, LOG, OPEN};
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::sync::atomic::Ordering;
 
 impl Store {

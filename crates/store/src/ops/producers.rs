@@ -9,7 +9,8 @@ use crate::decisions::encode_producer;
 use crate::engine::Engine;
 use crate::runs::{Counts, KnownProducer};
 use forebay_core::limits::NAME_BYTES_MAX;
-use forebay_core::{Blob, Error, Result};
+use forebay_core::{Error, Result};
+use forebay_media::bytes::Blob;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,8 @@ use crate::engine::{Engine, closed};
 use crate::events::{Ended, Flag, ShardGuard, State};
 use crate::ops::range::Walk;
 use crate::placement::Ticket;
-use forebay_core::{Bounds, Decision, DecisionKind, Key, LiveState, Primary, Result, StateWord, Tally};
+use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};
+use forebay_media::bytes::{Decision, DecisionKind, StateWord};
 use std::sync::atomic::Ordering;
 
 impl Store {

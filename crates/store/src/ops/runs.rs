@@ -14,7 +14,8 @@ use crate::limits::RUNS_MAX;
 use crate::placement::Ticket;
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
-use forebay_core::{Blob, Error, Ledger, LiveState, Result, RunConfig};
+use forebay_core::{Error, Ledger, LiveState, Result, RunConfig};
+use forebay_media::bytes::Blob;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 

@@ -4,7 +4,8 @@ use crate::Store;
 use crate::engine::{Engine, closed};
 use crate::events::{Ended, Flag, Shard, State};
 use crate::placement::Ticket;
-use forebay_core::{DecisionKind, Error, LiveState, Primary, Result};
+use forebay_core::{Error, LiveState, Primary, Result};
+use forebay_media::bytes::DecisionKind;
 
 impl Store {
     /// The event is ready now, with what it has. `false` where there is no such event; sealing a ready one is a success.

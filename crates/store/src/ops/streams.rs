@@ -13,7 +13,8 @@ use crate::engine::{Engine, closed};
 use crate::events::Run;
 use crate::{Sources, Store};
 use forebay_core::limits::{NAME_BYTES_MAX, STREAMS_MAX};
-use forebay_core::{Blob, Error, Primary, Result, crc32c};
+use forebay_core::{Error, Primary, Result, crc32c};
+use forebay_media::bytes::Blob;
 use forebay_media::hot::Class;
 use forebay_media::limits::outputs_kept_bytes;
 use std::sync::atomic::Ordering;
@@ -181,7 +182,8 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::{Accept, Config, GetAny, PutOptions};
-    use forebay_core::{Completeness, Keyspace, Kind, SegmentKind};
+    use forebay_core::{Completeness, Keyspace, Kind};
+    use forebay_media::bytes::SegmentKind;
     use forebay_media::sim::SimMedium;
 
     #[test]

@@ -14,9 +14,8 @@ use crate::decisions::ON_HOT_ONLY;
 use crate::engine::{Engine, closed};
 use crate::events::{NIL, Shard, State};
 use crate::placement::Ticket;
-use forebay_core::{
-    Attributes, Decision, DecisionKind, Entry, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
-};
+use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result, Tally, Token};
+use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 use forebay_media::sync::deadline_after;
 use std::time::{Duration, Instant};

@@ -14,9 +14,8 @@ use crate::events::{Code, Ended, Given, Shard, Verdict, Word};
 use crate::limits::SHARDS;
 use crate::placement::Ticket;
 use crate::{Accept, ResultFragment, Sources, Store};
-use forebay_core::{
-    Decision, DecisionKind, Entry, EntryFlags, Error, Key, LiveState, Primary, Result, StateWord, Tally, Token,
-};
+use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
+use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
 use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;

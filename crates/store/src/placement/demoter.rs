@@ -2,7 +2,8 @@
 
 use super::Level;
 use crate::events::WarmRecord;
-use forebay_core::{Entry, ImageMarks, Primary, Stream};
+use forebay_core::Primary;
+use forebay_media::bytes::{Entry, ImageMarks, Stream};
 use forebay_media::hot::Location;
 use forebay_media::warm::{Placed, ReadImage, Target, Ticket, Writer};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,7 @@
 //! How full the warm level is, and of what: for inhibit.
 
 use crate::inhibit::{WarmBytes, WarmFill, WarmGauge};
-use forebay_core::Stream;
+use forebay_media::bytes::Stream;
 use forebay_media::warm::{Phase, Warm};
 
 impl WarmGauge for Warm {

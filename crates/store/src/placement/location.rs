@@ -6,12 +6,12 @@ use forebay_media::warm::ImagePlace;
 
 /// The location of a fragment of an image.
 pub(crate) fn at(place: ImagePlace, index: u32) -> Location {
-    Location::warm(place.container, (place.position / forebay_core::IMAGE_ALIGN) as u32, index)
+    Location::warm(place.container, (place.position / forebay_media::bytes::IMAGE_ALIGN) as u32, index)
 }
 
 /// Where an image of a location stands.
 pub(crate) fn place_of(location: Location) -> ImagePlace {
-    let position = u64::from(location.entry) * forebay_core::IMAGE_ALIGN;
+    let position = u64::from(location.entry) * forebay_media::bytes::IMAGE_ALIGN;
     ImagePlace { container: location.container(), position }
 }
 

@@ -1,6 +1,6 @@
 //! Fragments that wait for a device, in groups that share a commit.
 
-use forebay_core::{Entry, ImageMarks};
+use forebay_media::bytes::{Entry, ImageMarks};
 use forebay_media::hot::Location;
 use forebay_media::warm::{Target, Writer};
 use parking_lot::{Condvar, Mutex};

@@ -9,12 +9,11 @@ use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
 use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::runs::{Hold, KnownProducer, KnownRun, apply_mask};
-use forebay_core::limits::{SEGMENT_HEADER_BYTES, STREAMS_MAX};
-use forebay_core::{
-    Blob, Decision, DecisionKind, Error, Interval, IntervalSet, Ledger, Result, SegmentHeader, SegmentKind, Slot,
-    Tally, Token,
-};
+use forebay_core::limits::STREAMS_MAX;
+use forebay_core::{Error, Interval, IntervalSet, Ledger, Result, Tally, Token};
+use forebay_media::bytes::{Blob, Decision, DecisionKind, SegmentHeader, SegmentKind, Slot};
 use forebay_media::hot::LOG;
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use forebay_media::warm::LogSlots;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -20,11 +20,10 @@ use crate::engine::Engine;
 use crate::events::{Reason, Shard, Superseded};
 use crate::placement::{Level, There, Ticket};
 use forebay_core::limits::LOSSES_LISTED_MAX;
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{
-    Decision, DecisionKind, Error, LiveState, RecordSeed, Result, SegmentHeader, SegmentKind, SegmentState,
-};
+use forebay_core::{Error, LiveState, Result};
+use forebay_media::bytes::{Decision, DecisionKind, RecordSeed, SegmentHeader, SegmentKind, SegmentState};
 use forebay_media::hot::{FREE, Location};
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use forebay_media::warm::LogSlots;
 use records::Records;
 use standing::Standing;

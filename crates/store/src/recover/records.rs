@@ -5,12 +5,10 @@ use crate::RunState;
 use crate::engine::Engine;
 use crate::events::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
 use forebay_core::limits::LOSSES_LISTED_MAX;
-use forebay_core::limits::SEGMENT_HEADER_BYTES;
-use forebay_core::{
-    Entry, EntryFlags, Error, ImageMarks, Key, Ledger, LiveState, Mark, RecordSeed, Result, SegmentHeader,
-    SegmentState, StateWord, Tally,
-};
+use forebay_core::{Error, Key, Ledger, LiveState, Result, Tally};
+use forebay_media::bytes::{Entry, EntryFlags, ImageMarks, Mark, RecordSeed, SegmentHeader, SegmentState, StateWord};
 use forebay_media::hot::{CLOSED, Location, Place, SEALED};
+use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 

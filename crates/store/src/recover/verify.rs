@@ -1,7 +1,7 @@
 //! Comparing payloads with their checksums, before their records are believed: by all processors, segment by segment.
 
 use crate::engine::Engine;
-use forebay_core::{Mark, SegmentHeader, StateWord};
+use forebay_media::bytes::{Mark, SegmentHeader, StateWord};
 use forebay_media::hot::{Location, checksum};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -9,8 +9,9 @@
 //! *Invariants*: a block's head and its slots are seeded with store, device, file, generation and their number, so that
 //! one of another place or an earlier generation never verifies; slots never reach over the end of a block.
 
+use crate::bytes::{RecordSeed, Slot, SlotLayout};
 use crate::warm::BLOCK_BYTES;
-use forebay_core::{Error, RecordSeed, Result, Slot, SlotLayout, crc32c, crc32c_append};
+use forebay_core::{Error, Result, crc32c, crc32c_append};
 
 /// The two files of a device's log.
 pub(crate) const FILE_NAMES: [&str; 2] = ["decisions-0.fb", "decisions-1.fb"];

@@ -30,7 +30,8 @@ pub(crate) use format::FILE_NAMES;
 pub use scan::LogSlots;
 
 use super::Device;
-use forebay_core::{Blob, Decision, Error, Result};
+use crate::bytes::{Blob, Decision};
+use forebay_core::{Error, Result};
 use open::Which;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -269,7 +270,7 @@ impl DeviceLog {
 pub(crate) fn decode(bytes: &[u8], store: [u8; 16], key_bytes: usize) {
     use super::BLOCK_BYTES;
     let Ok(Some(head)) = format::FileHead::decode(bytes) else { return };
-    let layout = forebay_core::SlotLayout::for_key_bytes(key_bytes);
+    let layout = crate::bytes::SlotLayout::for_key_bytes(key_bytes);
     let pages = format::Pages::new(layout, &store, head.device, head.file, head.generation);
     let blocks = bytes.get(format::HEAD_BLOCKS as usize * BLOCK_BYTES..).unwrap_or_default();
     let (slots, _) = scan::scan(pages, head.snapshot_blocks, blocks.to_vec(), &[]);

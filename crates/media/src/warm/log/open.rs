@@ -11,9 +11,10 @@ use super::format::{
 };
 use super::scan::{LogSlots, scan};
 use super::tail::{Cursor, Health, Log, State};
+use crate::bytes::SlotLayout;
 use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId};
 use forebay_core::limits::KEY_BYTES_MAX;
-use forebay_core::{Error, Result, SlotLayout};
+use forebay_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;

@@ -16,8 +16,9 @@ use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, Pages, block_offset};
 use super::open::read_all;
 use super::tail::{Cursor, Health, Log, TAIL_BYTES};
+use crate::bytes::{Blob, BlobChunk};
 use crate::warm::{BLOCK_BYTES, Buffer, FileId};
-use forebay_core::{Blob, BlobChunk, Error, Result, crc32c};
+use forebay_core::{Error, Result, crc32c};
 use std::time::Instant;
 
 /// One move to the other file.

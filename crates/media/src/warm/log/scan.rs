@@ -12,8 +12,9 @@
 //! *Not here*: I/O (`open.rs`), what the slots mean (`recover`).
 
 use super::format::{BLOCK_HEAD_BYTES, BlockHead, Pages, SECTOR_BYTES};
+use crate::bytes::{Blob, BlobChunk, Slot};
 use crate::warm::BLOCK_BYTES;
-use forebay_core::{Blob, BlobChunk, Result, Slot};
+use forebay_core::Result;
 
 /// What one device's log says, in order, from its snapshot on.
 #[derive(Debug)]

@@ -13,8 +13,9 @@
 
 use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, Pages, block_offset};
+use crate::bytes::{Blob, Decision, SlotLayout};
 use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId};
-use forebay_core::{Blob, Decision, Error, Result, SlotLayout};
+use forebay_core::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -16,11 +16,12 @@
 
 mod progress;
 
+use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerSeed, DirectoryPlace};
 use crate::hot::copy_checksum_append;
 use crate::warm::buffer::Buffer;
 use crate::warm::device::{BLOCK_BYTES, FileId, Queue};
 use crate::warm::space::{Filling, Warm};
-use forebay_core::{CONTAINER_BLOCK_BYTES, ContainerSeed, DirectoryPlace, Error, Result};
+use forebay_core::{Error, Result};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -247,7 +248,7 @@ impl Pipeline {
         self.write_header(serial, Role::Begin, |_| {});
     }
 
-    fn write_header(&mut self, serial: u64, role: Role, change: impl FnOnce(&mut forebay_core::ContainerHeader)) {
+    fn write_header(&mut self, serial: u64, role: Role, change: impl FnOnce(&mut crate::bytes::ContainerHeader)) {
         let warm = self.warm.clone();
         let Some(work) = self.work(serial) else { return };
         let container = &warm.containers[work.filling.container as usize];

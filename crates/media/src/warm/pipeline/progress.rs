@@ -1,10 +1,11 @@
 //! What completes, and what becomes possible then: commits, closing, waiting, failing.
 
 use super::{Bytes, CLOSING_MAX, Commit, Lane, Pipeline, RETRIES_MAX, Role, Stage, TURN, What, Work, Write};
+use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
 use crate::warm::buffer::Buffer;
 use crate::warm::device::{BLOCK_BYTES, Done};
 use crate::warm::plan::STALLS_MAX;
-use forebay_core::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace, Result};
+use forebay_core::Result;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

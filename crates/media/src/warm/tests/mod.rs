@@ -9,8 +9,9 @@ mod round_trip;
 mod space;
 
 use super::*;
+use crate::bytes::{ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Stream};
 use crate::sim::SimDevice;
-use forebay_core::{ContainerKind, EntryFlags, ExtentKind, ImageMarks, ImageState, Kind, Result, Stream, crc32c};
+use forebay_core::{Kind, Result, crc32c};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -150,7 +150,7 @@ fn drains_are_durable_and_can_be_given_up() {
     assert_eq!(warm.devices()[0].draining, 1);
     let again = reopen_and_compare(&devices, &events);
     // The medium says so; but who drained it is gone.
-    assert_eq!(again.containers()[0].header.state, forebay_core::ContainerState::Draining);
+    assert_eq!(again.containers()[0].header.state, crate::bytes::ContainerState::Draining);
     assert_eq!((phase(&again, 0), again.devices()[0].draining), (Phase::Full, 0));
     warm.end_drain(0, None).unwrap();
     assert_eq!((phase(&warm, 0), warm.devices()[0].draining), (Phase::Full, 0));

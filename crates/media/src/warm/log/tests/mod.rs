@@ -6,10 +6,11 @@ mod rot;
 
 use super::format::{FILE_HEAD_BYTES, FILE_NAMES, HEAD_BLOCKS};
 use super::*;
+use crate::bytes::{BlobChunk, DecisionKind, Slot};
 use crate::sim::{Fault, Operation};
 use crate::warm::{BLOCK_BYTES, DirectoryDevice, IoMethod};
 use bed::Bed;
-use forebay_core::{BlobChunk, DecisionKind, Kind, Slot, Token, crc32c};
+use forebay_core::{Kind, Token, crc32c};
 
 const STORE: [u8; 16] = [5; 16];
 const LOG_BYTES: u64 = 64 << 10;

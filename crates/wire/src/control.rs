@@ -1,6 +1,6 @@
 //! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use crate::{Key, LedgerBy, Primary, SourceId};
+use forebay_core::{Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of

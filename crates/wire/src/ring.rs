@@ -7,7 +7,7 @@
 //! Parts of one source follow each other, and are to be put together.
 
 use super::{WireReader, WireWriter};
-use crate::{Coverage, Error, GAP_CAUSES, GapCause, Result, RingSources, SourceId, SourceSchema, Stretch};
+use forebay_core::{Coverage, Error, GAP_CAUSES, GapCause, Result, RingSources, SourceId, SourceSchema, Stretch};
 use std::time::Duration;
 
 /// Which window is wanted.

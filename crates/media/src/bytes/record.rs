@@ -11,7 +11,7 @@
 //! flipped bit turns a live mark into a dead one (test `no_single_bit_removes`).
 
 use crate::limits::PAYLOAD_ALIGN;
-use crate::{Key, KeySchema, crc32c, crc32c_append};
+use forebay_core::{Key, KeySchema, crc32c, crc32c_append};
 
 /// Seed of every checksum in one generation of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl EntryLayout {
     #[inline]
     pub fn decode(&self, bytes: &[u8], seed: RecordSeed, number: u32) -> Option<Entry> {
         let body = bytes.get(..self.state_offset())?;
-        let mut copy = [0; ENTRY_HEAD_BYTES + crate::limits::KEY_BYTES_MAX];
+        let mut copy = [0; ENTRY_HEAD_BYTES + forebay_core::limits::KEY_BYTES_MAX];
         let copy = &mut copy[..body.len()];
         copy.copy_from_slice(body);
         let crc = u32_at(copy, 0);
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn sizes_on_the_medium() {
         assert_eq!(sample().0.entry_bytes(), 48);
-        for key_bytes in 2..=crate::limits::KEY_BYTES_MAX {
+        for key_bytes in 2..=forebay_core::limits::KEY_BYTES_MAX {
             let layout = EntryLayout::for_key_bytes(key_bytes);
             assert!(layout.entry_bytes().is_multiple_of(8) && layout.entry_bytes() <= 64);
         }

@@ -1,7 +1,7 @@
 //! Fragments as frames speak of them: their bytes stand in the payload, in the same order.
 
 use super::{WireReader, WireWriter};
-use crate::{
+use forebay_core::{
     AttributeSchema, Attributes, Error, Key, KeySchema, Kind, Level, Primary, Result, SourceSchema, Sources, Token,
 };
 use std::time::Duration;
@@ -377,7 +377,7 @@ impl WireReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Keyspace;
+    use forebay_core::Keyspace;
 
     fn keyspace() -> Keyspace {
         let mut keyspace = Keyspace::events("wire", 2);

@@ -1,6 +1,6 @@
 //! Numbers, bytes and names of a meta, one after another, little-endian.
 
-use crate::{Error, Result};
+use forebay_core::{Error, Result};
 
 /// Writes a meta.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +172,7 @@ impl<'a> WireReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use forebay_core::Kind;
 
     #[test]
     fn what_is_written_is_read() {

@@ -24,7 +24,7 @@ pub use extent::{ExtentHead, ExtentKind};
 pub use header::{ContainerHeader, ContainerKind, ContainerState, DirectoryPlace};
 pub use image::{EntryMeta, Image, ImageHead, ImageLayout, ImageMarks, ImageRecord, ImageState, TableIter};
 
-use crate::{crc32c, crc32c_append};
+use forebay_core::{crc32c, crc32c_append};
 use std::fmt;
 
 /// Every extent, every header copy and the directory begin at a multiple of this, in bytes.

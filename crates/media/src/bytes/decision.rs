@@ -11,9 +11,9 @@
 //! one after the other, so that a slot that does not verify is the end of the log, unless a later one verifies: then
 //! it is corruption.
 
+use super::record::RecordSeed;
 use crate::limits::SLOT_HEAD_BYTES;
-use crate::record::RecordSeed;
-use crate::{Error, Result, Token};
+use forebay_core::{Error, Result, Token};
 
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -255,21 +255,24 @@ impl SlotLayout {
 }
 
 /// Bytes of a little-endian record being read: every read is checked.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
+    /// The next `n` bytes.
+    pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| Error::corrupt("record ends early"))?;
         self.0 = rest;
         Ok(head)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32> {
+    /// The next four bytes, as a number.
+    pub fn u32(&mut self) -> Result<u32> {
         let b = self.bytes(4)?;
         Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64> {
+    /// The next eight bytes, as a number.
+    pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from(self.u32()?) | u64::from(self.u32()?) << 32)
     }
 }

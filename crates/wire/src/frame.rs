@@ -5,7 +5,7 @@
 //!         | meta crc 4 | credit 4 | head crc 4                                                            = 40
 //! ```
 
-use crate::{Error, Result, crc32c};
+use forebay_core::{Error, Result, crc32c};
 
 /// Bytes of the head of every frame.
 pub const FRAME_HEAD_BYTES: usize = 40;
@@ -233,7 +233,7 @@ impl FrameHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use forebay_core::Kind;
     use proptest::prelude::*;
 
     fn head() -> FrameHead {

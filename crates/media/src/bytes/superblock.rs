@@ -5,9 +5,9 @@
 //! segments 4 | boot generation 4 | revision 4 | clean 1, zero 3 | machine boot id 36 | devices 4 | zero 20 | crc 4
 //! ```
 
-use crate::decision::Reader;
+use super::decision::Reader;
 use crate::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
-use crate::{Error, Result, crc32c};
+use forebay_core::{Error, Result, crc32c};
 
 /// How a region is cut. Fixed at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Geometry {
             && self.segment_bytes.is_multiple_of(SEGMENT_HEADER_BYTES as u64)
             && self.segment_bytes <= 1 << 37
             && (1..=1 << 24).contains(&self.segments)
-            && (2..=crate::limits::KEY_BYTES_MAX as u16).contains(&self.key_bytes)
+            && (2..=forebay_core::limits::KEY_BYTES_MAX as u16).contains(&self.key_bytes)
             && (1..self.key_bytes).contains(&self.primary_bytes);
         if legal { Ok(()) } else { Err(Error::corrupt(format!("superblock with an impossible geometry: {self:?}"))) }
     }
@@ -141,7 +141,7 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use forebay_core::Kind;
 
     fn sample() -> Superblock {
         Superblock {

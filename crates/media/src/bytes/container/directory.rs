@@ -10,7 +10,7 @@
 use super::image::{Image, ImageLayout};
 use super::{ContainerSeed, IMAGE_ALIGN};
 use super::{set, u32_at, u64_at, zero};
-use crate::{Error, Result};
+use forebay_core::{Error, Result};
 
 const MAGIC: [u8; 4] = *b"FBDR";
 const VERSION: u32 = 1;
@@ -151,8 +151,9 @@ impl<'a> Iterator for DirectoryIter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::{EntryMeta, ImageMarks};
-    use crate::{EntryFlags, Kind};
+    use crate::bytes::EntryFlags;
+    use crate::bytes::{EntryMeta, ImageMarks};
+    use forebay_core::Kind;
 
     const LAYOUT_WIDTHS: (usize, usize) = (8, 4);
 

@@ -14,8 +14,8 @@
 
 use super::{ContainerSeed, IMAGE_ALIGN};
 use super::{set, u16_at, u32_at, u64_at, zero};
-use crate::EntryFlags;
-use crate::limits::KEY_BYTES_MAX;
+use crate::bytes::EntryFlags;
+use forebay_core::limits::KEY_BYTES_MAX;
 
 const MAGIC: [u8; 4] = *b"FBEV";
 const HEAD_BYTES: usize = 48;

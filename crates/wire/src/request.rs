@@ -1,7 +1,7 @@
 //! Requests whose metas are a few parts each.
 
 use super::{WireReader, WireWriter};
-use crate::{Attributes, Bounds, Error, Key, Keyspace, Primary, Result, Token};
+use forebay_core::{Attributes, Bounds, Error, Key, Keyspace, Primary, Result, Token};
 use std::time::Duration;
 
 /// A new version of a fragment, whose bytes stand in the payload, or new attributes of an event.
@@ -338,7 +338,7 @@ impl WireExtend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttributeSchema, Kind};
+    use forebay_core::{AttributeSchema, Kind};
 
     fn keyspace() -> Keyspace {
         let mut keyspace = Keyspace::events("wire", 2);

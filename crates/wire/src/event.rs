@@ -1,7 +1,7 @@
 //! Events, leases and verdicts as frames speak of them.
 
 use super::{WireFragment, WireReader, WireWriter};
-use crate::{
+use forebay_core::{
     Attributes, Condition, Error, Filter, GetAny, Key, Keyspace, LIVE_STATES, Level, LiveState, Primary, Result,
     SourceStates, Sources, Token,
 };
@@ -305,7 +305,7 @@ impl WireReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttributeSchema, Kind};
+    use forebay_core::{AttributeSchema, Kind};
 
     fn keyspace() -> Keyspace {
         let mut keyspace = Keyspace::events("wire", 2);

@@ -8,7 +8,7 @@
 
 use super::{CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_DATA_OFFSET, Stream};
 use super::{set, u16_at, u32_at, u64_at, zero};
-use crate::{Error, Result, crc32c};
+use forebay_core::{Error, Result, crc32c};
 use std::fmt;
 
 const MAGIC: [u8; 8] = *b"FBCONTNR";
@@ -237,7 +237,7 @@ const _: () = assert!(ContainerHeader::BYTES as u64 <= CONTAINER_BLOCK_BYTES);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use forebay_core::Kind;
 
     const STORE: [u8; 16] = [5; 16];
 

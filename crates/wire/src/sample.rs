@@ -1,7 +1,7 @@
 //! Events as monitors see them.
 
 use super::{WireFragment, WireReader, WireWriter};
-use crate::{Attributes, Key, Keyspace, Primary, Result, SourceStates};
+use forebay_core::{Attributes, Key, Keyspace, Primary, Result, SourceStates};
 
 /// An event that was sampled; the payloads of its fragments follow in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 //! A chunk is evicted by writing a note that counts its fragments as expired and names the chunk; then its segment is
 //! taken anew. Whichever of the two a crash leaves, each fragment is either there or counted (docs/format-ring.md).
 
-use crate::decision::Reader;
 use crate::limits::RING_NOTE_BYTES_MAX;
-use crate::{Tally, crc32c, crc32c_append};
+use forebay_core::{Tally, crc32c, crc32c_append};
+use forebay_media::bytes::Reader;
 
 /// The durable terms of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 
 use super::{CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX};
 use super::{set, u16_at, u32_at, u64_at, zero};
-use crate::limits::KEY_BYTES_MAX;
-use crate::{Error, Result, crc32c};
+use forebay_core::limits::KEY_BYTES_MAX;
+use forebay_core::{Error, Result, crc32c};
 
 const MAGIC: [u8; 8] = *b"FBDEVICE";
 const VERSION: u32 = 1;
@@ -119,7 +119,7 @@ const _: () = assert!(DeviceSuperblock::BYTES as u64 <= CONTAINER_BLOCK_BYTES);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use forebay_core::Kind;
 
     fn sample() -> DeviceSuperblock {
         DeviceSuperblock {

@@ -1,7 +1,7 @@
 //! The first frames of a connection: who is there, and what each side takes.
 
 use super::{WireReader, WireWriter};
-use crate::Result;
+use forebay_core::Result;
 
 /// What a client says first.
 #[derive(Clone, PartialEq, Eq)]
