@@ -4,9 +4,9 @@
 //! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use engine::{Ring, RingConfig};
 use forebay_client::core::{Coverage, Result, RingKeyspace, RingOutcome, RingPut, RingSources};
 use forebay_client::{Options, RingClient, RingFrame};
+use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Server, ServerConfig};
 use std::time::Duration;
 

@@ -255,7 +255,7 @@ pub(super) fn closed() -> Error {
 mod tests {
     use crate::{Ring, RingConfig, RingOutcome, RingPut};
     use forebay_core::RingKeyspace;
-    use forebay_media::sim::SimMedium;
+    use forebay_testkit::media::SimMedium;
     use std::time::Duration;
 
     #[test]

@@ -201,7 +201,7 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
 mod tests {
     use crate::{Ring, RingConfig, RingPut, RingSources};
     use forebay_core::{Kind, RingKeyspace};
-    use forebay_media::sim::SimMedium;
+    use forebay_testkit::media::SimMedium;
     use std::sync::Barrier;
     use std::time::Duration;
 

@@ -43,20 +43,7 @@ pub use forebay_core::{
     SegmentInfo, SourceState, SourceStates, SourceStatus, Sources, Stats, WarmStats, Why,
 };
 pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
-#[cfg(any(test, feature = "sim"))]
-pub use forebay_media::sim;
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
-// Until their users import them from their own crates.
-pub use forebay_recorder::{
-    Continuity, DeviceManifest, Era, GapManifest, GapReason, LinkManifest, LinkPlan, ManifestGap, Playback, Pushed,
-    RecordConfig, RecordLink, RecordedFrame, RecordedFrames, Recording, RecordingDevice, RecordingProgress, Totals,
-    WarmDir,
-};
-pub use forebay_ring::{
-    Coverage, Gap, Refusals, Ring, RingConfig, RingFragment, RingMemory, RingOutcome, RingPin, RingPinStatus, RingPut,
-    RingRecord, RingRecordProgress, RingRecording, RingReservation, RingSourceStatus, RingSources, RingStats,
-    SourceWindow, Stretch, Window,
-};
 pub use fragment::{Event, Fragment, Sample};
 pub use levels::Drain;
 pub use ops::{InhibitWatch, Lease, Producer, Range, Reservation, Sampler, Watch};

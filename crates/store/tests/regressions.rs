@@ -8,8 +8,8 @@ use common::fixture::{Fixture, RUN};
 use common::{TempDir, key, put, sealed_events, small_config};
 use forebay_media::bytes::{SegmentHeader, SegmentKind, Superblock};
 use forebay_store::core::*;
-use forebay_store::sim::SimMedium;
 use forebay_store::{Config, PutOptions, PutOutcome, Store};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Rings on a server: what embedded callers see of one, clients see as well.
 
 use crate::scene::{Dir, until};
-use engine::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_client::core::{GapCause, Kind, RingKeyspace, SourceId, SourceSchema};
 use forebay_client::{Client, Options, RingClient, RingFrame, SourceWindow};
+use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_server::{Endpoint, Protocol, Served, Server, ServerConfig};
 use std::time::{Duration, Instant};
 

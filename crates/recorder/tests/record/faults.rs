@@ -1,9 +1,9 @@
 //! Devices that fail, lie, stall and vanish while a recording is made: what the manifest says is what is there.
 
 use super::{SPAN, TempDir, config, paths, payload, plan, push, read_all, record, settle};
-use forebay_media::sim::{Fault, FaultyDevice, Operation, SimDevice};
 use forebay_media::warm::Device;
 use forebay_recorder::{GapReason, RecordConfig, Recording, WarmDir};
+use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::{SPAN, TempDir, config, paths, payload, plan, push, read_all, record, settle};
 use forebay_core::Kind;
-use forebay_media::sim::ShiftingDevice;
 use forebay_media::warm::{Device, DirectoryDevice, IoMethod};
 use forebay_recorder::{GapReason, RecordConfig, Recording, WarmDir};
+use forebay_testkit::media::ShiftingDevice;
 use std::sync::Arc;
 
 #[test]

@@ -159,7 +159,7 @@ fn calls_that_cannot_be_served_are_invalid() {
 
 #[test]
 fn capacity_below_the_declared_history_is_refused() {
-    use forebay_media::sim::SimMedium;
+    use forebay_testkit::media::SimMedium;
     let mut keyspace = keyspace(2);
     // 11 fragments of 1024 + 56 bytes fill a chunk; 8 chunks for each source, one of them being filled.
     keyspace.source_bytes_per_second = 1_000_000;

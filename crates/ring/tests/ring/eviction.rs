@@ -5,8 +5,8 @@ use super::{
 };
 use super::{source, window};
 use forebay_core::{GapCause, ManualClock};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Ring, RingOutcome};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 
 #[test]

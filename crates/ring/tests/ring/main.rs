@@ -15,8 +15,8 @@ mod restart;
 mod skew;
 
 use forebay_core::{GapCause, Kind, ManualClock, Result, RingKeyspace, SourceId, SourceSchema};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources, SourceWindow, Window};
+use forebay_testkit::media::SimMedium;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

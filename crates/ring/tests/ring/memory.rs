@@ -2,8 +2,8 @@
 
 use super::{SPAN, frame, keyspace};
 use forebay_core::{ManualClock, RingKeyspace};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 
 #[test]

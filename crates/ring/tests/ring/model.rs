@@ -2,8 +2,8 @@
 
 use super::{SPAN, balanced, config, frame, genuine, keyspace, payload, source};
 use forebay_core::{GapCause, Kind};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Coverage, Ring, RingOutcome, RingPin, RingPut, RingSources, Window};
+use forebay_testkit::media::SimMedium;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;

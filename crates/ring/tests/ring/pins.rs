@@ -4,8 +4,8 @@ use super::{
     SPAN, balanced, config, frame, genuine, keyspace, put, put_in, refused, shape, small_ring, source, window,
 };
 use forebay_core::{GapCause, Kind, ManualClock};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingSources};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::time::Duration;
 

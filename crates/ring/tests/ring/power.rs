@@ -6,8 +6,8 @@
 
 use super::{SPAN, config, frame, genuine, keyspace, payload, source};
 use forebay_core::GapCause;
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 use super::{TempDir, refused};
 use forebay_core::{Kind, RingKeyspace, SourceSchema};
-use forebay_media::sim::{FaultyDevice, Operation, SimDevice, SimMedium};
 use forebay_media::warm::Device;
 use forebay_recorder::{GapManifest, GapReason, RecordConfig, Recording, WarmDir};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecord};
+use forebay_testkit::media::{FaultyDevice, Operation, SimDevice, SimMedium};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;

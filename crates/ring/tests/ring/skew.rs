@@ -5,8 +5,8 @@ use super::{
     window,
 };
 use forebay_core::{GapCause, ManualClock, RingKeyspace};
-use forebay_media::sim::SimMedium;
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 use std::time::Duration;
 

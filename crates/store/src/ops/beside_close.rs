@@ -3,7 +3,7 @@
 use super::put::Claim;
 use crate::{Config, PutOptions, Store};
 use forebay_core::{Bounds, Keyspace, Kind};
-use forebay_media::sim::SimMedium;
+use forebay_testkit::media::SimMedium;
 use std::sync::Barrier;
 use std::time::Duration;
 

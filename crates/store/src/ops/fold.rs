@@ -221,7 +221,7 @@ mod tests {
     use crate::decisions::Folded;
     use crate::{Config, Store};
     use forebay_core::Keyspace;
-    use forebay_media::sim::SimMedium;
+    use forebay_testkit::media::SimMedium;
 
     #[test]
     fn a_snapshot_of_an_earlier_build_is_refused_with_words() {

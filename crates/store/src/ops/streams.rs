@@ -184,7 +184,7 @@ mod tests {
     use crate::{Accept, Config, GetAny, PutOptions};
     use forebay_core::{Completeness, Keyspace, Kind};
     use forebay_media::bytes::SegmentKind;
-    use forebay_media::sim::SimMedium;
+    use forebay_testkit::media::SimMedium;
 
     #[test]
     fn a_full_level_takes_new_choices_until_their_own_space_is_taken() {

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::{Config, PutOptions, WarmDevice};
     use forebay_core::{Keyspace, Kind};
-    use forebay_media::sim::{FaultyDevice, SimDevice, SimMedium};
+    use forebay_testkit::media::{FaultyDevice, SimDevice, SimMedium};
 
     /// Between the step of an update with which it is in force and the one with which devices hear of it, a later one takes
     /// its place, and no device takes that: the first is not answered for either.

@@ -2,8 +2,8 @@
 
 use crate::common::{TempDir, key, put, sealed_events, small_config};
 use crate::{open_when_free, stored};
-use forebay_store::sim::{FaultyDevice, SimDevice};
 use forebay_store::{Config, PutOptions, Store, WarmDevice};
+use forebay_testkit::media::{FaultyDevice, SimDevice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -247,7 +247,7 @@ fn a_log_that_stays_behind_over_openings_overrides_nothing() {
     life.advance(2 * LEASE);
     life.tick();
     assert_eq!(life.state(EVENT), Some(LiveState::Debug));
-    let refuse = |device: &forebay_store::sim::FaultyDevice| device.refuse_writes(LOGS);
+    let refuse = |device: &forebay_testkit::media::FaultyDevice| device.refuse_writes(LOGS);
     let second = life.after_kill_on(refuse).unwrap();
     let _ = second.replay(&second.name(EVENT));
     let third = second.after_kill_on(refuse).unwrap();
@@ -265,7 +265,7 @@ fn a_log_that_stays_behind_over_openings_overrides_nothing() {
 fn a_token_of_a_life_that_no_device_knows_is_never_in_force_again() {
     let life = Plan::new().impatient().create();
     life.ready_persisted(EVENT);
-    let refuse = |device: &forebay_store::sim::FaultyDevice| device.refuse_writes(LOGS);
+    let refuse = |device: &forebay_testkit::media::FaultyDevice| device.refuse_writes(LOGS);
     let second = life.after_kill_on(refuse).unwrap();
     let token = second.lease(EVENT);
     for seed in 0..4 {

@@ -6,8 +6,8 @@ use forebay_store::core::{
     Attributes, Bounds, Completeness, Error, Keyspace, Kind, Ledger, Level, LiveState, ManualClock, Primary, Result,
     Tally, Token,
 };
-use forebay_store::sim::{FaultyDevice, SimDevice, SimMedium};
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_testkit::media::{FaultyDevice, SimDevice, SimMedium};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;

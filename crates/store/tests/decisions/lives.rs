@@ -7,7 +7,7 @@
 use crate::common::fixture::RUN;
 use crate::life::{CONTAINERS, DAY, LOGS, Life, Plan};
 use forebay_store::core::{Error, Kind, LiveState};
-use forebay_store::sim::{SimDevice, SimMedium};
+use forebay_testkit::media::{SimDevice, SimMedium};
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -2,8 +2,8 @@
 
 use crate::life::{CONTAINERS, Found, LEASE, Life, Plan, until};
 use forebay_store::core::{Level, LiveState};
-use forebay_store::sim::{Fault, Operation};
 use forebay_store::{GetAny, Sources};
+use forebay_testkit::media::{Fault, Operation};
 use std::time::Duration;
 
 const EVENT: u64 = 1;

@@ -4,7 +4,7 @@ use crate::life::{CONTAINERS, Life, Plan, bytes, killed, try_put, unknown};
 use forebay_media::limits::PAYLOAD_ALIGN;
 use forebay_store::PutOutcome;
 use forebay_store::core::{Kind, Level, LiveState};
-use forebay_store::sim::SimDevice;
+use forebay_testkit::media::SimDevice;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The device that is a directory.
 
 use crate::conformance::{pattern, read_all, suite, write_all};
-use forebay_store::sim::{FaultyDevice, ShiftingDevice};
 use forebay_store::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, IoMethod};
+use forebay_testkit::media::{FaultyDevice, ShiftingDevice};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};
 use forebay_store::core::{Key, Kind, Level, LiveState, Primary};
-use forebay_store::sim::{Fault, FaultyDevice, Operation, SimDevice};
 use forebay_store::{
     Accept, Config, DirectoryDevice, GetAny, IoMethod, PutOptions, PutOutcome, Sources, Store, WarmDevice,
 };
+use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

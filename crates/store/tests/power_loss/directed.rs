@@ -7,8 +7,8 @@ use crate::common::key;
 use forebay_store::core::{
     AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, Primary, Token,
 };
-use forebay_store::sim::SimMedium;
 use forebay_store::{Accept, Config, OpenEvent, PutOptions, Sources, Store};
+use forebay_testkit::media::SimMedium;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;

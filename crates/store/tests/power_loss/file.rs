@@ -7,8 +7,8 @@ use super::{REGION_BYTES, config};
 use crate::common::fixture::RUN;
 use crate::common::{key, payload, put};
 use forebay_store::core::{Keyspace, Kind};
-use forebay_store::sim::SimMedium;
 use forebay_store::{Config, PutOutcome, Store};
+use forebay_testkit::media::SimMedium;
 use std::sync::Arc;
 
 const SEEDS: u64 = 48;

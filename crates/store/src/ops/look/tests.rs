@@ -3,7 +3,7 @@
 use crate::inhibit::{Board, WarmBytes, WarmFill, WarmGauge};
 use crate::{Config, Inhibit, InhibitClass, InhibitListener, InhibitState, PutOptions, Store};
 use forebay_core::{DeadTime, Keyspace, Kind, ManualClock};
-use forebay_media::sim::SimMedium;
+use forebay_testkit::media::SimMedium;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::faulty::{Fault, FaultyDevice, Operation, gone};
 use super::unsynced::Ended;
-use crate::warm::{BLOCK_BYTES, Buffer, Done, FileId, Queue};
+use forebay_media::warm::{BLOCK_BYTES, Buffer, Done, FileId, Queue};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

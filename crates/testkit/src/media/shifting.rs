@@ -6,7 +6,7 @@
 //! *Invariant*: a byte `b` is stored as `b + 1`; a transfer of several blocks moves some of them, never all.
 
 use super::random::Random;
-use crate::warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue};
+use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;

@@ -6,7 +6,7 @@
 
 use super::random::Random;
 use super::unsynced::{Ended, Unsynced, Writes};
-use crate::warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue, check_aligned};
+use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue, check_aligned};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

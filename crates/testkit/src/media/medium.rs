@@ -12,7 +12,7 @@
 //! differs from it the old or the new bytes. Only a sync makes pages durable. The machine has another boot id after that
 //! loss ([`SimMedium::after_power_loss`]), as a real one has.
 
-use crate::hot::Medium;
+use forebay_media::hot::Medium;
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use super::faulty_queue::FaultyQueue;
 use super::random::Random;
 use super::unsynced::{Ended, SECTOR_BYTES, Unsynced, Writes};
-use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId, Queue};
+use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, FileId, Queue};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
