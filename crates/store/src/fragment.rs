@@ -31,7 +31,7 @@ enum Data {
 impl Fragment {
     /// Takes over a pin on the segment.
     pub(crate) fn pinned(holder: &Arc<Holder>, segment: u32, entry: Entry) -> Fragment {
-        let hot = &holder.engine.hot;
+        let hot = &holder.engine.placement.hot;
         let offset = hot.payload_offset(segment, entry.offset);
         if holder.engine.inhibit.is_copying() {
             let copy = Fragment::copied(&holder.engine, segment, entry);
@@ -45,8 +45,8 @@ impl Fragment {
 
     /// A copy of a record whose segment is pinned meanwhile.
     pub(crate) fn copied(engine: &Engine, segment: u32, entry: Entry) -> Fragment {
-        let offset = engine.hot.payload_offset(segment, entry.offset);
-        Fragment { data: Data::Owned(engine.hot.region.bytes(offset, entry.length as usize).into()), entry }
+        let offset = engine.placement.hot.payload_offset(segment, entry.offset);
+        Fragment { data: Data::Owned(engine.placement.hot.region.bytes(offset, entry.length as usize).into()), entry }
     }
 
     /// A fragment of an image that was read and checked.
@@ -106,7 +106,9 @@ impl Deref for Fragment {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.data {
-            Data::Pinned { holder, offset, .. } => holder.engine.hot.region.bytes(*offset, self.entry.length as usize),
+            Data::Pinned { holder, offset, .. } => {
+                holder.engine.placement.hot.region.bytes(*offset, self.entry.length as usize)
+            }
             Data::Owned(bytes) => bytes,
             Data::Warm { image, index } => image.payload_at(*index).unwrap_or_default(),
         }
@@ -120,7 +122,7 @@ impl Drop for Fragment {
             holder.guards.fetch_sub(1, Ordering::Relaxed);
             holder.bytes.fetch_sub(u64::from(self.entry.length), Ordering::Relaxed);
             // Last, after the figures: what has a guard and is not in them is a call in flight.
-            holder.engine.hot.unpin(*segment);
+            holder.engine.placement.hot.unpin(*segment);
         }
     }
 }

@@ -131,40 +131,40 @@ impl Store {
 
 impl Engine {
     pub(crate) fn close(&self) -> Result<()> {
-        self.hot.closing.once(|| self.close_now())
+        self.placement.hot.closing.once(|| self.close_now())
     }
 
     fn close_now(&self) -> Result<()> {
-        self.closed.store(true, Ordering::SeqCst);
-        if let Some(level) = &self.level {
+        self.life.closed.store(true, Ordering::SeqCst);
+        if let Some(level) = &self.placement.level {
             level.begin_closing();
         }
-        let _round = self.maintaining.lock();
-        let _last_snapshot = self.snapshotting.lock();
+        let _round = self.life.maintaining.lock();
+        let _last_snapshot = self.decisions.snapshotting.lock();
         // What is on its way down arrives first.
         let rested = self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             cell.lock().closed = true;
         }
         // Decisions that began before are carried out; later ones ask within their guard.
-        self.effects.settled();
+        self.decisions.effects.settled();
         let folded = self.fold_log().map(drop);
         let idle = self.close_device_logs();
-        self.hot.close_heads();
-        self.hot.shut();
+        self.placement.hot.close_heads();
+        self.placement.hot.shut();
         let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
-        self.hot.seal_closed();
-        let flushed = self.hot.region.sync();
+        self.placement.hot.seal_closed();
+        let flushed = self.placement.hot.region.sync();
         // Without space for the snapshot the log stays as it is, whole. What is still in flight was never acknowledged,
         // but it may yet write: then the next opening looks at everything.
         let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
         let mut closed = folded.and(flushed);
-        if closed.is_ok() && rested.is_ok() && calls == 0 && self.hot.users().1 == 0 {
-            let mut superblock = self.superblock.lock();
+        if closed.is_ok() && rested.is_ok() && calls == 0 && self.placement.hot.users().1 == 0 {
+            let mut superblock = self.life.superblock.lock();
             superblock.clean = true;
-            write_superblock(&self.hot.region, &mut superblock);
-            closed = self.hot.region.sync();
+            write_superblock(&self.placement.hot.region, &mut superblock);
+            closed = self.placement.hot.region.sync();
         }
         if calls == 0 && rested.is_ok() {
             self.let_devices_go(&idle);
@@ -174,7 +174,7 @@ impl Engine {
             closed = closed.and_then(|()| Err(outlasted("store", &self.kept())));
         }
         // This life has written its last byte.
-        self.hot.let_go();
+        self.placement.hot.let_go();
         closed
     }
 }
@@ -227,8 +227,8 @@ fn start_new(
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
     engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
     engine.fold_shadows();
-    write_superblock_durably(&engine.hot.region, &mut superblock)?;
-    *engine.superblock.lock() = superblock;
+    write_superblock_durably(&engine.placement.hot.region, &mut superblock)?;
+    *engine.life.superblock.lock() = superblock;
     Store::start(engine)
 }
 
@@ -243,16 +243,16 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
     let hot = Hot::new(region, superblock.geometry, superblock.store, config.write_heads);
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock, dir.map(Path::to_owned));
     if level.is_none() && life.superblock.devices > 0 {
-        engine.losses.lock().push(levels::all_gone(life.superblock.devices));
+        engine.life.losses.lock().push(levels::all_gone(life.superblock.devices));
     }
     let mut there = level.map(|(level, there, _)| {
         engine.adopt_level(Some(level));
         There { figures_kept: life.was_clean, ..there }
     });
     let recovered = recover::recover(&engine, life.power_lost, there.as_mut());
-    let replaced = recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
-    life.settle(&engine.hot.region)?;
-    *engine.superblock.lock() = life.superblock;
+    let replaced = recovered.inspect_err(|_| life.take_back(&engine.placement.hot.region))?;
+    life.settle(&engine.placement.hot.region)?;
+    *engine.life.superblock.lock() = life.superblock;
     recover::finish(&engine, replaced)?;
     Store::start(engine)
 }
@@ -290,11 +290,11 @@ fn start_on_warm(
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(Some(level));
-    engine.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
+    engine.life.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;
     recover::finish(&engine, replaced)?;
-    write_superblock_durably(&engine.hot.region, &mut superblock)?;
-    *engine.superblock.lock() = superblock;
+    write_superblock_durably(&engine.placement.hot.region, &mut superblock)?;
+    *engine.life.superblock.lock() = superblock;
     Store::start(engine)
 }
 
@@ -305,7 +305,7 @@ impl Store {
         if maintenance {
             let failed = |error| Error::unavailable("cannot start a thread").with_source(error);
             ops::spawn(&holder).map_err(failed)?;
-            if holder.engine.level.is_some() {
+            if holder.engine.placement.level.is_some() {
                 levels::spawn(&holder).map_err(failed)?;
             }
         }

@@ -20,7 +20,7 @@ impl Clone for Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if self.engine().handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.engine().life.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // What fails here was acknowledged at its own level; who must know calls `close`.
             let _ = self.engine().close();
         }
@@ -35,14 +35,14 @@ impl Store {
     }
 
     pub(crate) fn handle(holder: Arc<Holder>) -> Store {
-        holder.engine.handles.fetch_add(1, Ordering::Relaxed);
+        holder.engine.life.handles.fetch_add(1, Ordering::Relaxed);
         Store { holder }
     }
 
     /// What this opening found missing or damaged and the operator accepted (`Config::accept_loss`), by segment and
     /// entry: at most 10,000 lines.
     pub fn losses(&self) -> Vec<String> {
-        self.engine().losses.lock().clone()
+        self.engine().life.losses.lock().clone()
     }
 
     /// The keyspace.
@@ -57,17 +57,17 @@ impl Store {
 
     /// Identity of the store, given at its creation: no other has it.
     pub fn id(&self) -> [u8; 16] {
-        self.engine().hot.store
+        self.engine().placement.hot.store
     }
 
     /// Boot generation of this opening, as tokens have it.
     pub fn boot(&self) -> u32 {
-        self.engine().boot
+        self.engine().life.boot
     }
 
     /// Whether there is a warm level.
     pub fn has_warm(&self) -> bool {
-        self.engine().level.is_some()
+        self.engine().placement.level.is_some()
     }
 
     /// The keyspace's key schema.

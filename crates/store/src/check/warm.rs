@@ -40,12 +40,12 @@ pub(super) fn check_with_hot(
     engine.adopt_level(Some(level));
     let mut there = There { figures_kept: life.was_clean, ..there };
     let recovered = recover::recover(&engine, life.power_lost, Some(&mut there));
-    if let Some(level) = &engine.level {
+    if let Some(level) = &engine.placement.level {
         report.unfinished.append(&mut level.notes.lock());
     }
     // What is wrong with segments has been said already, in more words.
     let of_warm = |loss: &String| !loss.starts_with("segment ");
-    report.problems.extend(engine.losses.lock().drain(..).filter(of_warm));
+    report.problems.extend(engine.life.losses.lock().drain(..).filter(of_warm));
     match recovered {
         Ok(_) => {
             look_at_ledgers(&engine, report);
@@ -101,8 +101,8 @@ fn open(
 }
 
 fn look_at_ledgers(engine: &Engine, report: &mut CheckReport) {
-    let runs: Vec<u64> = engine.runs.lock().iter().map(|known| known.run).collect();
-    let shards = engine.lock_all();
+    let runs: Vec<u64> = engine.runs.known.lock().iter().map(|known| known.run).collect();
+    let shards = engine.events.lock_all();
     for run in runs {
         let mut sum = forebay_core::Ledger::default();
         for shard in &shards {
@@ -117,7 +117,7 @@ fn look_at_ledgers(engine: &Engine, report: &mut CheckReport) {
 impl Engine {
     /// Whether the index says of a fragment that it stands in this image, alone or beside its record on the hot level.
     fn stands_at(&self, primary: &[u8], rest: &[u8], place: ImagePlace, index: u32) -> bool {
-        let shard = self.cells[self.shard_of(primary)].lock();
+        let shard = self.events.cells[self.events.shard_of(primary)].lock();
         let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
         word.is_some_and(|word| {
             let here = if word.is_warm() { word.location() == at(place, index) } else { word.is_persisted() };

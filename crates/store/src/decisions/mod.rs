@@ -18,12 +18,43 @@ pub(crate) use journal::{
 pub(crate) use outputs::{OUTPUT, Output, Outputs, encode as encode_output, log_bytes, output_number};
 pub(crate) use snapshot::{Folded, FoldedRun, KeyTable, Seen, Sum, Taken, mark_of, mark_parts};
 
+use crate::locks::{self, Owner, RankedRw};
 use forebay_core::Keyspace;
+use forebay_media::hot::Log;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
 
 /// In the detail of a superseded version: only the hot level has the version that replaces it.
 pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
 /// In the detail of a removed key: nobody removed it, it was lost.
 pub(crate) const LOST: u32 = 2;
+
+/// What a store decided, and what the words of its log mean.
+pub(crate) struct Decisions {
+    pub(crate) log: Log,
+    /// Calls between a decision's record and the last of its effects.
+    pub(crate) effects: Effects,
+    /// Names of streams; a decision has their numbers.
+    pub(crate) streams: RankedRw<Vec<String>>,
+    pub(crate) outputs: RankedRw<Outputs>,
+    /// What the log says of events on devices that are not there.
+    pub(crate) absent: OnceLock<Absent>,
+    /// One snapshot at a time; held over waits for devices.
+    pub(crate) snapshotting: Mutex<()>,
+}
+
+impl Decisions {
+    pub(crate) fn new(owner: Owner) -> Decisions {
+        Decisions {
+            log: Log::default(),
+            effects: Effects::new(),
+            streams: RankedRw::new(owner, locks::NAMES, Vec::new()),
+            outputs: RankedRw::new(owner, locks::OUTPUTS, Outputs::default()),
+            absent: OnceLock::new(),
+            snapshotting: Mutex::new(()),
+        }
+    }
+}
 
 /// Reads bytes as everything that a blob of the log can be, for the fuzzer.
 pub(crate) fn decode_all(keyspace: &Keyspace, bytes: &[u8]) {

@@ -3,6 +3,7 @@
 //!
 //! *Not here*: bytes on the medium (`hot`), the calls that people make (`ops`).
 
+mod all;
 mod event;
 mod incidents;
 mod life;
@@ -15,7 +16,9 @@ mod shard;
 mod sources;
 mod timers;
 mod verdicts;
+mod waiting;
 
+pub(crate) use all::Events;
 pub(crate) use event::{Flag, Form, NIL, State, Word};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;

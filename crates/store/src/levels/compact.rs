@@ -51,7 +51,7 @@ impl Engine {
             if planned >= BATCH_BYTES {
                 break;
             }
-            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return false;
             }
@@ -111,7 +111,7 @@ impl Engine {
         let mut events = BTreeSet::new();
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
-            let shard = self.cell_of(image.primary).lock();
+            let shard = self.events.cell_of(image.primary).lock();
             let here = |event: u32| {
                 let record = shard.attribute_word(event).map(crate::events::Word::location);
                 let all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
@@ -129,8 +129,8 @@ impl Engine {
     fn lose(&self, primary: &Primary, from: Location, why: &Error) {
         // Where its entry cannot be read either, its bytes stay in the event's account.
         let length = self.entry_of(from).map_or(0, |entry| entry.length);
-        let _effects = self.effects.begin();
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let _effects = self.decisions.effects.begin();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         let Some(event) = shard.find(primary.as_bytes()) else { return };
         let found = shard.fragments(event, |_| true).find(|found| found.1 == from).map(|(rest, _)| rest.to_vec());
         let Some(rest) = found else { return };
@@ -157,13 +157,13 @@ impl Engine {
         ledger.lost += tally;
         let at_ns = self.now_ns();
         shard.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
-        let mut losses = self.losses.lock();
+        let mut losses = self.life.losses.lock();
         if losses.len() < LOSSES_LISTED_MAX {
             losses.push(format!("{}: {why}", self.keyspace.schema.text(key.as_bytes())));
         }
         drop(losses);
         drop(shard);
-        self.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.placement.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.end_record(from, 0);
     }
 }

@@ -32,13 +32,13 @@ impl Engine {
     /// # Errors
     /// `Full` where the hot log has no room: nothing is decided.
     pub(crate) fn record(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<Ticket> {
-        self.log.append(&self.hot, decision)?;
+        self.decisions.log.append(&self.placement.hot, decision)?;
         Ok(self.shadow(shard, event, decision))
     }
 
     /// Tells the shadows of a decision about an event whose lock is held, if a device has or gets anything of it.
     pub(crate) fn shadow(&self, shard: &Shard, event: u32, decision: &Decision) -> Ticket {
-        let Some(level) = &self.level else { return Ticket::default() };
+        let Some(level) = &self.placement.level else { return Ticket::default() };
         let devices = self.devices_of(level, shard, event);
         if devices.is_empty() {
             return Ticket::default();
@@ -112,7 +112,7 @@ impl Engine {
     /// # Errors
     /// `OutcomeUnknown` where a device fails or does not answer: the decision is in force all the same.
     pub(crate) fn settle(&self, ticket: Ticket) -> Result<()> {
-        let (Some(awaited), Some(level)) = (ticket.0, &self.level) else { return Ok(()) };
+        let (Some(awaited), Some(level)) = (ticket.0, &self.placement.level) else { return Ok(()) };
         self.await_devices(level, &awaited)
     }
 
@@ -151,12 +151,12 @@ impl Engine {
 
     /// Whether a call of this name has no answer yet that devices vouch for.
     pub(crate) fn is_unsettled(&self, name: &[u8]) -> bool {
-        self.level.as_ref().is_some_and(|level| level.unsettled.get(level, name).is_some())
+        self.placement.level.as_ref().is_some_and(|level| level.unsettled.get(level, name).is_some())
     }
 
     /// What the first answer of a call waited for, to be waited for again.
     pub(crate) fn ticket_again(&self, name: &[u8]) -> Ticket {
-        Ticket(self.level.as_ref().and_then(|level| level.unsettled.get(level, name)).map(Box::new))
+        Ticket(self.placement.level.as_ref().and_then(|level| level.unsettled.get(level, name)).map(Box::new))
     }
 
     /// The same for a verdict.
@@ -164,7 +164,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::settle`].
     pub(crate) fn settle_verdict_again(&self, token: &Token) -> Result<()> {
-        if self.level.is_none() { Ok(()) } else { self.settle_again(&name_of_token(token)) }
+        if self.placement.level.is_none() { Ok(()) } else { self.settle_again(&name_of_token(token)) }
     }
 
     /// Writes what the log says in words of its own; all shadows are told, so that they can be understood alone. Under the
@@ -173,8 +173,8 @@ impl Engine {
     /// # Errors
     /// `Full` where the hot log has no room: nothing is said.
     pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8], name: &[u8]) -> Result<Ticket> {
-        self.log.append_blob(&self.hot, blob, data)?;
-        let Some(level) = &self.level else { return Ok(Ticket::default()) };
+        self.decisions.log.append_blob(&self.placement.hot, blob, data)?;
+        let Some(level) = &self.placement.level else { return Ok(Ticket::default()) };
         let position = level.log.append_blob(blob, data);
         let awaited = Awaited { position, devices: level.present().collect(), name: name.to_vec() };
         level.unsettled.note(level, &awaited);

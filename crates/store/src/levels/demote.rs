@@ -32,7 +32,7 @@ const WRITERS_MAX: usize = 4;
 impl Engine {
     /// Moves what has to go down; with `finish` until all of it is durable. Answers whether there was anything.
     pub(crate) fn demote(&self, demoter: &mut Demoter, finish: bool) -> bool {
-        let Some(level) = &self.level else { return false };
+        let Some(level) = &self.placement.level else { return false };
         self.settle_durable(level, demoter, IN_FLIGHT_BYTES_MAX);
         if level.is_refused() {
             return demoter.in_flight > 0;
@@ -145,8 +145,8 @@ impl Engine {
             let payload = match &part.image {
                 Some(image) => image.payload_at(part.from.index()).unwrap_or_default(),
                 None => {
-                    let offset = self.hot.payload_offset(part.from.segment, entry.offset);
-                    self.hot.region.bytes(offset, entry.length as usize)
+                    let offset = self.placement.hot.payload_offset(part.from.segment, entry.offset);
+                    self.placement.hot.region.bytes(offset, entry.length as usize)
                 }
             };
             EntryPlan {
@@ -275,7 +275,7 @@ impl Engine {
     /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
     /// On the `doubted` devices an image of it may be found all the same.
     fn stay(&self, moving: Moving, again: bool, doubted: &[u32]) {
-        let mut shard = self.cell_of(moving.primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(moving.primary.as_bytes()).lock();
         shard.arrives(moving.primary.as_bytes(), doubted);
         if let Some(event) = shard.find(moving.primary.as_bytes()) {
             shard.events[event].clear(Flag::Moving);
@@ -290,7 +290,7 @@ impl Engine {
 
     /// An image that nobody was told of may be found all the same: what the log says of marks is later.
     fn doubt_marks(&self, primary: &Primary) {
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         if let Some(event) = shard.find(primary.as_bytes()) {
             shard.events[event].set(Flag::MarksLogged);
         }
@@ -299,7 +299,7 @@ impl Engine {
     /// What was written is durable: the event's slots say so, unless they changed meanwhile.
     fn swap(&self, level: &Level, written: Written) {
         let Written { moving, places } = written;
-        let cell = self.cell_of(moving.primary.as_bytes());
+        let cell = self.events.cell_of(moving.primary.as_bytes());
         let mut ended: Vec<(Location, u32)> = Vec::new();
         let mut shard = cell.lock();
         let event = shard.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
@@ -374,7 +374,7 @@ impl Engine {
         for (location, length) in ended {
             self.end_record(location, length);
         }
-        self.hot.region.fence();
+        self.placement.hot.region.fence();
         moving.parts.iter().for_each(|part| self.unpin(part.from));
     }
 
@@ -385,7 +385,8 @@ impl Engine {
         }
         let location = word.location();
         let same = |found: Entry| (found.version, found.payload_crc) == (entry.version, entry.payload_crc);
-        location == from || !location.is_warm() && !from.is_warm() && self.hot.read_entry(location).is_some_and(same)
+        location == from
+            || !location.is_warm() && !from.is_warm() && self.placement.hot.read_entry(location).is_some_and(same)
     }
 
     /// Puts marks that the event's image lacks into the log before the records that carry them are freed; `false` if there
@@ -438,7 +439,7 @@ impl Engine {
                 shard.unlist_ready(event);
             }
             if !shard.events[event].is(Flag::AllWarm) {
-                self.hot.events.fetch_sub(1, Ordering::Relaxed);
+                self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
             }
             shard.events[event].set(Flag::AllWarm);
             if waits {

@@ -30,8 +30,9 @@ impl Store {
     pub fn drain(&self, stream: &str) -> Result<Option<Drain>> {
         let engine = self.engine();
         engine.check_open()?;
-        let level = engine.level.as_ref().ok_or_else(|| Error::invalid("this store has no warm level to drain"))?;
-        let known = engine.streams.read().iter().position(|name| name == stream);
+        let level =
+            engine.placement.level.as_ref().ok_or_else(|| Error::invalid("this store has no warm level to drain"))?;
+        let known = engine.decisions.streams.read().iter().position(|name| name == stream);
         let number = known.ok_or_else(|| Error::invalid(format!("no event was accepted into a stream `{stream}`")))?;
         let Some(container) = level.warm.drain_next(Stream::Accepted(number as u8))? else { return Ok(None) };
         let mut drain = Drain { store: self.clone(), container, events: VecDeque::new() };
@@ -72,7 +73,7 @@ impl Drain {
 impl Drop for Drain {
     fn drop(&mut self) {
         let engine = self.store.engine();
-        if let Some(level) = &engine.level
+        if let Some(level) = &engine.placement.level
             && let Err(error) = level.warm.end_drain(self.container, Some(&level.log))
         {
             level.note(error.to_string());

@@ -27,7 +27,7 @@ impl Engine {
     /// Where a fragment that is stored goes from there: to a device before its put returns, or after a delay.
     #[inline]
     pub(crate) fn send_down(&self, key: &Key, length: u32, options: &crate::PutOptions<'_>) -> Result<()> {
-        let grouped = self.level.as_ref().is_some_and(|level| level.warm_groups);
+        let grouped = self.placement.level.as_ref().is_some_and(|level| level.warm_groups);
         let by_group = || if grouped { self.level_of(self.keyspace.schema.rest_of(key)) } else { Role::Hot };
         let role = options.level.unwrap_or_else(by_group);
         if role == Role::Warm {
@@ -42,7 +42,7 @@ impl Engine {
     /// A stored fragment goes down after its delay.
     #[cold]
     pub(crate) fn queue_flush(&self, key: &Key, length: u32) {
-        if let Some(level) = &self.level {
+        if let Some(level) = &self.placement.level {
             let due_ns = self.now_ns().saturating_add(forebay_core::nanoseconds(self.config.flush_delay));
             level.flushing.turns.lock().push_back(Turn { due_ns, key: *key, length });
         }
@@ -62,7 +62,7 @@ impl Engine {
         let schema = &self.keyspace.schema;
         due.retain(|(key, length)| {
             let primary = schema.primary_of(key);
-            let shard = self.cell_of(primary.as_bytes()).lock();
+            let shard = self.events.cell_of(primary.as_bytes()).lock();
             let stands = shard.find(primary.as_bytes()).is_some_and(|event| {
                 // Accepted and debug events go down whole anyway.
                 matches!(shard.events[event].state, State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased))

@@ -11,14 +11,14 @@ impl Store {
     /// All containers of the warm level as they are now; none without one.
     pub fn containers(&self) -> Vec<ContainerStatus> {
         let engine = self.engine();
-        let Some(level) = &engine.level else { return Vec::new() };
-        let streams = engine.streams.read().clone();
+        let Some(level) = &engine.placement.level else { return Vec::new() };
+        let streams = engine.decisions.streams.read().clone();
         level.warm.containers().iter().map(|info| status(info, &streams)).collect()
     }
 
     /// The warm level at a glance; `None` where the store has none.
     pub fn warm_stats(&self) -> Option<WarmStats> {
-        self.engine().level.as_ref().map(Level::stats)
+        self.engine().placement.level.as_ref().map(Level::stats)
     }
 }
 

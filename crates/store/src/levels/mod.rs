@@ -44,19 +44,19 @@ impl Engine {
         if let Some(level) = &level {
             self.inhibit.set_warm(level.warm.clone());
         }
-        self.level = level;
+        self.placement.level = level;
     }
 
     /// Closed runs of which no container has an image any more need no memory of the decided.
     pub(crate) fn forget_decided(&self) {
-        let Some(level) = &self.level else { return };
+        let Some(level) = &self.placement.level else { return };
         // One that comes back has images of runs that nobody else remembers.
         if self.lacks_devices() {
             return;
         }
         let runs = level.warm.runs();
         let Some(runs) = runs else { return };
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             for run in &mut cell.lock().runs {
                 if run.state == crate::RunState::Closed && !runs.contains(&run.run) {
                     run.decided = Default::default();
@@ -67,7 +67,7 @@ impl Engine {
 
     /// One round of what the warm level does by itself; `true` where there was something to do.
     pub(crate) fn maintain_level(&self, finish: bool) -> bool {
-        let Some(level) = &self.level else { return false };
+        let Some(level) = &self.placement.level else { return false };
         let mut demoter = level.demoter.lock();
         if self.is_closed() {
             return false;
@@ -90,7 +90,7 @@ impl Engine {
     /// # Errors
     /// `Unavailable` where a round does not end in time.
     pub(crate) fn rest_level(&self) -> Result<()> {
-        let Some(level) = &self.level else { return Ok(()) };
+        let Some(level) = &self.placement.level else { return Ok(()) };
         let mut demoter = level
             .demoter
             .try_lock_until(level.deadline())

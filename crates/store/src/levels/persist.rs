@@ -31,7 +31,7 @@ impl Engine {
     /// `Invalid` for `persisted` without a warm level.
     #[inline]
     pub(crate) fn check_persisted(&self, options: &crate::PutOptions<'_>) -> Result<()> {
-        if options.persisted && self.level.is_none() { Err(no_warm_level()) } else { Ok(()) }
+        if options.persisted && self.placement.level.is_none() { Err(no_warm_level()) } else { Ok(()) }
     }
 
     /// Puts a stored fragment on a device, with others that come at the same time.
@@ -39,7 +39,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` without a warm level, `Unavailable` where no device took it in time.
     pub(crate) fn persist(&self, key: &Key) -> Result<()> {
-        let level = self.level.as_ref().ok_or_else(no_warm_level)?;
+        let level = self.placement.level.as_ref().ok_or_else(no_warm_level)?;
         let Some(waiting) = self.to_persist(level, key)? else { return Ok(()) };
         self.persist_with_others(level, waiting).map_err(|why| not_persisted(&why))
     }
@@ -92,7 +92,7 @@ impl Engine {
     /// The fragment, pinned on the hot level; `None` where a device has it, or where it is gone by decision.
     fn to_persist(&self, level: &Level, key: &Key) -> Result<Option<Waiting>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let mut shard = self.events.cell_of(primary).lock();
         if shard.closed {
             return Err(not_persisted("the store is closed"));
         }
@@ -141,14 +141,14 @@ impl Engine {
     fn doubt(&self, fragments: &[Waiting], devices: &[u32]) {
         for waiting in fragments {
             let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            doubt(&mut self.cell_of(primary.as_bytes()).lock(), primary.as_bytes(), devices);
+            doubt(&mut self.events.cell_of(primary.as_bytes()).lock(), primary.as_bytes(), devices);
         }
     }
 
     /// It is on its way no more.
     fn leave_queue(&self, waiting: &Waiting) {
         let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         shard.is_persisted(primary.as_bytes());
         shard.arrives(primary.as_bytes(), &[]);
         drop(shard);
@@ -257,7 +257,11 @@ impl Engine {
         let schema = &self.keyspace.schema;
         let entries = event.iter().map(|Waiting { entry, from, .. }| EntryPlan {
             rest: &entry.key.as_bytes()[schema.primary_bytes()..],
-            payload: self.hot.region.bytes(self.hot.payload_offset(from.segment, entry.offset), entry.length as usize),
+            payload: self
+                .placement
+                .hot
+                .region
+                .bytes(self.placement.hot.payload_offset(from.segment, entry.offset), entry.length as usize),
             crc: entry.payload_crc,
             status: entry.status,
             version: entry.version,
@@ -271,7 +275,7 @@ impl Engine {
     fn note_copy(&self, fragments: &[Waiting], device: u32, at: Location) -> bool {
         let schema = &self.keyspace.schema;
         let primary = schema.primary_of(&fragments[0].entry.key);
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return false;
         }
@@ -310,7 +314,7 @@ impl Engine {
             doubt(&mut shard, primary.as_bytes(), &[device]);
         }
         drop(shard);
-        if let (Some(level), true) = (&self.level, unused > 0) {
+        if let (Some(level), true) = (&self.placement.level, unused > 0) {
             level.warm.ended(place_of(at), unused);
         }
         true

@@ -17,7 +17,7 @@ impl Engine {
         if location.is_warm() {
             self.warm(|level| level.warm.pin(location.container()));
         } else {
-            self.hot.segment(location.segment).pin();
+            self.placement.hot.segment(location.segment).pin();
         }
     }
 
@@ -27,7 +27,7 @@ impl Engine {
             // An empty container is recycled by the next round.
             self.warm(|level| _ = level.warm.unpin(location.container()));
         } else {
-            self.hot.unpin(location.segment);
+            self.placement.hot.unpin(location.segment);
         }
     }
 
@@ -38,7 +38,7 @@ impl Engine {
         if location.is_warm() {
             self.warm(|level| _ = level.warm.ended(place_of(location), 1));
         } else {
-            self.hot.end_record(location, length);
+            self.placement.hot.end_record(location, length);
         }
     }
 
@@ -47,11 +47,12 @@ impl Engine {
         if location.is_warm() {
             return self.level_entry(location);
         }
-        self.hot.read_entry(location).ok_or_else(|| not_verified(location))
+        self.placement.hot.read_entry(location).ok_or_else(|| not_verified(location))
     }
 
     fn image_part(&self, location: Location) -> Result<Arc<ReadImage>> {
-        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        let level =
+            self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(place_of(location), location.index())
     }
 
@@ -67,7 +68,7 @@ impl Engine {
     /// Length of a fragment; one on the warm level is pinned, and asked for once the lock is let go.
     pub(crate) fn length_or_later<T>(&self, location: Location, of: T, later: &mut Vec<(T, Location)>) -> u64 {
         if !location.is_warm() {
-            return u64::from(self.hot.length_of(location));
+            return u64::from(self.placement.hot.length_of(location));
         }
         self.pin(location);
         later.push((of, location));
@@ -93,7 +94,8 @@ impl Engine {
 
     /// The entry of a fragment on the warm level; reads the device.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
-        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        let level =
+            self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(place_of(location), location.index())?.entry(location.index())
     }
 
@@ -111,7 +113,8 @@ impl Engine {
     /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
     pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
         self.locks.assert_free();
-        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        let level =
+            self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         // The meta comes with the payload: about 40 bytes for each fragment of a kilobyte or more.
         level.warm.read(place_of(location), bytes.saturating_add(bytes / 32).saturating_add(4096))
     }
@@ -119,12 +122,13 @@ impl Engine {
     /// The same for the sake of one fragment: of a large image only its meta and that payload are read.
     fn fragment_of(&self, location: Location) -> Result<Arc<ReadImage>> {
         self.locks.assert_free();
-        let level = self.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
+        let level =
+            self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(place_of(location), location.index())
     }
 
     fn warm(&self, act: impl FnOnce(&Level)) {
-        if let Some(level) = &self.level {
+        if let Some(level) = &self.placement.level {
             act(level);
         }
     }
@@ -184,10 +188,10 @@ impl<'a> Reading<'a> {
             engine.unpin(location);
             return read;
         }
-        match engine.hot.read_entry(location) {
+        match engine.placement.hot.read_entry(location) {
             Some(entry) => Ok(Fragment::pinned(&self.store.holder, location.segment, entry)),
             None => {
-                engine.hot.unpin(location.segment);
+                engine.placement.hot.unpin(location.segment);
                 Err(not_verified(location))
             }
         }

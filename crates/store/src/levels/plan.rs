@@ -34,7 +34,7 @@ impl Engine {
     /// An accepted or debug event is to go down promptly. Under its lock.
     #[inline]
     pub(crate) fn queue_demotion(&self, shard: &mut Shard, event: u32) {
-        if self.level.is_some() {
+        if self.placement.level.is_some() {
             let primary = shard.primary(event);
             shard.to_demote.push_back(primary);
         }
@@ -123,7 +123,7 @@ impl Engine {
         // From here on the shadows are told; what they were told before must be durable where the image goes.
         shard.sets_out(event);
         self.shadow_removed(shard, event);
-        let needs = self.level.as_ref().map_or(0, |level| level.log.end());
+        let needs = self.placement.level.as_ref().map_or(0, |level| level.log.end());
         let leaf = &shard.events[event];
         let run = shard.runs[leaf.run as usize].run;
         let (stream, event_bytes) = (self.stream_of(&marks), leaf.bytes);
@@ -166,7 +166,7 @@ impl Engine {
         };
         let first = level.turn.fetch_add(1, Ordering::Relaxed) as usize;
         'decided: for at in 0..SHARDS {
-            let cell = &self.cells[(first + at) % SHARDS];
+            let cell = &self.events.cells[(first + at) % SHARDS];
             let mut shard = cell.lock();
             for _ in 0..shard.to_demote.len() {
                 if shard.closed {
@@ -192,7 +192,7 @@ impl Engine {
         let flushed = self.next_to_flush(level);
         for keys in flushed {
             let primary = self.keyspace.schema.primary_of(&keys[0]);
-            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
             let Some(event) = shard.find(primary.as_bytes()) else { continue };
             if shard.events[event].is(Flag::Moving) {
                 level.flush_later(keys);
@@ -201,11 +201,11 @@ impl Engine {
             let moving = self.plan_event(&mut shard, event, Which::Keys(&keys));
             take(moving, 0);
         }
-        if level.must_relieve(&self.hot, &self.config) {
-            let wanted = level.bytes_to_relieve(&self.hot, &self.config);
+        if level.must_relieve(&self.placement.hot, &self.config) {
+            let wanted = level.bytes_to_relieve(&self.placement.hot, &self.config);
             let mut relieved = 0;
             'ready: for at in 0..SHARDS {
-                let cell = &self.cells[(first + at) % SHARDS];
+                let cell = &self.events.cells[(first + at) % SHARDS];
                 let mut shard = cell.lock();
                 if shard.closed {
                     break;

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 impl Engine {
     /// One round for the shadow of each device.
     pub(crate) fn maintain_shadows(&self) {
-        let Some(level) = &self.level else { return };
+        let Some(level) = &self.placement.level else { return };
         level.present().for_each(|device| self.maintain_shadow(level, device));
     }
 
@@ -69,13 +69,13 @@ impl Engine {
     /// Folds the shadow of one device.
     fn fold_shadow(&self, level: &Level, device: u32) -> Result<()> {
         // The hot log goes on where it is: a reader of a shadow alone asks for no place in it.
-        let capture = || self.capture(self.log.boundary(&self.hot));
-        level.log.replace(device, self.boot, capture, level.deadline())
+        let capture = || self.capture(self.decisions.log.boundary(&self.placement.hot));
+        level.log.replace(device, self.life.boot, capture, level.deadline())
     }
 
     /// Brings every shadow up to what is decided: at the beginning of a life.
     pub(crate) fn fold_shadows(&self) {
-        let Some(level) = &self.level else { return };
+        let Some(level) = &self.placement.level else { return };
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {
                 level.note(error.to_string());
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Closes the shadows after their last commit. Returns the devices to which this store writes nothing more.
     pub(crate) fn close_device_logs(&self) -> Vec<u32> {
-        let Some(level) = &self.level else { return Vec::new() };
+        let Some(level) = &self.placement.level else { return Vec::new() };
         let deadline = level.deadline();
         // A keeper in the middle of a fold ends by the same patience.
         let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.round.try_lock_until(deadline)).collect();
@@ -101,7 +101,7 @@ impl Engine {
 
     /// Unlocks the directories that the store opened itself, so that another life can have them.
     pub(crate) fn let_devices_go(&self, idle: &[u32]) {
-        let Some(level) = &self.level else { return };
+        let Some(level) = &self.placement.level else { return };
         let lent = |device: &u32| {
             let wanted = self.config.warm.get(*device as usize);
             wanted.is_some_and(|device| matches!(device.place, WarmPlace::Device(_)))
@@ -112,14 +112,14 @@ impl Engine {
 
 /// A keeper for each device, until the store closes or its last handle is gone.
 pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
-    let Some(level) = &holder.engine.level else { return Ok(()) };
+    let Some(level) = &holder.engine.placement.level else { return Ok(()) };
     for device in level.present() {
         let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
         let keeper = std::thread::Builder::new().name(format!("forebay-log-{device}")).spawn(move || {
             loop {
                 match engine.upgrade() {
                     Some(engine) if !engine.is_closed() => {
-                        if let Some(level) = &engine.level {
+                        if let Some(level) = &engine.placement.level {
                             engine.maintain_shadow(level, device);
                         }
                     }

@@ -12,7 +12,7 @@ pub use warm::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, Writing, 
 /// # Errors
 /// `Full` where the hot level has no room for it.
 pub fn fold(store: &crate::Store) -> forebay_core::Result<usize> {
-    let _only_one = store.engine().snapshotting.lock();
+    let _only_one = store.engine().decisions.snapshotting.lock();
     store.engine().fold_log()
 }
 

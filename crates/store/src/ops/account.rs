@@ -15,7 +15,7 @@ impl Store {
     /// All runs that the store knows, with their accounts.
     pub fn runs(&self) -> Vec<RunStatus> {
         let engine = self.engine();
-        let runs: Vec<KnownRun> = engine.runs.lock().clone();
+        let runs: Vec<KnownRun> = engine.runs.known.lock().clone();
         let ledgers = engine.sum_ledgers();
         let status = |known: &KnownRun| engine.status(known, ledgers.get(&known.run).copied().unwrap_or_default());
         runs.iter().map(status).collect()
@@ -28,7 +28,7 @@ impl Store {
     /// `Invalid` for an unknown run.
     pub fn ledger(&self, run: u64) -> Result<Ledger> {
         let engine = self.engine();
-        engine.known(&mut engine.runs.lock(), run)?;
+        engine.known(&mut engine.runs.known.lock(), run)?;
         Ok(engine.sum_ledger(run))
     }
 
@@ -40,11 +40,11 @@ impl Store {
     /// `Invalid` for an unknown run, or by attribute where the keyspace has no `ledger_by`; `Closed`.
     pub fn ledger_by(&self, run: u64, by: LedgerBy) -> Result<Vec<LedgerRow>> {
         let engine = self.engine();
-        engine.known(&mut engine.runs.lock(), run)?;
+        engine.known(&mut engine.runs.known.lock(), run)?;
         match by {
             LedgerBy::Stream => engine.by_stream(run),
             LedgerBy::Source => engine.by_source(run),
-            LedgerBy::Attribute if engine.ledger_attribute.is_none() => Err(Error::invalid(
+            LedgerBy::Attribute if engine.roles.ledger.is_none() => Err(Error::invalid(
                 "this keyspace names no attribute to keep the ledger by: `ledger_by = \"lumi\"` in its file does",
             )),
             LedgerBy::Attribute => Ok(engine.by_attribute(run)),
@@ -57,7 +57,7 @@ impl Store {
     /// `Invalid` for an unknown run.
     pub fn watch(&self, run: u64) -> Result<Watch> {
         let engine = self.engine();
-        engine.known(&mut engine.runs.lock(), run)?;
+        engine.known(&mut engine.runs.known.lock(), run)?;
         Ok(Watch { store: self.clone(), run, last: None })
     }
 }
@@ -77,7 +77,7 @@ impl Watch {
         let engine = self.store.engine();
         loop {
             // A run once known stays known.
-            let known = engine.known(&mut engine.runs.lock(), self.run).ok()?.clone();
+            let known = engine.known(&mut engine.runs.known.lock(), self.run).ok()?.clone();
             let status = engine.status(&known, engine.sum_ledger(self.run));
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
@@ -93,7 +93,7 @@ impl Watch {
 
     /// Where the run stands now.
     pub fn state(&self) -> RunState {
-        let mut runs = self.store.engine().runs.lock();
+        let mut runs = self.store.engine().runs.known.lock();
         self.store.engine().known(&mut runs, self.run).map_or(RunState::Closed, |known| known.state)
     }
 }
@@ -114,7 +114,7 @@ impl Engine {
 
     pub(crate) fn sum_ledger(&self, run: u64) -> Ledger {
         let mut ledger = Ledger::default();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             if let Some(index) = shard.run_index(run) {
                 ledger.add(&shard.runs[index as usize].ledger);
@@ -126,7 +126,7 @@ impl Engine {
     /// The accounts of all runs. Looking each run up by its number would take the square of their count.
     fn sum_ledgers(&self) -> BTreeMap<u64, Ledger> {
         let mut sums: BTreeMap<u64, Ledger> = BTreeMap::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut next = 0;
             loop {
                 // Runs are only ever added, at the end: a block for each hold of the lock.
@@ -146,7 +146,7 @@ impl Engine {
     pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
         let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
         let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();
-        let groups = if self.ledger_attribute.is_some() { self.by_attribute(known.run) } else { Vec::new() };
+        let groups = if self.roles.ledger.is_some() { self.by_attribute(known.run) } else { Vec::new() };
         Ok(RunSummary {
             run: known.run,
             keyspace: self.keyspace.name.clone(),
@@ -163,11 +163,11 @@ impl Engine {
     }
 
     fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
-        let names = self.streams.read().clone();
+        let names = self.decisions.streams.read().clone();
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
         let mut later = Vec::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
@@ -210,7 +210,7 @@ impl Engine {
         let (counts, _) = self.source_counts(run);
         let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
         let mut later = Vec::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
@@ -256,7 +256,7 @@ impl Engine {
 
     fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {
         let mut groups: BTreeMap<u64, (GroupAccount, Tally)> = BTreeMap::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
             for (&group, account) in &shard.runs[index as usize].groups {

@@ -36,7 +36,7 @@ impl Store {
                     }
                     let Some(primary) = key.as_bytes().get(..width) else { continue };
                     walking = true;
-                    let shard = engine.cell_of(primary).lock();
+                    let shard = engine.events.cell_of(primary).lock();
                     *place = match *place {
                         Place::Walking(mut path) => {
                             // The root stands in the cache.

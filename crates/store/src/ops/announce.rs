@@ -39,7 +39,7 @@ impl Store {
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
                     engine.relieve_log();
-                    if !engine.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
+                    if !engine.placement.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
                         return Err(error);
                     }
                 }
@@ -76,7 +76,7 @@ impl Engine {
         sources: Option<&[Vec<u8>]>,
         attributes: Option<&Attributes>,
     ) -> Result<std::result::Result<PutOutcome, Again>> {
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -93,8 +93,8 @@ impl Engine {
             };
         }
         let number = self.keyspace.schema.run_of(primary.as_bytes());
-        let room = self.hot.admits(Class::NewEvent);
-        let no_room = || Error::full(format!("no space for an event, fill {:.0} %", self.hot.fill() * 100.0));
+        let room = self.placement.hot.admits(Class::NewEvent);
+        let no_room = || Error::full(format!("no space for an event, fill {:.0} %", self.placement.hot.fill() * 100.0));
         let Some(run) = shard.run_index(number) else {
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::Full(no_room()) }));
         };
@@ -112,7 +112,7 @@ impl Engine {
             return Ok(Err(Again::Full(no_room())));
         }
         let event = shard.create(primary.as_bytes(), run, self.now_ns());
-        self.hot.events.fetch_add(1, Ordering::Relaxed);
+        self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         match self.announce(&mut shard, event, sources, attributes) {
             Ok(outcome) => Ok(Ok(outcome)),
             Err(error) => {

@@ -62,7 +62,7 @@ impl Engine {
             // Ready by another rule than the one that this record may bring: that stays so, whatever it asks for.
             shard.events[event].set(Flag::ReadyMarked);
             self.mark_event(shard, event);
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
         let schema = &self.keyspace.attributes;
         let standing = shard.attribute_word(event).map(Word::location);
@@ -76,46 +76,51 @@ impl Engine {
             status |= OWN_SOURCES;
         }
         let warm = shard.warm_records.get(&event).map(|record| record.version);
-        let version =
-            warm.or_else(|| standing.and_then(|location| self.hot.read_entry(location)).map(|entry| entry.version));
+        let version = warm.or_else(|| {
+            standing.and_then(|location| self.placement.hot.read_entry(location)).map(|entry| entry.version)
+        });
         let version = version.map_or(Some(0), |version| version.checked_add(1));
         let version = version.ok_or_else(|| Error::invalid("no more versions"))?;
         let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
-        if packed.len() as u64 > self.hot.payload_bytes_max() {
+        if packed.len() as u64 > self.placement.hot.payload_bytes_max() {
             return Err(Error::invalid(format!(
                 "{}: its record takes {} bytes, a segment holds {}",
                 name(),
                 packed.len(),
-                self.hot.payload_bytes_max()
+                self.placement.hot.payload_bytes_max()
             )));
         }
-        let place = self.hot.reserve_place(Class::Existing, packed.len() as u32).ok_or_else(|| {
-            Error::full(format!("{}: no space for its attributes, fill {:.0} %", name(), self.hot.fill() * 100.0))
+        let place = self.placement.hot.reserve_place(Class::Existing, packed.len() as u32).ok_or_else(|| {
+            Error::full(format!(
+                "{}: no space for its attributes, fill {:.0} %",
+                name(),
+                self.placement.hot.fill() * 100.0
+            ))
         })?;
-        let offset = self.hot.payload_offset(place.location.segment, place.offset);
-        let payload_crc = self.hot.region.copy_in(offset, &packed);
+        let offset = self.placement.hot.payload_offset(place.location.segment, place.offset);
+        let payload_crc = self.placement.hot.region.copy_in(offset, &packed);
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
         let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
-        self.hot.write_entry(&place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
+        self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
+        self.placement.hot.region.fence();
         shard.set_attribute_word(event, Word::at(place.location));
         shard.warm_records.remove(&event);
         if shard.leave_warm(event) {
-            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
         }
         if let Some(location) = standing {
             self.end_attributes(location);
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
-        self.hot.written(place.location.segment);
+        self.placement.hot.written(place.location.segment);
         Ok(())
     }
 
     /// What follows from an event's attributes: the rule of its class, its rank in delivery, whether a hold covers it.
     pub(crate) fn follow_attributes(&self, shard: &mut Shard, event: u32, attributes: &Attributes) {
-        let class = self.class_attribute.and_then(|at| attributes.get(at));
+        let class = self.roles.class.and_then(|at| attributes.get(at));
         let leaf = &shard.events[event];
         let plan = &shard.runs[leaf.run as usize].plan;
         if plan.has_classes() && !shard.own_rules.contains_key(&event) {
@@ -140,7 +145,7 @@ impl Engine {
         if shard.events[event].is(Flag::Held) {
             // Delivery looks again whether a hold covers it.
             shard.let_go(event);
-            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
         }
     }
 
@@ -156,18 +161,18 @@ impl Engine {
         if leaf.state == before && leaf.is(Flag::ReadyMarked) {
             self.mark_event(shard, event);
             self.lower_marks(shard, event);
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
         if shard.events[event].state != before {
             self.keep_ready(shard, event);
-            self.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
-            self.notify_ready();
+            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.events.waiting.notify();
         }
     }
 
     /// Place in the order of delivery by attribute: lower goes first. `None` where no attribute gives the order.
     pub(crate) fn rank_of(&self, attributes: &Attributes) -> Option<u128> {
-        let at = self.order_attribute?;
+        let at = self.roles.order?;
         let value = attributes.get(at);
         // The last rank is that of events without the attribute.
         const LAST: u128 = u128::MAX - 1;
@@ -191,7 +196,7 @@ impl Engine {
 
     /// Ends an event's record, wherever it stands.
     pub(crate) fn end_attributes(&self, location: Location) {
-        let length = if location.is_warm() { 0 } else { self.hot.length_of(location) };
+        let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
         self.end_record(location, length);
     }
 
@@ -204,9 +209,16 @@ impl Engine {
                 record.ok_or_else(|| Error::internal("the record of an event on the warm level is not known"))?;
             return self.decode_record(record.status, &record.bytes);
         }
-        let entry = self.hot.read_entry(location).ok_or_else(|| Error::corrupt("an event's record does not verify"))?;
-        let bytes =
-            self.hot.region.bytes(self.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
+        let entry = self
+            .placement
+            .hot
+            .read_entry(location)
+            .ok_or_else(|| Error::corrupt("an event's record does not verify"))?;
+        let bytes = self
+            .placement
+            .hot
+            .region
+            .bytes(self.placement.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
         if checksum(bytes) != entry.payload_crc {
             return Err(Error::corrupt("an event's record does not match its checksum"));
         }
@@ -219,9 +231,9 @@ impl Engine {
         if location.is_warm() {
             return shard.warm_records.get(&event).cloned();
         }
-        let entry = self.hot.read_entry(location)?;
-        let offset = self.hot.payload_offset(location.segment, entry.offset);
-        let bytes = self.hot.region.bytes(offset, entry.length as usize);
+        let entry = self.placement.hot.read_entry(location)?;
+        let offset = self.placement.hot.payload_offset(location.segment, entry.offset);
+        let bytes = self.placement.hot.region.bytes(offset, entry.length as usize);
         let good = checksum(bytes) == entry.payload_crc;
         good.then(|| WarmRecord { status: entry.status, version: entry.version, bytes: bytes.into() })
     }
@@ -231,7 +243,7 @@ impl Engine {
         if word.is_warm() {
             return shard.warm_records.get(&event).map(|record| record.version);
         }
-        self.hot.read_entry(word.location()).map(|entry| entry.version)
+        self.placement.hot.read_entry(word.location()).map(|entry| entry.version)
     }
 
     fn decode_record(&self, status: u32, bytes: &[u8]) -> Result<EventRecord> {

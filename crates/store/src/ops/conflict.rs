@@ -23,7 +23,7 @@ impl Engine {
         let same = stored.length as usize == value.len() && stored.payload_crc == crc;
         let primary = self.keyspace.schema.primary_of(key);
         let offered = Tally::fragment(value.len() as u64);
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -59,25 +59,25 @@ impl Engine {
     /// Keeps conflicting bytes for a person, within the quota; `false` where there is no room.
     fn keep_conflict(&self, key: &Key, value: &[u8]) -> bool {
         let length = value.len() as u32;
-        let size = self.hot.record_bytes(length);
-        let quota = (self.config.conflict_share * self.hot.geometry.region_bytes() as f64) as u64;
-        if self.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+        let size = self.placement.hot.record_bytes(length);
+        let quota = (self.config.conflict_share * self.placement.hot.geometry.region_bytes() as f64) as u64;
+        if self.events.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
+            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             return false;
         }
         let primary = self.keyspace.schema.primary_of(key);
-        let cell = self.cell_of(primary.as_bytes());
+        let cell = self.events.cell_of(primary.as_bytes());
         let place = {
             let shard = cell.lock();
-            let may = !shard.closed && self.hot.admits(Class::NewEvent);
-            if may { self.hot.reserve_place(Class::NewEvent, length) } else { None }
+            let may = !shard.closed && self.placement.hot.admits(Class::NewEvent);
+            if may { self.placement.hot.reserve_place(Class::NewEvent, length) } else { None }
         };
         let Some(place) = place else {
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             return false;
         };
-        let offset = self.hot.payload_offset(place.location.segment, place.offset);
-        let checksum = self.hot.region.copy_in(offset, value);
+        let offset = self.placement.hot.payload_offset(place.location.segment, place.offset);
+        let checksum = self.placement.hot.region.copy_in(offset, value);
         let entry = Entry {
             key: *key,
             offset: place.offset,
@@ -87,19 +87,19 @@ impl Engine {
             version: 0,
             flags: EntryFlags::CONFLICT,
         };
-        self.hot.write_entry(&place, &entry, StateWord::FRESH);
-        self.hot.region.fence();
+        self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
+        self.placement.hot.region.fence();
         let mut shard = cell.lock();
         let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
         let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
         if over || shard.closed {
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            self.hot.abandon(place.location, length);
+            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.placement.hot.abandon(place.location, length);
             return false;
         }
         shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
         // Last: until here the record keeps the region.
-        self.hot.written(place.location.segment);
+        self.placement.hot.written(place.location.segment);
         true
     }
 }

@@ -15,7 +15,7 @@ impl Store {
     pub fn debug_events(&self) -> Vec<DebugInfo> {
         let engine = self.engine();
         let mut events = Vec::new();
-        for cell in &engine.cells {
+        for cell in &engine.events.cells {
             let shard = cell.lock();
             for event in shard.listed(LiveState::Debug) {
                 let leaf = &shard.events[event];
@@ -35,7 +35,7 @@ impl Store {
     /// Conflicting copies that are kept.
     pub fn conflicts(&self) -> Vec<ConflictInfo> {
         let mut conflicts = Vec::new();
-        for cell in &self.engine().cells {
+        for cell in &self.engine().events.cells {
             let shard = cell.lock();
             let info = shard.kept.iter();
             conflicts.extend(info.map(|kept| ConflictInfo {
@@ -58,8 +58,8 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.relieve_log();
-        let effects = engine.effects.begin();
-        let cell = engine.cell_of(primary.as_bytes());
+        let effects = engine.decisions.effects.begin();
+        let cell = engine.events.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
@@ -80,20 +80,20 @@ impl Store {
         shard.events[event].deliveries = 0;
         shard.events[event].clear(Flag::SettledThere);
         engine.lower_marks(&mut shard, event);
-        engine.hot.region.fence();
+        engine.placement.hot.region.fence();
         let group = engine.group_of(&shard, event);
         let ticket = engine.record(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
         shard.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
         drop((shard, effects));
-        engine.notify_ready();
+        engine.events.waiting.notify();
         engine.settle(ticket).map(|()| true)
     }
 }
 
 impl Engine {
     pub(crate) fn debug_quota(&self) -> u64 {
-        (self.config.debug_share * self.hot.geometry.region_bytes() as f64) as u64
+        (self.config.debug_share * self.placement.hot.geometry.region_bytes() as f64) as u64
     }
 
     /// The debug stream at a glance, from the live figures of all runs.

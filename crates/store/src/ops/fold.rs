@@ -33,24 +33,24 @@ impl Engine {
     /// Folds the log where it has grown, or where space is short and folding gives some back: on the thread of the store,
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
-        if !self.config.maintenance || !self.hot.admits(Class::Evacuation) {
+        if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
             self.fold_grown_log();
         }
     }
 
     /// Folds the log where it has grown, or where space is short and folding gives some back.
     pub(crate) fn fold_grown_log(&self) {
-        let used = self.log.length();
-        let per_segment = u64::from(self.hot.slots_per_segment());
-        let slots = self.hot.snapshot_slots.load(Ordering::Relaxed);
+        let used = self.decisions.log.length();
+        let per_segment = u64::from(self.placement.hot.slots_per_segment());
+        let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
         let folded = slots.div_ceil(per_segment) as u32;
-        let generous = (self.hot.geometry.segments / 16).max(2) + 2 * folded;
-        let short = !self.hot.admits(Class::NewEvent);
+        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * folded;
+        let short = !self.placement.hot.admits(Class::NewEvent);
         if used <= folded + 1 || used <= generous && !short {
             return;
         }
         // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
-        if let Some(_only_one) = self.snapshotting.try_lock().filter(|_| !self.is_closed()) {
+        if let Some(_only_one) = self.decisions.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
             let _ = self.fold_log();
         }
@@ -60,39 +60,42 @@ impl Engine {
     /// closing.
     pub(crate) fn fold_log(&self) -> Result<usize> {
         self.forget_decided();
-        let boundary = self.log.boundary(&self.hot);
+        let boundary = self.decisions.log.boundary(&self.placement.hot);
         let snapshot = self.capture(boundary)?;
-        self.log.replace(&self.hot, &snapshot, &boundary)?;
+        self.decisions.log.replace(&self.placement.hot, &snapshot, &boundary)?;
         Ok(snapshot.len())
     }
 
     pub(crate) fn verdicts_kept(&self) -> usize {
-        verdicts_kept(self.hot.geometry.region_bytes())
+        verdicts_kept(self.placement.hot.geometry.region_bytes())
     }
 
     fn seen(&self) -> Seen {
-        Seen { log: self.log.position(), shadow: self.level.as_ref().map_or(0, |level| level.log.end()) }
+        Seen {
+            log: self.decisions.log.position(),
+            shadow: self.placement.level.as_ref().map_or(0, |level| level.log.end()),
+        }
     }
 
     /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
     /// goes on.
     pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
         let schema = &self.keyspace.schema;
-        let form = self.decided_form;
+        let form = self.events.decided_form;
         // An accept that named its output before is recorded before the first event is looked at.
-        let turn = self.outputs.write().begin_turn();
-        self.effects.settled();
+        let turn = self.decisions.outputs.write().begin_turn();
+        self.decisions.effects.settled();
         let closing = self.is_closed();
-        let length_of = |location: Location| self.hot.length_of(location);
+        let length_of = |location: Location| self.placement.hot.length_of(location);
         let length_of: &dyn Fn(Location) -> u32 = &length_of;
         let mut sums: Vec<(u64, Sum)> = Vec::new();
         let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
         let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
         let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
         let mut used: HashSet<u32> = HashSet::new();
-        let kept = incidents_kept(self.hot.geometry.region_bytes()).div_ceil(SHARDS);
+        let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
         let mut turn_began = Instant::now();
-        for (number, cell) in self.cells.iter().enumerate() {
+        for (number, cell) in self.events.cells.iter().enumerate() {
             for batch in 0.. {
                 let shard = cell.lock();
                 let runs = &shard.runs[(batch * BATCH_RUNS).min(shard.runs.len())..];
@@ -158,7 +161,7 @@ impl Engine {
                 }
             }
         }
-        if let Some(absent) = self.absent.get() {
+        if let Some(absent) = self.decisions.absent.get() {
             used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
             for (table, kept) in
                 [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
@@ -172,27 +175,27 @@ impl Engine {
         let mut seen = [Seen::default(); 4];
         let (runs, streams, holds);
         {
-            let known = self.runs.lock();
+            let known = self.runs.known.lock();
             (runs, seen[0]) = (known.clone(), self.seen());
         }
         {
-            let known = self.streams.read();
+            let known = self.decisions.streams.read();
             (streams, seen[1]) = (known.clone(), self.seen());
         }
         let outputs = {
-            let mut outputs = self.outputs.write();
+            let mut outputs = self.decisions.outputs.write();
             let left = outputs.retain(&used, turn);
-            self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
+            self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
             seen[2] = self.seen();
             left
         };
         {
-            let known = self.holds.read();
-            (holds, seen[3]) = ((known.clone(), self.next_hold.load(Ordering::Relaxed)), self.seen());
+            let known = self.runs.holds.read();
+            (holds, seen[3]) = ((known.clone(), self.runs.next_hold.load(Ordering::Relaxed)), self.seen());
         }
-        let verdicts: Vec<Given> = self.recent.lock().last().collect();
+        let verdicts: Vec<Given> = self.events.recent.lock().last().collect();
         // What was recorded before the boundary is carried out: its records are marked, its slots can go.
-        self.effects.settled();
+        self.decisions.effects.settled();
 
         Taken {
             boundary,
@@ -229,7 +232,7 @@ mod tests {
         let config = Config { hot_bytes: 16 << 20, maintenance: false, ..Config::default() };
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         let engine = store.engine();
-        let mut bytes = engine.capture(engine.log.boundary(&engine.hot)).unwrap();
+        let mut bytes = engine.capture(engine.decisions.log.boundary(&engine.placement.hot)).unwrap();
         assert!(Folded::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
         let refused = Folded::read(&keyspace, &bytes).err().unwrap();

@@ -21,7 +21,7 @@ impl Store {
         engine.check_key(key)?;
         let (primary, rest) = key.as_bytes().split_at(engine.keyspace.schema.primary_bytes());
         let location = {
-            let shard = engine.cell_of(primary).lock();
+            let shard = engine.events.cell_of(primary).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }
@@ -52,7 +52,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let (state, stage, attributes, output, missing, states, bytes, locations) = {
-            let shard = engine.cell_of(primary.as_bytes()).lock();
+            let shard = engine.events.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }

@@ -25,19 +25,19 @@ impl Store {
     /// `OutcomeUnknown` where it is in force and a device does not make it durable.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let engine = self.engine();
-        let effects = engine.effects.begin();
+        let effects = engine.decisions.effects.begin();
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
         let filter = Filter::parse(&engine.keyspace.attributes, &conditions)?;
-        let mut holds = engine.holds.write();
+        let mut holds = engine.runs.holds.write();
         if holds.len() >= HOLDS_MAX {
             return Err(Error::full(format!("{HOLDS_MAX} holds, the limit; release some")));
         }
-        let id = engine.next_hold.fetch_add(1, Ordering::Relaxed);
+        let id = engine.runs.next_hold.fetch_add(1, Ordering::Relaxed);
         let hold = Hold { id, run, conditions, filter };
         let ticket = engine.journal_blob(Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
-        engine.holds_set.store(holds.len() as u32, Ordering::Release);
+        engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
         drop((holds, effects));
         let settled = engine.settle(ticket);
         settled.map(|()| id).map_err(|error| {
@@ -57,22 +57,22 @@ impl Store {
         let engine = self.engine();
         let name = name_of_hold(id, false);
         let ended = {
-            let _effects = engine.effects.begin();
+            let _effects = engine.decisions.effects.begin();
             engine.check_open()?;
-            let mut holds = engine.holds.write();
+            let mut holds = engine.runs.holds.write();
             match holds.iter().position(|hold| hold.id == id) {
                 Some(at) => {
                     let bytes = encode_hold(&holds[at], false);
                     let ticket = engine.journal_blob(Blob::Hold, &bytes, &name)?;
                     holds.remove(at);
-                    engine.holds_set.store(holds.len() as u32, Ordering::Release);
+                    engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
                     Some(ticket)
                 }
                 None => None,
             }
         };
         let Some(ticket) = ended else { return engine.settle_again(&name).map(|()| false) };
-        for cell in &engine.cells {
+        for cell in &engine.events.cells {
             let mut shard = cell.lock();
             // The youngest first: each goes back to the front.
             let held: Vec<u32> = {
@@ -82,19 +82,19 @@ impl Store {
             held.into_iter().rev().for_each(|event| shard.let_go(event));
             cell.publish_ready(&shard);
         }
-        engine.notify_ready();
+        engine.events.waiting.notify();
         engine.settle(ticket).map(|()| true)
     }
 
     /// All holds.
     pub fn holds(&self) -> Vec<HoldInfo> {
         let engine = self.engine();
-        let holds = engine.holds.read().clone();
+        let holds = engine.runs.holds.read().clone();
         let mut infos: Vec<HoldInfo> = holds
             .iter()
             .map(|hold| HoldInfo { id: hold.id, run: hold.run, conditions: hold.conditions.clone(), events: 0 })
             .collect();
-        for cell in &engine.cells {
+        for cell in &engine.events.cells {
             let shard = cell.lock();
             let mut next = shard.held.first();
             while let Some(event) = next {
@@ -121,10 +121,10 @@ impl Engine {
     /// Keeps a ready event from delivery where a hold covers it; says whether one does.
     #[inline]
     pub(crate) fn keep_back(&self, shard: &mut Shard, event: u32) -> bool {
-        if self.holds_set.load(Ordering::Acquire) == 0 {
+        if self.runs.holds_set.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let covered = self.holds.read().iter().any(|hold| self.covers(hold, shard, event));
+        let covered = self.runs.holds.read().iter().any(|hold| self.covers(hold, shard, event));
         if covered {
             shard.hold_back(event);
         }

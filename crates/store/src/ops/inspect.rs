@@ -15,7 +15,7 @@ impl Store {
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
         let mut ready = vec![0; engine.keyspace.stages.len()];
-        for cell in &engine.cells {
+        for cell in &engine.events.cells {
             let shard = cell.lock();
             let [nodes, leaves, tables, leases, decided, fixed] = shard.heap_bytes().map(|bytes| bytes as u64);
             memory.nodes += nodes;
@@ -31,33 +31,33 @@ impl Store {
                 *sum += stage.len();
             }
         }
-        memory.fixed += (engine.hot.segments.len() * size_of::<forebay_media::hot::Segment>()) as u64;
-        memory.fixed += (engine.cells.len() * size_of::<crate::events::Cell>()) as u64;
-        memory.fixed += engine.recent.lock().heap_bytes() as u64;
+        memory.fixed += (engine.placement.hot.segments.len() * size_of::<forebay_media::hot::Segment>()) as u64;
+        memory.fixed += (engine.events.cells.len() * size_of::<crate::events::Cell>()) as u64;
+        memory.fixed += engine.events.recent.lock().heap_bytes() as u64;
         let live = engine.live();
         Stats {
-            segments: engine.hot.geometry.segments,
-            segments_free: engine.hot.free_segments(),
-            segment_bytes: engine.hot.geometry.segment_bytes,
-            fill: engine.hot.fill(),
+            segments: engine.placement.hot.geometry.segments,
+            segments_free: engine.placement.hot.free_segments(),
+            segment_bytes: engine.placement.hot.geometry.segment_bytes,
+            fill: engine.placement.hot.fill(),
             events: live,
-            leases: engine.leases.load(Ordering::Relaxed),
-            workers_silent: engine.workers_silent.load(Ordering::Relaxed),
-            held_too_long: engine.held_too_long.load(Ordering::Relaxed),
+            leases: engine.events.leases.load(Ordering::Relaxed),
+            workers_silent: engine.events.workers_silent.load(Ordering::Relaxed),
+            held_too_long: engine.events.held_too_long.load(Ordering::Relaxed),
             decided_events,
             segments_pinned: engine.segments_pinned(),
-            holders: engine.holder_stats(),
+            holders: engine.life.holder_stats(),
             conflicts_kept,
             debug: engine.debug_stats(live[LiveState::Debug as usize], conflicts_kept),
             ready,
             held,
-            evacuated: engine.evacuated.load(Ordering::Relaxed),
+            evacuated: engine.placement.evacuated.load(Ordering::Relaxed),
             inhibit,
-            warm: engine.level.as_ref().map(crate::placement::Level::stats),
+            warm: engine.placement.level.as_ref().map(crate::placement::Level::stats),
             inhibited_ns,
             dead_time,
             memory,
-            boot: engine.boot,
+            boot: engine.life.boot,
         }
     }
 
@@ -76,7 +76,7 @@ impl Store {
 
     /// All segments as they are now.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let hot = &self.engine().hot;
+        let hot = &self.engine().placement.hot;
         let heads = hot.open_heads();
         let one = |number: u32| {
             let segment = hot.segment(number);

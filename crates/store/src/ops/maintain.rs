@@ -44,16 +44,16 @@ impl Engine {
     pub(crate) fn maintain(&self) {
         // Also before what may take long.
         self.look();
-        let round = self.maintaining.lock();
+        let round = self.life.maintaining.lock();
         if self.is_closed() {
             return;
         }
-        self.hot.region.prefault();
+        self.placement.hot.region.prefault();
         self.time_out_open_events();
         self.seal_stopped_runs();
         self.time_out_leases();
         self.watch_sources();
-        self.hot.seal_closed();
+        self.placement.hot.seal_closed();
         self.evacuate();
         self.fold_grown_log();
         // Whoever listens to inhibit may call the store.
@@ -64,8 +64,8 @@ impl Engine {
     fn time_out_open_events(&self) {
         let now = self.now_ns();
         let mut any = false;
-        for cell in &self.cells {
-            let _effects = self.effects.begin();
+        for cell in &self.events.cells {
+            let _effects = self.decisions.effects.begin();
             let mut shard = cell.lock();
             if shard.closed {
                 return;
@@ -89,19 +89,19 @@ impl Engine {
                 }
             }
             if moved {
-                self.hot.region.fence();
+                self.placement.hot.region.fence();
                 cell.publish_ready(&shard);
                 any = true;
             }
         }
         if any {
-            self.notify_ready();
+            self.events.waiting.notify();
         }
     }
 
     fn seal_stopped_runs(&self) {
         let stopped: Vec<u64> = {
-            let runs = self.runs.lock();
+            let runs = self.runs.known.lock();
             let stopped = runs.iter().filter(|known| known.state == RunState::Stopped);
             stopped.map(|known| known.run).collect()
         };
@@ -114,12 +114,12 @@ impl Engine {
     fn time_out_leases(&self) {
         let now = self.now_ns();
         let mut any = false;
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             for _ in 0..BATCH_EVENTS {
                 if self.is_closed() {
                     return;
                 }
-                let _effects = self.effects.begin();
+                let _effects = self.decisions.effects.begin();
                 let mut shard = cell.lock();
                 let Shard { timers, leases, .. } = &mut *shard;
                 let Some((deadline, lease)) = timers.first(leases) else { break };
@@ -143,30 +143,33 @@ impl Engine {
                     shard.reasons.insert(event, reason as u8);
                     self.queue_demotion(&mut shard, event);
                 }
-                (if too_long { &self.held_too_long } else { &self.workers_silent }).fetch_add(1, Ordering::Relaxed);
-                self.leases.fetch_sub(1, Ordering::Relaxed);
+                (if too_long { &self.events.held_too_long } else { &self.events.workers_silent })
+                    .fetch_add(1, Ordering::Relaxed);
+                self.events.leases.fetch_sub(1, Ordering::Relaxed);
                 cell.publish_ready(&shard);
                 any = true;
             }
         }
         if any {
-            self.notify_ready();
+            self.events.waiting.notify();
         }
     }
 
     /// Moves the live records of mostly dead segments elsewhere when space gets short.
     fn evacuate(&self) {
-        let short = self.hot.fill() > self.config.hot_low * 0.9 || !self.hot.admits(Class::NewEvent);
+        let short =
+            self.placement.hot.fill() > self.config.hot_low * 0.9 || !self.placement.hot.admits(Class::NewEvent);
         if !short {
             return;
         }
-        let most = self.hot.geometry.segment_bytes * EVACUATE_LIVE_PERCENT / 100;
+        let most = self.placement.hot.geometry.segment_bytes * EVACUATE_LIVE_PERCENT / 100;
         let mut victims: Vec<(u64, u32)> = Vec::new();
-        for number in 0..self.hot.geometry.segments {
-            let segment = self.hot.segment(number);
+        for number in 0..self.placement.hot.geometry.segments {
+            let segment = self.placement.hot.segment(number);
             if segment.state() == SEALED && segment.live() > 0 {
                 let entries = u64::from(segment.entries.load(Ordering::Relaxed));
-                let used = segment.payload_end.load(Ordering::Relaxed) + entries * self.hot.layout.entry_bytes() as u64;
+                let used = segment.payload_end.load(Ordering::Relaxed)
+                    + entries * self.placement.hot.layout.entry_bytes() as u64;
                 let live = used.saturating_sub(segment.dead_bytes.load(Ordering::Relaxed));
                 if live < most {
                     victims.push((live, number));
@@ -183,23 +186,23 @@ impl Engine {
 
     /// `false` where there is no space to move to.
     fn evacuate_segment(&self, number: u32) -> bool {
-        let entries = self.hot.segment(number).entries.load(Ordering::Relaxed);
+        let entries = self.placement.hot.segment(number).entries.load(Ordering::Relaxed);
         for entry in 0..entries {
             let location = Location { segment: number, entry };
-            if self.hot.segment(number).live() == 0 {
+            if self.placement.hot.segment(number).live() == 0 {
                 break;
             }
             if self.is_closed() {
                 return false;
             }
-            let _effects = self.effects.begin();
+            let _effects = self.decisions.effects.begin();
             // The pin comes first: a segment that is sealed under it is not used again before the pin is gone, and nothing of
             // a sealed one is written but marks. One that is in its next life meanwhile is let go as it is.
-            self.hot.segment(number).pin();
-            let sealed = self.hot.segment(number).state() == SEALED;
+            self.placement.hot.segment(number).pin();
+            let sealed = self.placement.hot.segment(number).state() == SEALED;
             let found = if sealed { self.live_entry(location) } else { None };
             let moved = found.is_none_or(|found| self.move_record(location, &found));
-            self.hot.unpin(number);
+            self.placement.hot.unpin(number);
             if !sealed {
                 break;
             }
@@ -207,16 +210,16 @@ impl Engine {
                 return false;
             }
         }
-        if self.hot.segment(number).live() == 0 {
-            self.evacuated.fetch_add(1, Ordering::Relaxed);
+        if self.placement.hot.segment(number).live() == 0 {
+            self.placement.evacuated.fetch_add(1, Ordering::Relaxed);
         }
         true
     }
 
     /// The entry of a record in a sealed, pinned segment, if its word says that it is live.
     fn live_entry(&self, location: Location) -> Option<Entry> {
-        let state = self.hot.state_of(location)?;
-        if state.mark == Mark::Live { self.hot.read_entry(location) } else { None }
+        let state = self.placement.hot.state_of(location)?;
+        if state.mark == Mark::Live { self.placement.hot.read_entry(location) } else { None }
     }
 
     /// Where the index or the list of kept conflicts says that this record lies: still here?
@@ -240,33 +243,40 @@ impl Engine {
     /// `false` where there is no space. A record that is not current any more, or does not verify, is left alone.
     fn move_record(&self, from: Location, entry: &Entry) -> bool {
         let primary = self.keyspace.schema.primary_of(&entry.key);
-        let cell = self.cell_of(primary.as_bytes());
+        let cell = self.events.cell_of(primary.as_bytes());
         {
             let shard = cell.lock();
             if shard.closed || self.is_current(&shard, from, entry).is_none() {
                 return true;
             }
             // Under the lock the record is live: the pin keeps its bytes while they are copied.
-            self.hot.segment(from.segment).pin();
+            self.placement.hot.segment(from.segment).pin();
         }
-        let source = self.hot.region.bytes(self.hot.payload_offset(from.segment, entry.offset), entry.length as usize);
+        let source = self
+            .placement
+            .hot
+            .region
+            .bytes(self.placement.hot.payload_offset(from.segment, entry.offset), entry.length as usize);
         if checksum(source) != entry.payload_crc {
             // Rotten bytes stay where they are; a reader's check names them.
-            self.hot.unpin(from.segment);
+            self.placement.hot.unpin(from.segment);
             return true;
         }
-        let Some(place) = self.hot.reserve_place(Class::Evacuation, entry.length) else {
-            self.hot.unpin(from.segment);
+        let Some(place) = self.placement.hot.reserve_place(Class::Evacuation, entry.length) else {
+            self.placement.hot.unpin(from.segment);
             return false;
         };
-        self.hot.region.copy_in(self.hot.payload_offset(place.location.segment, place.offset), source);
+        self.placement
+            .hot
+            .region
+            .copy_in(self.placement.hot.payload_offset(place.location.segment, place.offset), source);
         // A result that the index knows is one whose verdict is recorded.
         let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
-        self.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
-        self.hot.region.fence();
+        self.placement.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
+        self.placement.hot.region.fence();
         let mut shard = cell.lock();
         match self.is_current(&shard, from, entry) {
-            None => self.hot.abandon(place.location, entry.length),
+            None => self.placement.hot.abandon(place.location, entry.length),
             Some(current) => {
                 match current {
                     Current::Kept(at) => shard.kept[at].location = place.location,
@@ -277,20 +287,20 @@ impl Engine {
                         }
                         // What the old copy says the new one says as well, and it has the event's marks if it is the first
                         // fragment: durable before the old copy ends.
-                        self.hot.mark(place.location, self.hot.state_of(from).unwrap_or(state));
+                        self.placement.hot.mark(place.location, self.placement.hot.state_of(from).unwrap_or(state));
                         if matches!(shard.events[event].state, State::Live(_)) {
                             self.mark_event(&mut shard, event);
-                            self.hot.region.fence();
+                            self.placement.hot.region.fence();
                         }
                     }
                 }
-                self.hot.end_record(from, entry.length);
-                self.hot.region.fence();
-                self.hot.written(place.location.segment);
+                self.placement.hot.end_record(from, entry.length);
+                self.placement.hot.region.fence();
+                self.placement.hot.written(place.location.segment);
             }
         }
         drop(shard);
-        self.hot.unpin(from.segment);
+        self.placement.hot.unpin(from.segment);
         true
     }
 }

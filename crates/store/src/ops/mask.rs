@@ -57,7 +57,7 @@ impl Store {
     /// `Invalid` for an unknown run.
     pub fn sources(&self, run: u64) -> Result<Vec<SourceStatus>> {
         let engine = self.engine();
-        let known = engine.known(&mut engine.runs.lock(), run)?.clone();
+        let known = engine.known(&mut engine.runs.known.lock(), run)?.clone();
         engine.look_at_sources(run);
         Ok(engine.source_rows(&known))
     }
@@ -67,7 +67,7 @@ impl Engine {
     pub(crate) fn source_rows(&self, known: &KnownRun) -> Vec<SourceStatus> {
         let now = self.now_ns();
         let (counts, lasts) = self.source_counts(known.run);
-        let watched = self.watched.lock();
+        let watched = self.runs.watched.lock();
         let watched = watched.get(&known.run);
         let schema = &self.keyspace.schema;
         let one = |(source, count): (Vec<u8>, SourceCount)| {
@@ -95,7 +95,7 @@ impl Engine {
 
     pub(crate) fn set_mask(&self, change: &MaskChange) -> Result<()> {
         let ticket = self.change_masks(change)?;
-        self.notify_ready();
+        self.events.waiting.notify();
         // The policy asks again by itself; nobody waits for a device on its behalf.
         if change.automatic {
             ticket.unanswered();
@@ -105,9 +105,9 @@ impl Engine {
     }
 
     fn change_masks(&self, change: &MaskChange) -> Result<Ticket> {
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut runs = self.runs.lock();
+        let mut runs = self.runs.known.lock();
         let known = self.not_closed(&mut runs, change.run)?;
         let bytes = encode_mask(change);
         let name = [&b"mask"[..], &bytes].concat();
@@ -129,7 +129,7 @@ impl Engine {
         apply_mask(&mut known.masks, change, now);
         known.note_mask(&self.keyspace.schema, change);
         let masks = Arc::new(known.masks.clone());
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut shard = cell.lock();
             let Some(run) = shard.run_index(change.run) else { continue };
             shard.runs[run as usize].masks = masks.clone();
@@ -143,7 +143,7 @@ impl Engine {
                     self.mark_event(&mut shard, event);
                 }
             }
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
             cell.publish_ready(&shard);
         }
         Ok(ticket)
@@ -153,7 +153,7 @@ impl Engine {
     pub(crate) fn source_counts(&self, run: u64) -> (BTreeMap<Vec<u8>, SourceCount>, BTreeMap<Vec<u8>, String>) {
         let schema = &self.keyspace.schema;
         let mut counts: BTreeMap<Vec<u8>, SourceCount> = BTreeMap::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
             let of_run = &shard.runs[index as usize];
@@ -190,14 +190,14 @@ impl Engine {
     /// Looks at the sources of all runs now and then: rates, ages, masks by policy.
     pub(crate) fn watch_sources(&self) {
         let runs: Vec<(u64, Option<u32>, Vec<Vec<u8>>)> = {
-            let runs = self.runs.lock();
+            let runs = self.runs.known.lock();
             let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
             alive.map(|known| (known.run, known.config.auto_mask, known.masked_by_policy())).collect()
         };
-        self.watched.lock().retain(|run, _| runs.iter().any(|known| known.0 == *run));
+        self.runs.watched.lock().retain(|run, _| runs.iter().any(|known| known.0 == *run));
         for (run, auto_mask, masked) in runs {
             let due = {
-                let watched = self.watched.lock();
+                let watched = self.runs.watched.lock();
                 let looked = watched.get(&run).and_then(|watched| watched.looked_ns);
                 looked.is_none_or(|looked| self.now_ns().saturating_sub(looked) >= LOOK_NS)
             };
@@ -213,7 +213,7 @@ impl Engine {
     pub(crate) fn look_at_sources(&self, run: u64) {
         let (counts, _) = self.source_counts(run);
         let now = self.now_ns();
-        let mut all = self.watched.lock();
+        let mut all = self.runs.watched.lock();
         let watched = all.entry(run).or_default();
         let passed_ns = watched.looked_ns.map_or(0, |looked| now.saturating_sub(looked));
         if watched.looked_ns.is_some() && passed_ns == 0 {
@@ -241,7 +241,7 @@ impl Engine {
     fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
         // By source: misses in all shards, and in the one with most of them; those before a fragment left out.
         let mut missed: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
             let of_run = &mut shard.runs[index as usize];
@@ -253,13 +253,13 @@ impl Engine {
         }
         let mut changes = Vec::new();
         {
-            let mut all = self.watched.lock();
+            let mut all = self.runs.watched.lock();
             let watched = all.entry(run).or_default();
             if missed.is_empty() && masked.is_empty() && watched.masked_at.is_empty() {
                 return;
             }
             let mut come = BTreeMap::new();
-            for cell in &self.cells {
+            for cell in &self.events.cells {
                 let mut shard = cell.lock();
                 let Some(index) = shard.run_index(run) else { continue };
                 for source in missed.keys().chain(masked) {

@@ -10,7 +10,6 @@ use crate::engine::Engine;
 use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::{Key, Level, Primary, Result, check_sent_as};
 use forebay_media::hot::will_copy;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 impl Store {
@@ -35,8 +34,8 @@ impl Store {
         let outcome = match engine.claim_now(key, length, options)? {
             None => return Ok(None),
             Some(Claim::Claimed(claimed)) => {
-                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let found = engine.hot.region.copy_in(offset, value);
+                let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let found = engine.placement.hot.region.copy_in(offset, value);
                 if let Some(expected) = checksum {
                     check_sent_as(value.len(), expected, found).inspect_err(|_| engine.give_up(&claimed))?;
                 }
@@ -51,7 +50,7 @@ impl Store {
             }
             Some(Claim::Late) => return Ok(Some(PutOutcome::Late)),
         };
-        if engine.level.is_some() {
+        if engine.placement.level.is_some() {
             engine.send_down(key, length, options)?;
         }
         Ok(Some(outcome))
@@ -74,10 +73,10 @@ impl Store {
     /// level. With `rest` (a packed source) only that fragment is looked at.
     pub fn may_wait(&self, primary: &Primary, rest: Option<&[u8]>) -> bool {
         let engine = self.engine();
-        if engine.level.is_none() {
+        if engine.placement.level.is_none() {
             return false;
         }
-        let shard = engine.cell_of(primary.as_bytes()).lock();
+        let shard = engine.events.cell_of(primary.as_bytes()).lock();
         let Some(event) = shard.find(primary.as_bytes()) else { return false };
         shard.fragments(event, |one| rest.is_none_or(|rest| rest == one)).any(|(_, location)| location.is_warm())
             || shard.attribute_word(event).is_some_and(|word| word.is_warm())
@@ -88,40 +87,26 @@ impl Store {
     pub fn verdict_may_wait(&self, primary: &Primary) -> bool {
         let engine = self.engine();
         let in_flight = || {
-            let shard = engine.cell_of(primary.as_bytes()).lock();
+            let shard = engine.events.cell_of(primary.as_bytes()).lock();
             shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
         };
-        engine.level.is_some() || in_flight()
+        engine.placement.level.is_some() || in_flight()
     }
 
     /// Whether [`Store::get_any`] without a wait may wait for a device: there is a warm level, and it is not ruled out.
     pub fn get_any_may_wait(&self, level: Option<Level>) -> bool {
-        self.engine().level.is_some() && level != Some(Level::Hot)
+        self.engine().placement.level.is_some() && level != Some(Level::Hot)
     }
 
     /// Wakes a task once there are ready events, soon after they became ready: a notice, not a promise. One notice wakes
     /// one task; who does not take what is ready must not rely on being the only one that waits.
     pub fn wake_when_ready(&self, waker: &Waker) {
-        let engine = self.engine();
-        let mut wakers = engine.ready_wakers.lock();
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push_back(waker.clone());
-            engine.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
-        }
+        self.engine().events.waiting.add_task(waker);
     }
 
     /// The task is woken no more: it waits no longer. A notice that it had, and will not follow, goes to another.
     pub fn forget_waker(&self, waker: &Waker) {
-        let engine = self.engine();
-        let mut wakers = engine.ready_wakers.lock();
-        let known = wakers.iter().position(|known| known.will_wake(waker));
-        if let Some(at) = known {
-            wakers.remove(at);
-            engine.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
-            return;
-        }
-        drop(wakers);
-        self.engine().wake_ready_task();
+        self.engine().events.waiting.forget_task(waker);
     }
 }
 
@@ -145,18 +130,6 @@ impl Engine {
                 Ok(None)
             }
             claim => Ok(Some(claim)),
-        }
-    }
-
-    /// Wakes one task that waits for ready events.
-    #[cold]
-    pub(crate) fn wake_ready_task(&self) {
-        let mut wakers = self.ready_wakers.lock();
-        let waker = wakers.pop_front();
-        self.ready_tasks.store(wakers.len() as u32, Ordering::SeqCst);
-        drop(wakers);
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }

@@ -37,9 +37,9 @@ impl Store {
             return Err(Error::invalid(format!("producer name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
         let engine = self.engine();
-        let _effects = engine.effects.begin();
+        let _effects = engine.decisions.effects.begin();
         engine.check_open()?;
-        let mut runs = engine.runs.lock();
+        let mut runs = engine.runs.known.lock();
         let known = engine.not_closed(&mut runs, run)?;
         let standing = known.producers.iter().position(|producer| producer.status.name == name);
         if standing.is_some_and(|at| known.producers[at].counts.strong_count() > 0) {
@@ -118,7 +118,7 @@ impl Drop for Producer {
     fn drop(&mut self) {
         // Its last figures stay with the run, whatever became of it.
         let engine = self.store.engine();
-        let mut runs = engine.runs.lock();
+        let mut runs = engine.runs.known.lock();
         let Some(known) = runs.iter_mut().find(|known| known.run == self.run) else { return };
         if let Some(entry) = known.producers.iter_mut().find(|producer| producer.status.name == self.name) {
             entry.status = entry.now();
@@ -128,9 +128,9 @@ impl Drop for Producer {
 
 impl Engine {
     fn report(&self, producer: &Producer, finished: bool) -> Result<()> {
-        let effects = self.effects.begin();
+        let effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut runs = self.runs.lock();
+        let mut runs = self.runs.known.lock();
         // A closed run has given its producers to its summary.
         let known = self.not_closed(&mut runs, producer.run)?;
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);

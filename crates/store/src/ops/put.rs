@@ -83,14 +83,14 @@ impl Store {
         will_copy(value);
         let outcome = match engine.claim(key, length, options)? {
             Claim::Claimed(claimed) => {
-                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let crc = engine.hot.region.copy_in(offset, value);
+                let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let crc = engine.placement.hot.region.copy_in(offset, value);
                 engine.publish(&claimed, crc)?
             }
             Claim::Standing(location) => engine.compare(key, location, value)?,
             Claim::Late => return Ok(PutOutcome::Late),
         };
-        if engine.level.is_some() {
+        if engine.placement.level.is_some() {
             engine.send_down(key, length, options)?;
         }
         Ok(outcome)
@@ -146,7 +146,8 @@ impl Reservation {
 
     /// Whether its commit waits for a device, or for the bytes that stand there to be read.
     pub fn commit_may_wait(&self) -> bool {
-        self.down.0 || (matches!(self.backing, Some(Backing::Scratch { .. })) && self.store.engine().level.is_some())
+        self.down.0
+            || (matches!(self.backing, Some(Backing::Scratch { .. })) && self.store.engine().placement.level.is_some())
     }
 
     /// Makes the fragment visible; the answers are those of [`Store::put`].
@@ -175,10 +176,10 @@ impl Reservation {
             Some(Backing::Place(claimed)) => {
                 // From here on it is a call in flight, which a closing store waits for.
                 self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
-                let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                engine.hot.region.flush(offset, claimed.length as usize);
+                let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                engine.placement.hot.region.flush(offset, claimed.length as usize);
                 let outcome = engine.publish(&claimed, crc)?;
-                if outcome == PutOutcome::Stored && engine.level.is_some() {
+                if outcome == PutOutcome::Stored && engine.placement.level.is_some() {
                     let (persisted, level) = self.down;
                     let options = PutOptions { persisted, level, ..PutOptions::default() };
                     engine.send_down(&claimed.key, claimed.length, &options)?;
@@ -203,7 +204,7 @@ impl Deref for Reservation {
     fn deref(&self) -> &[u8] {
         match &self.backing {
             Some(Backing::Place(claimed)) => {
-                let hot = &self.store.engine().hot;
+                let hot = &self.store.engine().placement.hot;
                 let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 hot.region.bytes(offset, claimed.length as usize)
             }
@@ -217,7 +218,7 @@ impl DerefMut for Reservation {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.backing {
             Some(Backing::Place(claimed)) => {
-                let hot = &self.store.engine().hot;
+                let hot = &self.store.engine().placement.hot;
                 let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 hot.region.bytes_mut(offset, claimed.length as usize)
             }
@@ -253,8 +254,8 @@ impl Engine {
     #[inline]
     pub(crate) fn check_put(&self, key: &Key, length: usize) -> Result<u32> {
         self.check_key(key)?;
-        let most = self.keyspace.fragment_bytes_max.min(self.hot.payload_bytes_max() as usize);
-        if let Some(level) = &self.level
+        let most = self.keyspace.fragment_bytes_max.min(self.placement.hot.payload_bytes_max() as usize);
+        if let Some(level) = &self.placement.level
             && length as u64 > level.image_bytes_max
         {
             return Err(crate::placement::too_large(length as u64, level.image_bytes_max));
@@ -264,7 +265,7 @@ impl Engine {
         }
         Err(Error::invalid(format!(
             "a fragment of {length} bytes; the limit is {most} (fragment_bytes_max {}, segment {})",
-            self.keyspace.fragment_bytes_max, self.hot.geometry.segment_bytes
+            self.keyspace.fragment_bytes_max, self.placement.hot.geometry.segment_bytes
         )))
     }
 
@@ -296,9 +297,9 @@ impl Engine {
                 }
                 Again::NoSpace(class) => {
                     // Dead ends give their space back: heads without live records, a log that folds to less.
-                    self.hot.close_idle_heads();
+                    self.placement.hot.close_idle_heads();
                     self.relieve_log();
-                    if !self.hot.wait_for_space(class, deadline) {
+                    if !self.placement.hot.wait_for_space(class, deadline) {
                         return Err(self.refuse_full(key, length));
                     }
                 }
@@ -330,7 +331,7 @@ impl Engine {
     fn refuse_full(&self, key: &Key, length: u32) -> Error {
         let primary = self.keyspace.schema.primary_of(key);
         let run = self.keyspace.schema.run_of(key.as_bytes());
-        let mut shard = self.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
         if let Some(run) = shard.run_index(run) {
             let ledger = &mut shard.runs[run as usize].ledger;
             ledger.offered += Tally::fragment(u64::from(length));
@@ -341,9 +342,9 @@ impl Engine {
         let why = self.look().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
         Error::full(format!(
             "no space for a fragment of {length} bytes: {} of {} segments free, fill {:.0} %{why}",
-            self.hot.free_segments(),
-            self.hot.geometry.segments,
-            self.hot.fill() * 100.0
+            self.placement.hot.free_segments(),
+            self.placement.hot.geometry.segments,
+            self.placement.hot.fill() * 100.0
         ))
     }
 
@@ -357,7 +358,7 @@ impl Engine {
     ) -> Result<std::result::Result<Claim, Again>> {
         let schema = &self.keyspace.schema;
         let (primary, rest) = key.as_bytes().split_at(schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let mut shard = self.events.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -394,7 +395,7 @@ impl Engine {
                     forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
                 )));
             }
-            let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+            let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
                 return Ok(Err(Again::NoSpace(Class::Existing)));
             };
             if let Some(attributes) = options.attributes
@@ -407,7 +408,7 @@ impl Engine {
             let cold = shard.events[event].is(Flag::Cold);
             shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
             if cold {
-                self.cell_of(primary).publish_ready(&shard);
+                self.events.cell_of(primary).publish_ready(&shard);
             }
             shard.events[event].pending += 1;
             return Ok(Ok(Claim::Claimed(Claimed {
@@ -425,7 +426,7 @@ impl Engine {
         let number = schema.run_of(primary);
         let Some(run) = shard.run_index(number) else {
             // A run takes room in the log for ever: only where its first event finds some as well.
-            let room = self.hot.admits(Class::NewEvent);
+            let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
         let known = &mut shard.runs[run as usize];
@@ -448,14 +449,14 @@ impl Engine {
             self.note_incident(&mut shard, key, kind, length);
             return Err(Error::closed(format!("run {number} is {state}")));
         }
-        if !self.hot.admits(Class::NewEvent) {
+        if !self.placement.hot.admits(Class::NewEvent) {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         }
-        let Some(place) = self.hot.reserve_place(Class::NewEvent, length) else {
+        let Some(place) = self.placement.hot.reserve_place(Class::NewEvent, length) else {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         };
         let event = shard.create(primary, run, self.now_ns());
-        self.hot.events.fetch_add(1, Ordering::Relaxed);
+        self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         if let Some(attributes) = options.attributes
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {
@@ -492,7 +493,7 @@ impl Engine {
     #[cold]
     pub(super) fn unbook_late(&self, key: &Key, length: u32) {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let mut shard = self.events.cell_of(primary).lock();
         let Some(run) = shard.run_index(self.keyspace.schema.run_of(primary)) else { return };
         let run = &mut shard.runs[run as usize];
         run.ledger.offered -= Tally::fragment(u64::from(length));
@@ -511,11 +512,11 @@ impl Engine {
     #[inline]
     pub(super) fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
         let place = &claimed.place;
-        self.hot.write_entry(place, &self.fragment_entry(claimed, crc), StateWord::FRESH);
-        self.hot.region.fence();
+        self.placement.hot.write_entry(place, &self.fragment_entry(claimed, crc), StateWord::FRESH);
+        self.placement.hot.region.fence();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let cell = self.cell_of(primary);
+        let cell = self.events.cell_of(primary);
         let mut shard = cell.lock();
         let event = claimed.event;
         let run = shard.events[event].run as usize;
@@ -529,7 +530,7 @@ impl Engine {
             shard.remove_slot(event, rest);
             shard.settle(event);
             // Ended before anybody else can have the region: until here this record keeps it.
-            self.hot.abandon(place.location, claimed.length);
+            self.placement.hot.abandon(place.location, claimed.length);
             return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
         }
         shard.runs[run].ledger.offered += offered;
@@ -546,7 +547,7 @@ impl Engine {
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is(Flag::ReadyMarked) {
             self.mark_event(&mut shard, event);
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
         if became_ready {
@@ -554,10 +555,10 @@ impl Engine {
             cell.publish_ready(&shard);
         }
         // Last: a closing store waits for what is in flight before it lets the region go.
-        self.hot.written(place.location.segment);
+        self.placement.hot.written(place.location.segment);
         drop(shard);
         if became_ready {
-            self.notify_ready();
+            self.events.waiting.notify();
         }
         if let Some(arrivals) = &self.config.arrivals {
             let Claimed { key, length, status, .. } = *claimed;
@@ -573,7 +574,7 @@ impl Engine {
         if leaf.rule != 0 || !shard.runs[leaf.run as usize].masks.is_empty() {
             shard.events[event].set(Flag::ReadyMarked);
             self.mark_event(shard, event);
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
     }
 
@@ -596,7 +597,7 @@ impl Engine {
     /// Takes back a claim whose bytes never came.
     pub(super) fn give_up(&self, claimed: &Claimed) {
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let mut shard = self.events.cell_of(primary).lock();
         shard.remove_slot(claimed.event, rest);
         shard.settle(claimed.event);
         let attributes = self.withdraw_unborn(&mut shard, claimed.event);
@@ -618,7 +619,7 @@ impl Engine {
         }
         let attributes = shard.attribute_word(event).map(Word::location);
         shard.withdraw(event);
-        self.hot.events.fetch_sub(1, Ordering::Relaxed);
+        self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
         attributes
     }
 
@@ -633,7 +634,7 @@ impl Engine {
             version: 0,
             flags: EntryFlags::VOID,
         };
-        self.hot.write_entry(place, &entry, StateWord::ENDED);
-        self.hot.abandon_void(place.location.segment, length);
+        self.placement.hot.write_entry(place, &entry, StateWord::ENDED);
+        self.placement.hot.abandon_void(place.location.segment, length);
     }
 }

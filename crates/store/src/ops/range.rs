@@ -39,7 +39,7 @@ impl Walk {
     /// The first event of a shard that is not below `from` and inside.
     fn seek(&self, engine: &Engine, shard: usize, mut from: Primary) -> Option<Primary> {
         let schema = &engine.keyspace.schema;
-        let shard = engine.cells[shard].lock();
+        let shard = engine.events.cells[shard].lock();
         loop {
             let found = shard.primary(shard.seek(from.as_bytes())?);
             match self.bounds.seek(&schema.values(found.as_bytes())) {
@@ -84,7 +84,7 @@ impl Iterator for Range {
             let schema = &engine.keyspace.schema;
             let inside = |rest: &[u8]| self.bounds.contains(&schema.values(schema.join(&primary, rest).as_bytes()));
             let (bytes, locations) = {
-                let shard = engine.cell_of(primary.as_bytes()).lock();
+                let shard = engine.events.cell_of(primary.as_bytes()).lock();
                 // Asked under the lock that the pins are taken under: a closed store gives out no guards.
                 if shard.closed {
                     self.walk = None;
@@ -119,7 +119,7 @@ impl Store {
         let mut walk = Walk::new(engine, bounds)?;
         let mut events = Vec::new();
         while let Some(primary) = walk.next(engine) {
-            let shard = engine.cell_of(primary.as_bytes()).lock();
+            let shard = engine.events.cell_of(primary.as_bytes()).lock();
             let Some(event) = shard.find(primary.as_bytes()) else { continue };
             let leaf = &shard.events[event];
             if let State::Live(state) = leaf.state {

@@ -51,7 +51,7 @@ impl Store {
                 continue;
             }
             let keys: Vec<Key> = {
-                let shard = engine.cell_of(primary.as_bytes()).lock();
+                let shard = engine.events.cell_of(primary.as_bytes()).lock();
                 let Some(event) = shard.find(primary.as_bytes()) else { continue };
                 let all = shard.fragments(event, |_| true).map(|(rest, _)| schema.join(&primary, rest));
                 all.filter(|key| bounds.contains(&schema.values(key.as_bytes()))).collect()
@@ -75,8 +75,8 @@ impl Engine {
     ) -> Result<Option<Tally>> {
         self.relieve_log();
         let ended = {
-            let _effects = self.effects.begin();
-            let shard = self.cell_of(primary.as_bytes()).lock();
+            let _effects = self.decisions.effects.begin();
+            let shard = self.events.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -103,7 +103,7 @@ impl Engine {
     /// Ends a live event whose lock is held, within an effects guard.
     fn end_locked(&self, mut shard: ShardGuard<'_>, event: u32, kind: DecisionKind) -> Result<(Tally, Ticket)> {
         let primary = shard.primary(event);
-        let cell = self.cell_of(primary.as_bytes());
+        let cell = self.events.cell_of(primary.as_bytes());
         let leaf = &shard.events[event];
         let leased = leaf.state == State::Live(LiveState::Leased);
         let output = if leaf.state == State::Live(LiveState::Accepted) { leaf.lease } else { 0 };
@@ -113,7 +113,7 @@ impl Engine {
         let record = Decision { detail: output, ..shard.decision(event, kind, group) };
         let ticket = self.record(&shard, event, &record)?;
         if leased {
-            self.leases.fetch_sub(1, Ordering::Relaxed);
+            self.events.leases.fetch_sub(1, Ordering::Relaxed);
         }
         if kind == DecisionKind::Release {
             self.book_released(&mut shard.runs[run], output);
@@ -142,7 +142,7 @@ impl Engine {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut known = None;
         let (mut shard, event, slot, word) = loop {
-            let shard = self.cell_of(primary).lock();
+            let shard = self.events.cell_of(primary).lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -158,7 +158,7 @@ impl Engine {
             // Its length stands on a device: read without the lock, then looked at again.
             known = Some((location, self.length_there(shard, location)?));
         };
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
         let is_logged = leaf.is_logged();
@@ -167,8 +167,9 @@ impl Engine {
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
         }
         let location = word.location();
-        let length =
-            known.filter(|_| location.is_warm()).map_or_else(|| self.hot.length_of(location), |(_, length)| length);
+        let length = known
+            .filter(|_| location.is_warm())
+            .map_or_else(|| self.placement.hot.length_of(location), |(_, length)| length);
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
         if decided {
@@ -179,8 +180,8 @@ impl Engine {
         if is_logged && (marks != StateWord::FRESH || shard.events[event].is(Flag::MarksLogged)) {
             self.log_marks(&mut shard, event);
         } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, is_logged) {
-            self.hot.mark(anchor, marks);
-            self.hot.region.fence();
+            self.placement.hot.mark(anchor, marks);
+            self.placement.hot.region.fence();
         }
         let ticket = self.record(
             &shard,
@@ -206,10 +207,10 @@ impl Engine {
         if state == State::Live(LiveState::Debug) {
             shard.debug_bytes -= u64::from(length);
         }
-        self.hot.removed.fetch_add(1, Ordering::Relaxed);
+        self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
         self.end_record(location, length);
-        self.hot.region.fence();
+        self.placement.hot.region.fence();
         Ok(Some(ticket))
     }
 }

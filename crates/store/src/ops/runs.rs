@@ -83,12 +83,12 @@ impl Store {
         let engine = self.engine();
         engine.look_at_sources(run);
         // One at a time: whoever fails opens the run's doors again.
-        let _only_one = engine.closing_run.lock();
+        let _only_one = engine.runs.closing.lock();
         engine.check_open()?;
-        let known = engine.not_closed(&mut engine.runs.lock(), run)?.clone();
+        let known = engine.not_closed(&mut engine.runs.known.lock(), run)?.clone();
         engine.check_settled(run)?;
         // From here on it takes nothing: the summary is of what stays.
-        for cell in &engine.cells {
+        for cell in &engine.events.cells {
             let mut shard = cell.lock();
             if let Some(index) = shard.run_index(run) {
                 shard.runs[index as usize].closing = true;
@@ -96,7 +96,7 @@ impl Store {
         }
         let closed = engine.check_settled(run).and_then(|ledger| engine.close_run(&known, ledger));
         if closed.is_err() {
-            for cell in &engine.cells {
+            for cell in &engine.events.cells {
                 let mut shard = cell.lock();
                 if let Some(index) = shard.run_index(run) {
                     shard.runs[index as usize].closing = false;
@@ -110,7 +110,7 @@ impl Store {
 impl Engine {
     /// The account of a run that has nothing left to decide and balances.
     fn check_settled(&self, run: u64) -> Result<Ledger> {
-        let shards = self.lock_all();
+        let shards = self.events.lock_all();
         if shards[0].closed {
             return Err(closed());
         }
@@ -150,9 +150,9 @@ impl Engine {
         let run = known.run;
         let summary = self.summary(known, ledger)?;
         self.write_summary(&summary)?;
-        let effects = self.effects.begin();
+        let effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut runs = self.runs.lock();
+        let mut runs = self.runs.known.lock();
         let place = self.not_closed(&mut runs, run)?;
         // What is told about a run beside its account is in its summary from now on.
         let state = KnownRun::new(run, RunState::Closed, place.config.clone());
@@ -161,7 +161,7 @@ impl Engine {
         drop(runs);
         let now = self.now_ns();
         let mut dropped: Vec<Kept> = Vec::new();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut shard = cell.lock();
             if let Some(index) = shard.run_index(run) {
                 shard.runs[index as usize].enter(RunState::Closed, now);
@@ -173,18 +173,18 @@ impl Engine {
             dropped.extend(gone);
         }
         for kept in dropped {
-            let size = self.hot.record_bytes(kept.length);
-            self.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
-            self.hot.end_record(kept.location, kept.length);
+            let size = self.placement.hot.record_bytes(kept.length);
+            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.placement.hot.end_record(kept.location, kept.length);
         }
-        self.hot.region.fence();
+        self.placement.hot.region.fence();
         drop(effects);
         self.settle(ticket).map(|()| summary)
     }
 
     /// The summary is whole on the medium under its name, or not there.
     fn write_summary(&self, summary: &RunSummary) -> Result<()> {
-        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(dir) = &self.life.dir else { return Ok(()) };
         let dir = dir.join("runs");
         let path = dir.join(format!("run-{}.json", summary.run));
         let write = || -> std::io::Result<()> {
@@ -238,9 +238,9 @@ impl Engine {
         let mut config = config.clone();
         config.classes.sort_by(|one, other| one.0.cmp(&other.0));
         let config = &config;
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut runs = self.runs.lock();
+        let mut runs = self.runs.known.lock();
         if let Some(known) = runs.iter().find(|known| known.run == run) {
             return match known.state {
                 state if state.takes_events() && known.config == *config => Ok(self.journaled(known)),
@@ -257,7 +257,7 @@ impl Engine {
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);
         let now = self.now_ns();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             cell.lock().add_run(run, plan.clone(), RunState::Open, now, ticket.position());
         }
         runs.push(known);
@@ -266,9 +266,9 @@ impl Engine {
 
     /// Pauses, resumes or stops.
     fn change_run(&self, run: u64, to: RunState) -> Result<()> {
-        let effects = self.effects.begin();
+        let effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut runs = self.runs.lock();
+        let mut runs = self.runs.known.lock();
         let known = self.not_closed(&mut runs, run)?;
         if known.state == to {
             let ticket = self.journaled(known);
@@ -282,7 +282,7 @@ impl Engine {
         let ticket = self.journal(&changed)?;
         *known = changed;
         let now = self.now_ns();
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut shard = cell.lock();
             if let Some(index) = shard.run_index(run) {
                 shard.runs[index as usize].enter(to, now);
@@ -294,10 +294,10 @@ impl Engine {
 
     /// Seals what still waits of a stopped run, once its grace time is over.
     pub(crate) fn seal_stopped_run(&self, run: u64) -> Result<()> {
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         let now = self.now_ns();
         let (mut any, mut sealed) = (false, Ok(()));
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let mut shard = cell.lock();
             if shard.closed {
                 return Err(closed());
@@ -319,8 +319,8 @@ impl Engine {
             }
         }
         if any {
-            self.hot.region.fence();
-            self.notify_ready();
+            self.placement.hot.region.fence();
+            self.events.waiting.notify();
         }
         sealed
     }

@@ -50,7 +50,7 @@ impl Store {
         let stage = sampling.stage.as_deref().map(|name| engine.keyspace.stage(name)).transpose()?;
         let (slot, filled) = (Mutex::default(), Condvar::new());
         let mailbox = Arc::new(Mailbox { sampling: sampling.clone(), stage, slot, filled });
-        let mut all = engine.samplers.all.lock();
+        let mut all = engine.runs.samplers.all.lock();
         all.retain(|mailbox| mailbox.strong_count() > 0);
         if all.len() >= SAMPLERS_MAX {
             return Err(Error::full(format!("{SAMPLERS_MAX} samplers, the limit")));
@@ -102,13 +102,13 @@ impl Sampler {
         let engine = self.store.engine();
         let mut slot = self.mailbox.slot.lock();
         slot.wanted = true;
-        engine.samplers.wanting.fetch_add(1, Ordering::SeqCst);
+        engine.runs.samplers.wanting.fetch_add(1, Ordering::SeqCst);
         while slot.event.is_none() && !engine.is_closed() && Instant::now() < deadline {
             let pause = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
             self.mailbox.filled.wait_for(&mut slot, pause);
         }
         slot.wanted = false;
-        engine.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
+        engine.runs.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
         slot.event.take()
     }
 
@@ -116,7 +116,7 @@ impl Sampler {
     fn look(&mut self, engine: &Engine) -> Result<Option<Pinned>> {
         let (mut looks, mut shards) = (0, 0);
         while looks < LOOKS_MAX && shards <= SHARDS {
-            let shard = engine.cells[self.shard].lock();
+            let shard = engine.events.cells[self.shard].lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -169,8 +169,8 @@ impl Sampler {
                 }
                 continue;
             }
-            let Some(entry) = engine.hot.read_entry(location) else {
-                engine.hot.unpin(location.segment);
+            let Some(entry) = engine.placement.hot.read_entry(location) else {
+                engine.placement.hot.unpin(location.segment);
                 failed = Some(crate::levels::not_verified(location));
                 continue;
             };
@@ -180,7 +180,7 @@ impl Sampler {
             } else {
                 left_out += 1;
             }
-            engine.hot.unpin(location.segment);
+            engine.placement.hot.unpin(location.segment);
         }
         if let Some(error) = failed {
             return Err(error);
@@ -220,7 +220,7 @@ impl Engine {
     /// A verdict is about to be carried out, under the event's lock: a sampler that waits may have the event.
     #[inline]
     pub(crate) fn offer_decided(&self, shard: &Shard, event: u32, state: &'static str) {
-        if self.samplers.wanting.load(Ordering::Relaxed) > 0 {
+        if self.runs.samplers.wanting.load(Ordering::Relaxed) > 0 {
             self.hand_over(shard, event, state);
         }
     }
@@ -228,7 +228,7 @@ impl Engine {
     #[cold]
     fn hand_over(&self, shard: &Shard, event: u32, state: &'static str) {
         // Who is busy with samplers now is not waited for.
-        let Some(all) = self.samplers.all.try_lock() else { return };
+        let Some(all) = self.runs.samplers.all.try_lock() else { return };
         for mailbox in all.iter().filter_map(Weak::upgrade) {
             let Some(mut slot) = mailbox.slot.try_lock() else { continue };
             if slot.wanted && slot.event.is_none() && self.wants(&mailbox, shard, event) {

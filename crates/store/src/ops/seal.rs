@@ -17,8 +17,8 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.relieve_log();
-        let effects = engine.effects.begin();
-        let cell = engine.cell_of(primary.as_bytes());
+        let effects = engine.decisions.effects.begin();
+        let cell = engine.events.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
@@ -34,12 +34,12 @@ impl Store {
             }
             ticket = engine.make_ready(&mut shard, event)?;
             // Ready is monotone also for who asks: durable before it is answered.
-            engine.hot.region.fence();
+            engine.placement.hot.region.fence();
             cell.publish_ready(&shard);
         }
         drop(shard);
         drop(effects);
-        engine.notify_ready();
+        engine.events.waiting.notify();
         engine.settle(ticket).map(|()| true)
     }
 }

@@ -72,7 +72,7 @@ impl Store {
             }
             // Ready events that do not match, or are too young, send no notice: look again now and then.
             let there = || request.filter.is_empty() && request.min_age.is_zero() && engine.has_ready(stage);
-            engine.wait_ready(left.min(Duration::from_millis(20)), there);
+            engine.events.waiting.wait(left.min(Duration::from_millis(20)), there);
         }
     }
 
@@ -84,9 +84,9 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.make_room_for_marks();
-        let index = engine.shard_of(primary.as_bytes());
+        let index = engine.events.shard_of(primary.as_bytes());
         let grant = {
-            let mut shard = engine.cells[index].lock();
+            let mut shard = engine.events.cells[index].lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -97,10 +97,10 @@ impl Store {
                 return Ok(None);
             }
             let grant = engine.grant(&mut shard, index, event, &Sources::All, duration, engine.now_ns());
-            engine.cells[index].publish_ready(&shard);
+            engine.events.cells[index].publish_ready(&shard);
             grant
         };
-        engine.hot.region.fence();
+        engine.placement.hot.region.fence();
         Ok(self.leases(vec![grant])?.pop())
     }
 
@@ -112,7 +112,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let (bytes, locations) = {
-            let shard = engine.cell_of(primary.as_bytes()).lock();
+            let shard = engine.events.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -159,7 +159,7 @@ impl Store {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let mut shard = engine.cell_of(primary.as_bytes()).lock();
+        let mut shard = engine.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -188,7 +188,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.make_room_for_marks();
-        let cell = engine.cell_of(primary.as_bytes());
+        let cell = engine.events.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
@@ -197,30 +197,34 @@ impl Store {
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         shard.events[event].deliveries = shard.events[event].deliveries.saturating_sub(1);
         engine.lower_marks(&mut shard, event);
-        engine.hot.region.fence();
+        engine.placement.hot.region.fence();
         shard.move_to(event, LiveState::Ready);
-        engine.leases.fetch_sub(1, Ordering::Relaxed);
+        engine.events.leases.fetch_sub(1, Ordering::Relaxed);
         cell.publish_ready(&shard);
         drop(shard);
-        engine.notify_ready();
+        engine.events.waiting.notify();
         Ok(())
     }
 }
 
 impl Engine {
     fn has_ready(&self, stage: u8) -> bool {
-        self.cells.iter().any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
+        self.events
+            .cells
+            .iter()
+            .any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
     }
 
     /// Grants of events of the warm level are logged.
     fn make_room_for_marks(&self) {
-        if self.level.is_some() {
+        if self.placement.level.is_some() {
             self.relieve_log();
         }
     }
 
     fn has_cold(&self, stage: u8) -> bool {
-        self.level.is_some() && self.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX)
+        self.placement.level.is_some()
+            && self.events.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX)
     }
 
     /// The position of a stage by name; the first without one.
@@ -229,7 +233,7 @@ impl Engine {
     }
 
     fn check_leases(&self) -> Result<()> {
-        if self.leases.load(Ordering::Relaxed) < self.config.leases_max as u64 {
+        if self.events.leases.load(Ordering::Relaxed) < self.config.leases_max as u64 {
             return Ok(());
         }
         Err(Error::full(format!("{} leases are out, the limit (leases_max)", self.config.leases_max)))
@@ -263,7 +267,7 @@ impl Engine {
             // Asked for each part: what is demoted after one was looked at is found by the next.
             let may_be = !cold || self.has_cold(stage);
             let wanted = may_be && request.level.is_none_or(|level| (level == Level::Warm) == cold);
-            let needed = !again || self.level.is_some() && round.grants.is_empty();
+            let needed = !again || self.placement.level.is_some() && round.grants.is_empty();
             if let Some(latest) = latest.filter(|_| wanted && needed)
                 && !self.grant_by_age(&mut round, stage, cold, TURN_NS, latest)?
             {
@@ -276,7 +280,7 @@ impl Engine {
     /// Those that arrived up to `latest`, oldest first, but for a turn's length; `false` where the store is closed.
     fn grant_by_age(&self, round: &mut Round<'_>, stage: u8, cold: bool, turn_ns: u64, latest: u64) -> Result<bool> {
         // Age of the next event of each shard that was not looked at yet, and the last one that was not given.
-        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.cells[at].oldest_ready_ns(stage, cold));
+        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.events.cells[at].oldest_ready_ns(stage, cold));
         let mut passed_over: [Option<u32>; SHARDS] = [None; SHARDS];
         while round.goes_on() {
             // The shard with the oldest one gives what is not much younger than the next shard's.
@@ -293,7 +297,7 @@ impl Engine {
                 break;
             }
             let turn_ends = second.saturating_add(turn_ns).min(latest);
-            let mut shard = self.cells[at].lock();
+            let mut shard = self.events.cells[at].lock();
             if shard.closed {
                 return Ok(false);
             }
@@ -312,7 +316,7 @@ impl Engine {
                     passed_over[at] = Some(event);
                 }
             }
-            self.cells[at].publish_ready(&shard);
+            self.events.cells[at].publish_ready(&shard);
         }
         Ok(true)
     }
@@ -328,10 +332,10 @@ impl Engine {
         while round.goes_on() {
             let mut best: Option<((u8, u128, u64), usize, u32)> = None;
             for at in 0..SHARDS {
-                if self.cells[at].oldest_ready_ns(stage, false) == u64::MAX {
+                if self.events.cells[at].oldest_ready_ns(stage, false) == u64::MAX {
                     continue;
                 }
-                let shard = self.cells[at].lock();
+                let shard = self.events.cells[at].lock();
                 if shard.closed {
                     return round.end_closed();
                 }
@@ -351,7 +355,7 @@ impl Engine {
                 }
             }
             let Some(((late, rank, arrival), at, event)) = best else { break };
-            let mut shard = self.cells[at].lock();
+            let mut shard = self.events.cells[at].lock();
             if shard.closed {
                 return round.end_closed();
             }
@@ -366,7 +370,7 @@ impl Engine {
             } else if !given {
                 places[at] = Some((rank, arrival, event));
             }
-            self.cells[at].publish_ready(&shard);
+            self.events.cells[at].publish_ready(&shard);
         }
         Ok(round.end())
     }
@@ -392,7 +396,7 @@ impl Engine {
         shard.move_to(event, LiveState::Leased);
         let lease = shard.leases.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
         shard.timers.insert(&shard.leases, lease);
-        self.leases.fetch_add(1, Ordering::Relaxed);
+        self.events.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
         leaf.lease = lease;
         leaf.deliveries = leaf.deliveries.saturating_add(1);
@@ -400,7 +404,7 @@ impl Engine {
         self.mark_event(shard, event);
         Grant {
             primary: shard.primary(event),
-            token: Token { epoch: 0, boot: self.boot, counter },
+            token: Token { epoch: 0, boot: self.life.boot, counter },
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
             missing: self.missing_keys(shard, event),
@@ -420,7 +424,7 @@ impl Engine {
             return self.log_marks(shard, event);
         }
         if let Some(anchor) = shard.anchor(event) {
-            self.hot.mark(anchor, shard.events[event].marks());
+            self.placement.hot.mark(anchor, shard.events[event].marks());
         }
         true
     }
@@ -435,10 +439,10 @@ impl Engine {
         }
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
-            let stands = self.hot.state_of(location);
+            let stands = self.placement.hot.state_of(location);
             let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.masked && !marks.masked;
             if stands.is_none_or(more) {
-                self.hot.mark(location, marks);
+                self.placement.hot.mark(location, marks);
             }
         }
     }
@@ -502,7 +506,7 @@ impl<'a> Round<'a> {
 
     fn end(self) -> Vec<Grant> {
         if !self.grants.is_empty() {
-            self.engine.hot.region.fence();
+            self.engine.placement.hot.region.fence();
         }
         self.grants
     }

@@ -30,7 +30,7 @@ impl Store {
     pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let shard = engine.cell_of(primary.as_bytes()).lock();
+        let shard = engine.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -41,7 +41,7 @@ impl Store {
         let Some(event) = shard.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
         let detail = shard.events[event].lease;
         drop(shard);
-        let names = engine.streams.read();
+        let names = engine.decisions.streams.read();
         let name = |stream: u8| names.get(usize::from(stream)).cloned().unwrap_or_default();
         let sources = |list: Option<Vec<Vec<u8>>>| list.map_or(Sources::All, Sources::Only);
         Ok(Some(engine.streams_of(detail).into_iter().map(|(stream, list)| (name(stream), sources(list))).collect()))
@@ -80,7 +80,7 @@ impl Engine {
         chosen.sort_unstable_by_key(|stream| stream.0);
         if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let at = usize::from(twice[0].0);
-            return Err(Error::invalid(format!("stream `{}` stands twice", self.streams.read()[at])));
+            return Err(Error::invalid(format!("stream `{}` stands twice", self.decisions.streams.read()[at])));
         }
         if chosen.iter().all(|(_, sources)| sources.is_none()) {
             let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
@@ -88,20 +88,20 @@ impl Engine {
         }
         let content = encode_output(&chosen);
         let check = crc32c(&content);
-        if let Some(number) = self.outputs.read().number_of(&content) {
+        if let Some(number) = self.decisions.outputs.read().number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
         if may_add().is_err() {
             return Ok((UNNUMBERED, check));
         }
         self.check_open()?;
-        let mut outputs = self.outputs.write();
+        let mut outputs = self.decisions.outputs.write();
         if let Some(number) = outputs.number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
         // Every snapshot contains it: beyond what is kept free for such, it must leave the space that decisions need.
-        let kept = outputs_kept_bytes(self.hot.geometry.region_bytes());
-        if outputs.bytes + log_bytes(&content) > kept && !self.hot.admits(Class::Evacuation) {
+        let kept = outputs_kept_bytes(self.placement.hot.geometry.region_bytes());
+        if outputs.bytes + log_bytes(&content) > kept && !self.placement.hot.admits(Class::Evacuation) {
             return Err(Error::full("no space for another choice of sources of streams: nothing is decided"));
         }
         let number = outputs.next;
@@ -113,7 +113,7 @@ impl Engine {
         self.journal_blob(Blob::Output, &journaled, b"output")?.unanswered();
         let output = Output { streams: chosen, check };
         outputs.insert(number, &content, output);
-        self.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
+        self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
         Ok((OUTPUT | number, check))
     }
 
@@ -122,13 +122,13 @@ impl Engine {
         if detail & OUTPUT == 0 {
             return detail;
         }
-        self.outputs.read().by_number.get(&(detail & !OUTPUT)).map_or(detail, |output| output.check)
+        self.decisions.outputs.read().by_number.get(&(detail & !OUTPUT)).map_or(detail, |output| output.check)
     }
 
     /// Streams of an accept's detail, with the sources that each keeps.
     pub(crate) fn streams_of(&self, detail: u32) -> Vec<(u8, Option<Vec<Vec<u8>>>)> {
         if detail & OUTPUT != 0 {
-            let output = self.outputs.read().by_number.get(&(detail & !OUTPUT)).cloned();
+            let output = self.decisions.outputs.read().by_number.get(&(detail & !OUTPUT)).cloned();
             return output.map(|output| output.streams.clone()).unwrap_or_default();
         }
         (0..STREAMS_MAX as u8).filter(|stream| detail >> stream & 1 == 1).map(|stream| (stream, None)).collect()
@@ -136,7 +136,7 @@ impl Engine {
 
     pub(crate) fn stream_names(&self, detail: u32) -> Vec<String> {
         let numbers = self.streams_of(detail);
-        let streams = self.streams.read();
+        let streams = self.decisions.streams.read();
         numbers.into_iter().filter_map(|(stream, _)| streams.get(usize::from(stream)).cloned()).collect()
     }
 
@@ -151,7 +151,7 @@ impl Engine {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::invalid(format!("stream name `{name}`: 1 to {NAME_BYTES_MAX} bytes")));
         }
-        let known = || self.streams.read().iter().position(|stream| stream == name).map(|at| at as u8);
+        let known = || self.decisions.streams.read().iter().position(|stream| stream == name).map(|at| at as u8);
         if let Some(at) = known() {
             return Ok(at);
         }
@@ -160,9 +160,9 @@ impl Engine {
             return known().ok_or(refused);
         }
         // The caller may have one already.
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         self.check_open()?;
-        let mut streams = self.streams.write();
+        let mut streams = self.decisions.streams.write();
         if let Some(at) = streams.iter().position(|stream| stream == name) {
             return Ok(at as u8);
         }
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(store.put(&key, b"small", &PutOptions::default()).unwrap(), crate::PutOutcome::Stored);
         }
         let engine = store.engine();
-        while engine.hot.take(Class::Evacuation, SegmentKind::Data).is_some() {}
+        while engine.placement.hot.take(Class::Evacuation, SegmentKind::Data).is_some() {}
         let mut chosen = 0;
         for number in 0..events {
             let lease = store.get_any(&GetAny { n: 1, ..GetAny::default() }).unwrap().pop().unwrap();
@@ -209,7 +209,7 @@ mod tests {
                 Ok(()) => chosen += 1,
                 Err(error) => {
                     assert_eq!(error.kind(), Kind::Full, "{error}");
-                    let (used, kept) = (engine.outputs.read().bytes, outputs_kept_bytes(16 << 20));
+                    let (used, kept) = (engine.decisions.outputs.read().bytes, outputs_kept_bytes(16 << 20));
                     assert!((kept - 100..=kept).contains(&used), "refused at {used} of {kept} bytes");
                     // A stream of a new name has room as well.
                     lease.accept(&[&format!("full-{}", number % 20)]).unwrap();
@@ -217,7 +217,7 @@ mod tests {
             }
         }
         assert!((100..300).contains(&chosen), "{chosen} choices of about 80 B in 16 KiB");
-        let append = |blob| engine.log.append_blob(&engine.hot, blob, &[0; 64]);
+        let append = |blob| engine.decisions.log.append_blob(&engine.placement.hot, blob, &[0; 64]);
         while append(Blob::Mask).is_ok() {}
         append(Blob::Output).unwrap();
     }

@@ -58,13 +58,16 @@ impl Store {
                     let full = matches!(again, Again::NoSpace);
                     let pause = Instant::now() + Duration::from_millis(1);
                     if full {
-                        engine.hot.wait_for_space(Class::Existing, deadline);
+                        engine.placement.hot.wait_for_space(Class::Existing, deadline);
                     } else {
                         std::thread::sleep(pause.saturating_duration_since(Instant::now()));
                     }
                     if Instant::now() >= deadline {
                         return Err(if full {
-                            Error::full(format!("no space for a new version, fill {:.0} %", engine.hot.fill() * 100.0))
+                            Error::full(format!(
+                                "no space for a new version, fill {:.0} %",
+                                engine.placement.hot.fill() * 100.0
+                            ))
                         } else {
                             Error::unavailable("another write of this key is in flight and did not end in time")
                         });
@@ -73,9 +76,13 @@ impl Store {
             }
         };
         let (place, version) = (claimed.place, claimed.version);
-        let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
-        engine.hot.region.fence();
+        let crc = engine
+            .placement
+            .hot
+            .region
+            .copy_in(engine.placement.hot.payload_offset(place.location.segment, place.offset), value);
+        engine.placement.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
+        engine.placement.hot.region.fence();
         let (ticket, on_device) = engine.swap_version(&claimed, old_length, token)?;
         if on_device { engine.tell_version(key, version) } else { engine.settle(ticket).map(|()| version) }
     }
@@ -87,7 +94,7 @@ impl Store {
     pub fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let mut shard = engine.cell_of(primary.as_bytes()).lock();
+        let mut shard = engine.events.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -101,12 +108,12 @@ impl Engine {
     /// An update with the bytes that are in force already, of which it is not known whether a device has them: asked again
     /// after an unknown outcome, it makes no other version. `None` where this is no such repeat.
     fn repeat_update(&self, key: &Key, value: &[u8]) -> Result<Option<u16>> {
-        if self.level.is_none() {
+        if self.placement.level.is_none() {
             return Ok(None);
         }
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let entry = {
-            let shard = self.cell_of(primary).lock();
+            let shard = self.events.cell_of(primary).lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -119,7 +126,7 @@ impl Engine {
             if !kept_back && !self.is_unsettled(key.as_bytes()) {
                 return Ok(None);
             }
-            let Some(entry) = self.hot.read_entry(word.location()) else { return Ok(None) };
+            let Some(entry) = self.placement.hot.read_entry(word.location()) else { return Ok(None) };
             entry
         };
         if entry.length as usize != value.len() || entry.payload_crc != checksum(value) {
@@ -131,7 +138,7 @@ impl Engine {
     /// Has the version in force persisted where a device has one before it, and then tells the shadows that this one ended:
     /// a device must not be the only one to hear that. A later version stands for this one as well.
     fn tell_version(&self, key: &Key, version: u16) -> Result<u16> {
-        let deadline = self.level.as_ref().map_or_else(Instant::now, |level| level.deadline());
+        let deadline = self.placement.level.as_ref().map_or_else(Instant::now, |level| level.deadline());
         let (primary, _) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let unknown = |why: &str| {
             Error::unknown(format!(
@@ -144,7 +151,7 @@ impl Engine {
         let mut persisted = None;
         let ticket = loop {
             let last = {
-                let mut shard = self.cell_of(primary).lock();
+                let mut shard = self.events.cell_of(primary).lock();
                 let (Some(event), Some(last)) = (shard.find(primary), kept_back(&shard)) else {
                     break self.ticket_again(key.as_bytes());
                 };
@@ -188,7 +195,7 @@ impl Engine {
     pub(crate) fn holds(&self, shard: &Shard, event: u32, token: &Token) -> bool {
         let lease = shard.events[event].lease;
         let leased = shard.events[event].state == State::Live(LiveState::Leased) && lease != NIL;
-        leased && *token == Token { epoch: 0, boot: self.boot, counter: shard.leases[lease].counter }
+        leased && *token == Token { epoch: 0, boot: self.life.boot, counter: shard.leases[lease].counter }
     }
 
     /// Marks the slot busy and reserves a place; answers the length of the old version.
@@ -200,7 +207,7 @@ impl Engine {
         known: Option<(Location, Entry)>,
     ) -> Result<std::result::Result<(Claimed, u32), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.cell_of(primary).lock();
+        let mut shard = self.events.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -222,14 +229,14 @@ impl Engine {
                 self.pin(location);
                 return Ok(Err(Again::Read(location)));
             }
-            None => self.hot.read_entry(location),
+            None => self.placement.hot.read_entry(location),
         };
         let entry = entry.ok_or_else(|| Error::corrupt(format!("{}: its entry does not verify", text())))?;
         // Later ones may have gone with the hot level: the next one is above those as well.
         let last = shard.superseded.get(key).map_or(0, |ended| ended.version).max(entry.version);
         let version =
             last.checked_add(1).ok_or_else(|| Error::invalid(format!("{}: has its last version, {last}", text())))?;
-        let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+        let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
         shard.set_word(event, slot, word.busy());
@@ -241,10 +248,10 @@ impl Engine {
     /// The new version takes the place of the old one. Answers whether a device has the old one, and the new one is to be
     /// persisted before the shadows are told.
     fn swap_version(&self, claimed: &Claimed, old_length: u32, token: Option<&Token>) -> Result<(Ticket, bool)> {
-        let _effects = self.effects.begin();
+        let _effects = self.decisions.effects.begin();
         let (place, version) = (&claimed.place, claimed.version);
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let cell = self.cell_of(primary);
+        let cell = self.events.cell_of(primary);
         let mut shard = cell.lock();
         let event = claimed.event;
         let settled = (|| {
@@ -269,8 +276,8 @@ impl Engine {
             if marks != StateWord::FRESH && shard.events[event].is_logged() {
                 self.log_marks(&mut shard, event);
             } else if marks != StateWord::FRESH {
-                self.hot.mark(place.location, marks);
-                self.hot.region.fence();
+                self.placement.hot.mark(place.location, marks);
+                self.placement.hot.region.fence();
             }
             let decision = Decision {
                 token: token.copied().unwrap_or(Token::NONE),
@@ -281,11 +288,11 @@ impl Engine {
             };
             // The shadows do not hear that the version before has ended, until a device has this one.
             let ticket = if on_device {
-                self.log.append(&self.hot, &decision).map(|()| Ticket::default())?
+                self.decisions.log.append(&self.placement.hot, &decision).map(|()| Ticket::default())?
             } else {
                 self.record(&shard, event, &decision)?
             };
-            if self.level.is_some() || on_device {
+            if self.placement.level.is_some() || on_device {
                 // A container may have it, or get it just now, where no mark says that it ended; and a device's log may
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
@@ -327,12 +334,12 @@ impl Engine {
                 if !old.is_warm() {
                     self.end_record(old, old_length);
                 }
-                self.hot.region.fence();
-                self.hot.written(place.location.segment);
-                Ok((ticket, on_device && self.level.is_some()))
+                self.placement.hot.region.fence();
+                self.placement.hot.written(place.location.segment);
+                Ok((ticket, on_device && self.placement.level.is_some()))
             }
             Err(error) => {
-                self.hot.abandon(place.location, claimed.length);
+                self.placement.hot.abandon(place.location, claimed.length);
                 Err(error)
             }
         }
@@ -371,8 +378,12 @@ mod tests {
             panic!("nobody else updates it");
         };
         let place = claimed.place;
-        let crc = engine.hot.region.copy_in(engine.hot.payload_offset(place.location.segment, place.offset), b"second");
-        engine.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
+        let crc = engine
+            .placement
+            .hot
+            .region
+            .copy_in(engine.placement.hot.payload_offset(place.location.segment, place.offset), b"second");
+        engine.placement.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
         let (ticket, on_device) = engine.swap_version(&claimed, old_length, None).unwrap();
         assert!(on_device);
         ticket.unanswered();

@@ -66,7 +66,7 @@ impl Store {
         engine.relieve_log();
         engine.await_records_in_flight(primary, token);
         let ticket = {
-            let _effects = engine.effects.begin();
+            let _effects = engine.decisions.effects.begin();
             let (detail, check) = engine.output(accept.streams, &results, || engine.check_held(primary, token))?;
             let judgement = Judgement { verdict: Verdict::Accepted, detail, check, results: accept.results };
             engine.decide_now(primary, token, &judgement)?
@@ -120,7 +120,7 @@ impl Store {
 
 impl Engine {
     fn check_held(&self, primary: &Primary, token: &Token) -> Result<()> {
-        let shard = self.cell_of(primary.as_bytes()).lock();
+        let shard = self.events.cell_of(primary.as_bytes()).lock();
         let held = shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
         if held { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
@@ -145,10 +145,10 @@ impl Engine {
     /// A token that is not in force: its recorded verdict again, or the fence.
     #[cold]
     fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
-        let index = self.shard_of(primary.as_bytes());
+        let index = self.events.shard_of(primary.as_bytes());
         let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
-        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.boot);
-        let recorded = if here { this_life().or_else(|| self.recent.lock().get(*token)) } else { None };
+        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.life.boot);
+        let recorded = if here { this_life().or_else(|| self.events.recent.lock().get(*token)) } else { None };
         let again = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
@@ -164,7 +164,7 @@ impl Engine {
     /// force has nothing to wait for: while one is, nothing more begins.
     fn await_records_in_flight(&self, primary: &Primary, token: &Token) {
         let in_flight = || {
-            let shard = self.cell_of(primary.as_bytes()).lock();
+            let shard = self.events.cell_of(primary.as_bytes()).lock();
             let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
             event.is_some_and(|event| shard.events[event].pending > 0)
         };
@@ -184,7 +184,7 @@ impl Engine {
         self.relieve_log();
         self.await_records_in_flight(primary, token);
         let ticket = {
-            let _effects = self.effects.begin();
+            let _effects = self.decisions.effects.begin();
             self.decide_now(primary, token, judgement)?
         };
         self.answer(token, ticket)
@@ -203,7 +203,7 @@ impl Engine {
         let mut keys = Vec::new();
         if !judgement.results.is_empty() {
             // A repetition writes nothing, and needs no space.
-            let mut shard = self.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -235,8 +235,8 @@ impl Engine {
         written: &[Written],
         ended: &mut Ended,
     ) -> Result<Option<Ticket>> {
-        let index = self.shard_of(primary.as_bytes());
-        let cell = &self.cells[index];
+        let index = self.events.shard_of(primary.as_bytes());
+        let cell = &self.events.cells[index];
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
@@ -275,19 +275,19 @@ impl Engine {
                 (leaf.stage, leaf.deliveries) = (stage, 0);
                 // Recovery believes the latest stage and its deliveries, wherever they stand.
                 self.mark_event(&mut shard, event);
-                self.hot.region.fence();
+                self.placement.hot.region.fence();
                 shard.move_to(event, LiveState::Ready);
                 cell.publish_ready(&shard);
             }
         }
         let code = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
-        let given = Given { boot: self.boot, code, counter: token.counter };
-        self.recent.lock().keep(given, !by_number, self.verdicts_kept());
-        self.leases.fetch_sub(1, Ordering::Relaxed);
+        let given = Given { boot: self.life.boot, code, counter: token.counter };
+        self.events.recent.lock().keep(given, !by_number, self.verdicts_kept());
+        self.events.leases.fetch_sub(1, Ordering::Relaxed);
         drop(shard);
         if judgement.verdict == Verdict::Passed {
-            self.notify_ready();
+            self.events.waiting.notify();
         }
         Ok(Some(ticket))
     }
@@ -326,36 +326,36 @@ impl Engine {
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
         for (&(key, version), (source, bytes)) in keys.iter().zip(results) {
             let length = bytes.len() as u32;
-            let Some(place) = self.hot.reserve_place(Class::Existing, length) else {
+            let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
                 // Durably ended before the answer: the same token may yet decide with others.
                 self.abandon_results(&written);
                 return Err(Error::full(format!(
                     "no space for a result of {length} bytes, fill {:.0} %: nothing is decided",
-                    self.hot.fill() * 100.0
+                    self.placement.hot.fill() * 100.0
                 )));
             };
-            let payload = self.hot.payload_offset(place.location.segment, place.offset);
+            let payload = self.placement.hot.payload_offset(place.location.segment, place.offset);
             let entry = Entry {
                 key,
                 offset: place.offset,
                 length,
-                payload_crc: self.hot.region.copy_in(payload, bytes),
+                payload_crc: self.placement.hot.region.copy_in(payload, bytes),
                 status: token.counter as u32,
                 version,
                 flags: EntryFlags::RESULT,
             };
-            self.hot.write_entry(&place, &entry, StateWord::FRESH);
+            self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
             written.push(Written { rest: source.to_vec(), location: place.location, length });
         }
         if !written.is_empty() {
-            self.hot.region.fence();
+            self.placement.hot.region.fence();
         }
         Ok(written)
     }
 
     /// Results that no verdict brought into force.
     fn abandon_results(&self, written: &[Written]) {
-        written.iter().for_each(|result| self.hot.abandon(result.location, result.length));
+        written.iter().for_each(|result| self.placement.hot.abandon(result.location, result.length));
     }
 
     /// The verdict is recorded: its results are fragments of the event from now on.
@@ -369,17 +369,17 @@ impl Engine {
             shard.add_result(event, (primary.as_bytes(), rest), *length);
             // Also once the log is folded the result says of itself that it counts.
             let marks = shard.events[event].marks();
-            self.hot.mark(*location, StateWord { ready: true, ..marks });
+            self.placement.hot.mark(*location, StateWord { ready: true, ..marks });
         }
         if !written.is_empty() {
-            self.hot.region.fence();
-            written.iter().for_each(|result| self.hot.written(result.location.segment));
+            self.placement.hot.region.fence();
+            written.iter().for_each(|result| self.placement.hot.written(result.location.segment));
         }
     }
 
     /// The value by which the ledger is kept as well.
     pub(crate) fn group_of(&self, shard: &Shard, event: u32) -> u64 {
-        let Some(at) = self.ledger_attribute else { return Decision::NO_GROUP };
+        let Some(at) = self.roles.ledger else { return Decision::NO_GROUP };
         let value = self.attributes_or_none(shard, event).get(at);
         value.map_or(Decision::NO_GROUP, |value| value as u64)
     }

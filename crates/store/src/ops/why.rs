@@ -19,7 +19,7 @@ impl Store {
         let schema = &engine.keyspace.schema;
         let forgotten = engine.forgot_endings(schema.run_of(key.as_bytes()));
         let (primary, source) = key.as_bytes().split_at(schema.primary_bytes());
-        let shard = engine.cell_of(primary).lock();
+        let shard = engine.events.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -45,7 +45,7 @@ impl Engine {
     /// Whether more events of a run were released, removed or never seen than is remembered one by one.
     fn forgot_endings(&self, run: u64) -> bool {
         let mut remembered = 0;
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             let shard = cell.lock();
             let Some(index) = shard.run_index(run) else { continue };
             remembered += shard.runs[index as usize].endings.iter().map(crate::events::Decided::len).sum::<u64>();
@@ -62,7 +62,7 @@ impl Engine {
                 format!("run {} is closed: its summary has its account, single events are not known", run.run),
             );
         }
-        let ended = |ending: Ending| run.endings[ending as usize].contains(self.decided_form, primary);
+        let ended = |ending: Ending| run.endings[ending as usize].contains(self.events.decided_form, primary);
         if ended(Ending::Released) {
             return ("moved", format!("event {event} was released: the archive has taken it over"));
         }
@@ -72,10 +72,10 @@ impl Engine {
         if ended(Ending::NeverSeen) {
             return ("never-seen", format!("event {event} was announced, and nothing of it arrived in time"));
         }
-        if forgotten && run.decided.contains(self.decided_form, primary) {
+        if forgotten && run.decided.contains(self.events.decided_form, primary) {
             return ("decided", format!("event {event} is decided: how it ended is not remembered any more"));
         }
-        if run.decided.contains(self.decided_form, primary) {
+        if run.decided.contains(self.events.decided_form, primary) {
             return ("rejected", format!("event {event} was rejected by the selection"));
         }
         ("never-announced", format!("event {event} was never announced, and no fragment of it was ever stored"))

@@ -18,3 +18,21 @@ pub(crate) use location::{at, place_of, too_large};
 pub(crate) use persisting::{Answer, Persisting, Waiting};
 pub(crate) use there::There;
 pub(crate) use unsettled::{Awaited, Ticket, Unsettled};
+
+use forebay_media::hot::Hot;
+use std::sync::atomic::AtomicU64;
+
+/// Where a store's fragments are: memory, and devices if it has any.
+pub(crate) struct Placement {
+    pub(crate) hot: Hot,
+    /// The warm level, if the store has one.
+    pub(crate) level: Option<Level>,
+    /// Records that were moved to another segment.
+    pub(crate) evacuated: AtomicU64,
+}
+
+impl Placement {
+    pub(crate) fn new(hot: Hot) -> Placement {
+        Placement { hot, level: None, evacuated: AtomicU64::new(0) }
+    }
+}

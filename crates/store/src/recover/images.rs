@@ -29,7 +29,7 @@ impl Records<'_> {
         let schema = &engine.keyspace.schema;
         let primary = image.primary;
         let number = schema.run_of(primary);
-        let index = engine.shard_of(primary);
+        let index = engine.events.shard_of(primary);
         let shard = &mut *self.shards[index];
         let Some(run) = shard.run_index(number) else {
             return self.lost(format!(
@@ -42,7 +42,7 @@ impl Records<'_> {
             || self.decided.accepted.contains(primary)
             || self.decided.debug.contains(primary);
         let over = of_run.state == RunState::Closed && !kept;
-        if over || of_run.decided.contains(engine.decided_form, primary) {
+        if over || of_run.decided.contains(engine.events.decided_form, primary) {
             return Ok(());
         }
         let known = shard.find(primary);
@@ -156,7 +156,7 @@ impl Records<'_> {
                     live += 1;
                 }
                 Ok((slot, word)) => {
-                    let Some(standing) = engine.hot.read_entry(word.location()) else { continue };
+                    let Some(standing) = engine.placement.hot.read_entry(word.location()) else { continue };
                     if standing.version == entry.version {
                         shard.set_word(event, slot, word.persisted());
                         copies += 1;
@@ -256,7 +256,7 @@ impl Records<'_> {
         let (shards, decided) = (&mut self.shards, self.decided);
         decided.marks.each(|primary, mark| {
             let (stage, detail) = mark_parts(mark);
-            let shard = &mut *shards[engine.shard_of(primary)];
+            let shard = &mut *shards[engine.events.shard_of(primary)];
             // Also of one that nothing on the warm level belongs to any more: its records on the hot one do not have them.
             let Some(event) = shard.find(primary) else { return };
             if shard.events[event].is(Flag::Warm) {
@@ -288,7 +288,7 @@ impl Records<'_> {
         for (key, &ended) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
-            let shard = &mut *self.shards[engine.shard_of(primary.as_bytes())];
+            let shard = &mut *self.shards[engine.events.shard_of(primary.as_bytes())];
             // Also where the version after it went with the hot level: an image of this one may be found in another life.
             if let Some(event) = shard.find(primary.as_bytes()) {
                 shard.note_superseded(event, key, ended.version);
@@ -298,7 +298,7 @@ impl Records<'_> {
             } else if let Some(run) = shard.run_index(schema.run_of(primary.as_bytes()))
                 && let known = &shard.runs[run as usize]
                 && !known.is_over()
-                && !known.decided.contains(engine.decided_form, primary.as_bytes())
+                && !known.decided.contains(engine.events.decided_form, primary.as_bytes())
             {
                 shard.superseded.insert(key, ended);
             }

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 /// The valid slots of a log segment; of a snapshot's those before the first that does not verify: it may have been given
 /// up, or cut off, and is only used whole.
 fn read_slots(engine: &Engine, number: u32, kind: SegmentKind) -> Result<Vec<Slot>> {
-    let hot = &engine.hot;
+    let hot = &engine.placement.hot;
     let (seed, size) = (hot.seed(number), hot.slots.slot_bytes());
     let read = |slot: u32| {
         let offset = hot.payload_offset(number, SEGMENT_HEADER_BYTES as u64 + u64::from(slot) * size as u64);
@@ -80,8 +80,8 @@ fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<W
 pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
     let snapshot = last_snapshot(engine, headers)?;
     let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
-    let slots = snapshot.bytes.len().div_ceil(engine.hot.slots.blob_bytes()) as u64;
-    engine.hot.snapshot_slots.store(slots, Ordering::Relaxed);
+    let slots = snapshot.bytes.len().div_ceil(engine.placement.hot.slots.blob_bytes()) as u64;
+    engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
     let boundary = folded.boundary;
     // What is before the boundary is folded, and free.
     let goes_on = |header: &&SegmentHeader| header.kind == SegmentKind::Log && header.order >= boundary.order;
@@ -107,7 +107,7 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
             chain.push((header.segment, slots));
         }
     }
-    let full = engine.hot.slots_per_segment() as usize;
+    let full = engine.placement.hot.slots_per_segment() as usize;
     for pair in chain.windows(2) {
         if pair[0].1.len() != full {
             return Err(Error::corrupt(format!(
@@ -118,7 +118,8 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
             )));
         }
     }
-    let first_order = chain.first().map_or(0, |(first, _)| engine.hot.segment(*first).order.load(Ordering::Relaxed));
+    let first_order =
+        chain.first().map_or(0, |(first, _)| engine.placement.hot.segment(*first).order.load(Ordering::Relaxed));
     let skipped = if first_order == boundary.order { boundary.slot as usize } else { 0 };
     if boundary.order > 0 && first_order != boundary.order || chain.first().is_some_and(|first| first.1.len() < skipped)
     {
@@ -130,11 +131,11 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     let total: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
     let position = boundary.position + (total - skipped) as u64;
     for number in chain.iter().map(|(number, _)| number).chain(&snapshot.segments) {
-        engine.hot.segment(*number).set_state(LOG);
+        engine.placement.hot.segment(*number).set_state(LOG);
     }
     let last = chain.last().map_or(0, |last| last.1.len()) as u32;
     let segments = chain.iter().map(|(number, _)| *number).collect();
-    engine.log.adopt(segments, last, position, snapshot.segments);
+    engine.decisions.log.adopt(segments, last, position, snapshot.segments);
     let slots = (boundary.position..).zip(chain.into_iter().flat_map(|(_, slots)| slots).skip(skipped));
     let mut replay = Replay::new(engine, folded, |seen| seen.log)?;
     let mut blob = Vec::new();
@@ -213,7 +214,7 @@ impl<'a> Replay<'a> {
     fn new(engine: &'a Engine, folded: Folded, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
         let mut replay = Replay {
             engine,
-            shards: engine.lock_all(),
+            shards: engine.events.lock_all(),
             runs: Vec::new(),
             streams: Vec::new(),
             decided: Decided::new(engine),
@@ -252,7 +253,7 @@ impl<'a> Replay<'a> {
             Blob::Output => {
                 let (number, content) =
                     data.split_first_chunk::<4>().ok_or_else(|| Error::corrupt("an output of a stream ends early"))?;
-                engine.outputs.write().adopt(u32::from_le_bytes(*number), content, schema.rest_bytes())?;
+                engine.decisions.outputs.write().adopt(u32::from_le_bytes(*number), content, schema.rest_bytes())?;
             }
             Blob::Mask => {
                 let change = decode_mask(data, schema)?;
@@ -288,8 +289,8 @@ impl<'a> Replay<'a> {
             }
         }
         drop(self.shards);
-        *self.engine.runs.lock() = self.runs;
-        *self.engine.streams.write() = self.streams;
+        *self.engine.runs.known.lock() = self.runs;
+        *self.engine.decisions.streams.write() = self.streams;
         Ok(self.decided)
     }
 }
@@ -302,20 +303,20 @@ fn known_run(runs: &mut [KnownRun], run: u64) -> Result<&mut KnownRun> {
 }
 
 fn adopt_hold(engine: &Engine, hold: Hold, set: bool) {
-    let mut holds = engine.holds.write();
-    engine.next_hold.fetch_max(hold.id.saturating_add(1), Ordering::Relaxed);
+    let mut holds = engine.runs.holds.write();
+    engine.runs.next_hold.fetch_max(hold.id.saturating_add(1), Ordering::Relaxed);
     holds.retain(|known| known.id != hold.id);
     if set {
         holds.push(hold);
     }
-    engine.holds_set.store(holds.len() as u32, Ordering::Release);
+    engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
 }
 
 fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>, known: KnownRun, ledger: Ledger) {
     let plan = engine.plan(&known.config);
     let now = engine.now_ns();
     // The first snapshot of this life tells the devices.
-    let shadowed = engine.level.as_ref().map_or(0, |level| level.log.end());
+    let shadowed = engine.placement.level.as_ref().map_or(0, |level| level.log.end());
     for (at, shard) in shards.iter_mut().enumerate() {
         match shard.run_index(known.run) {
             Some(index) => {
@@ -359,7 +360,7 @@ fn adopt_snapshot(
 ) -> Result<()> {
     *streams = folded.streams;
     for (number, content) in folded.outputs {
-        engine.outputs.write().adopt(number, &content, engine.keyspace.schema.rest_bytes())?;
+        engine.decisions.outputs.write().adopt(number, &content, engine.keyspace.schema.rest_bytes())?;
     }
     for folded in folded.runs {
         adopt_folded_run(engine, shards, runs, folded)?;
@@ -369,15 +370,15 @@ fn adopt_snapshot(
     decided.marks.adopt(folded.marks);
     decided.removed = folded.removed.into_iter().collect();
     decided.superseded = folded.superseded.into_iter().collect();
-    engine.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
+    engine.runs.next_hold.fetch_max(folded.next_hold, Ordering::Relaxed);
     for hold in folded.holds {
         adopt_hold(engine, hold, true);
     }
     for incident in folded.incidents {
         let primary = engine.keyspace.schema.primary_of(&incident.key);
-        shards[engine.shard_of(primary.as_bytes())].incidents.note(incident);
+        shards[engine.events.shard_of(primary.as_bytes())].incidents.note(incident);
     }
-    let mut recent = engine.recent.lock();
+    let mut recent = engine.events.recent.lock();
     for given in folded.verdicts {
         recent.keep(given, true, engine.verdicts_kept());
     }
@@ -444,13 +445,13 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
 fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
     let Some(verdict) = Verdict::of(decision.kind) else { return };
     let Token { boot, counter, .. } = decision.token;
-    if engine.recent.lock().get(decision.token).is_some() {
+    if engine.events.recent.lock().get(decision.token).is_some() {
         // A snapshot has it, with an output that may be forgotten since.
         return;
     }
     let detail = if verdict == Verdict::Passed { u32::from(decision.stage) } else { decision.detail };
     let given = Given { boot, counter, code: engine.code(primary, verdict, detail) };
-    engine.recent.lock().keep(given, true, engine.verdicts_kept());
+    engine.events.recent.lock().keep(given, true, engine.verdicts_kept());
 }
 
 impl Replay<'_> {
@@ -466,7 +467,7 @@ impl Replay<'_> {
             return Err(Error::corrupt(format!("a {kind:?} record with a key of {bytes} bytes")));
         }
         let primary = &decision.key[..schema.primary_bytes()];
-        let number = engine.shard_of(primary);
+        let number = engine.events.shard_of(primary);
         let shard = &mut shards[number];
         let run = schema.run_of(primary);
         let Some(index) = shard.run_index(run) else {
@@ -506,10 +507,10 @@ impl Replay<'_> {
             }
             DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
                 if of_run.state != RunState::Closed || of_run.keeps_decided {
-                    of_run.decided.insert(engine.decided_form, primary);
+                    of_run.decided.insert(engine.events.decided_form, primary);
                     if let Some(ending) = Ending::of(decision.kind) {
                         let endings = &mut of_run.endings[ending as usize];
-                        endings.insert_within(endings_bytes, engine.decided_form, primary);
+                        endings.insert_within(endings_bytes, engine.events.decided_form, primary);
                     }
                 }
                 decided.accepted.remove(primary);

@@ -52,7 +52,7 @@ struct Decided {
 
 impl Decided {
     fn new(engine: &Engine) -> Decided {
-        let standing = || Standing::new(engine.decided_form, engine.keyspace.schema.primary_bytes());
+        let standing = || Standing::new(engine.events.decided_form, engine.keyspace.schema.primary_bytes());
         Decided {
             accepted: standing(),
             debug: standing(),
@@ -90,14 +90,14 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     let headers = read_headers(engine)?;
     // The hot log alone says what is decided; the shadows are brought up to it.
     let decided = log::read(engine, &headers)?;
-    let mut shards = engine.lock_all();
+    let mut shards = engine.events.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
     data.sort_unstable_by_key(|header| header.order);
     let doubted = |header: &&&SegmentHeader| {
         // On persistent memory a sealed segment was flushed; elsewhere the kernel wrote pages in any order.
         let open = header.state == SegmentState::Open;
-        engine.config.verify || power_lost && (open || !engine.hot.region.is_persistent())
+        engine.config.verify || power_lost && (open || !engine.placement.hot.region.is_persistent())
     };
     let rotten = verify::rotten(engine, &data.iter().filter(doubted).copied().collect::<Vec<_>>());
     shards.iter_mut().for_each(|shard| shard.recovering = true);
@@ -106,7 +106,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     for header in data {
         records.segment(header)?;
     }
-    if let (Some(there), Some(level)) = (there, &engine.level) {
+    if let (Some(there), Some(level)) = (there, &engine.placement.level) {
         let figures_kept = there.figures_kept;
         adopt_images(engine, level, &mut records, there, figures_kept)?;
     }
@@ -114,10 +114,10 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     keep_absent(engine, &decided, &records.shards);
     let replaced = Replaced(records.replaced);
     drop(shards);
-    for number in 0..engine.hot.geometry.segments {
-        engine.hot.free_if_idle(number);
-        if engine.hot.segment(number).state() == FREE && headers[number as usize].is_none_or(is_not_data) {
-            engine.hot.add_free(number);
+    for number in 0..engine.placement.hot.geometry.segments {
+        engine.placement.hot.free_if_idle(number);
+        if engine.placement.hot.segment(number).state() == FREE && headers[number as usize].is_none_or(is_not_data) {
+            engine.placement.hot.add_free(number);
         }
     }
     Ok(replaced)
@@ -126,12 +126,12 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
 pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
     let decided = log::read_shadows(engine, &there.decisions)?;
-    let mut shards = engine.lock_all();
+    let mut shards = engine.events.lock_all();
     shards.iter_mut().for_each(|shard| shard.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     records.hot_lost = true;
-    if let Some(level) = &engine.level {
+    if let Some(level) = &engine.placement.level {
         adopt_images(engine, level, &mut records, &mut there, false)?;
     }
     records.settle()?;
@@ -148,9 +148,9 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
     }
     let primary_bytes = engine.keyspace.schema.primary_bytes();
     let unknown = |primary: &[u8]| {
-        let shard = &shards[engine.shard_of(primary)];
+        let shard = &shards[engine.events.shard_of(primary)];
         let run = shard.run_index(engine.keyspace.schema.run_of(primary));
-        let over = |run: u16| shard.runs[run as usize].decided.contains(engine.decided_form, primary);
+        let over = |run: u16| shard.runs[run as usize].decided.contains(engine.events.decided_form, primary);
         shard.find(primary).is_none() && run.is_some_and(|run| !over(run))
     };
     let of = |standing: &Standing| {
@@ -179,14 +179,14 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
     absent.accepted.sort_unstable();
     absent.debug.sort_unstable();
     absent.removed.sort_unstable();
-    if let Some(level) = &engine.level {
+    if let Some(level) = &engine.placement.level {
         level.note(format!(
             "some devices are missing: the decisions about {} of their events are kept until they return",
             absent.accepted.len() + absent.debug.len() + absent.marks.len()
         ));
     }
-    engine.outputs.write().keep();
-    let _ = engine.absent.set(absent);
+    engine.decisions.outputs.write().keep();
+    let _ = engine.decisions.absent.set(absent);
 }
 
 /// What stands on the devices, and what does not any more: losses by name, and what was perhaps never acknowledged.
@@ -198,7 +198,7 @@ fn adopt_images(
     figures_kept: bool,
 ) -> Result<()> {
     records.images(&level.warm, &mut there.found, figures_kept)?;
-    let mut losses = engine.losses.lock();
+    let mut losses = engine.life.losses.lock();
     losses.append(&mut there.losses);
     losses.append(&mut there.found.losses);
     losses.truncate(LOSSES_LISTED_MAX);
@@ -221,7 +221,7 @@ fn is_not_data(header: SegmentHeader) -> bool {
 /// A header copy that does not verify although records of its generation do: it was whole once, and has rotted. (A torn
 /// one is never followed by records: it is durable before the first of them.)
 fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Option<String> {
-    let hot = &engine.hot;
+    let hot = &engine.placement.hot;
     let offset = hot.geometry.segment_offset(number);
     let copies = hot.region.bytes(offset, 2 * SegmentHeader::BYTES).chunks(SegmentHeader::BYTES);
     let broken =
@@ -240,7 +240,7 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
 
 /// Once the new boot generation is durable: the log is folded, so that the next recovery is as short.
 pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
-    let mut shards = engine.lock_all();
+    let mut shards = engine.events.lock_all();
     for shard in &mut shards {
         // An event on which processes died too often goes where a person looks.
         let mut failed = shard.ready_events();
@@ -259,7 +259,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         }
     }
     drop(shards);
-    for cell in &engine.cells {
+    for cell in &engine.events.cells {
         cell.publish_ready(&cell.lock());
     }
     let left = end_replaced(engine, replaced)?;
@@ -270,7 +270,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     }
     engine.fold_shadows();
     left.iter().for_each(|version| version.end(engine));
-    engine.hot.region.fence();
+    engine.placement.hot.region.fence();
     Ok(())
 }
 
@@ -287,18 +287,18 @@ fn end_replaced(engine: &Engine, replaced: Replaced) -> Result<Vec<Version>> {
             detail: u32::from(entry.version) | if version.on_hot_only { ON_HOT_ONLY } else { 0 },
             ..Decision::about(DecisionKind::Supersede, entry.key.as_bytes())
         };
-        match engine.log.append(&engine.hot, &record) {
+        match engine.decisions.log.append(&engine.placement.hot, &record) {
             Ok(()) => version.end(engine),
             Err(error) if error.kind() == forebay_core::Kind::Full => left.push(version),
             Err(error) => return Err(error),
         }
     }
-    engine.hot.region.fence();
+    engine.placement.hot.region.fence();
     Ok(left)
 }
 
 fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
-    let hot = &engine.hot;
+    let hot = &engine.placement.hot;
     let mut headers = Vec::with_capacity(hot.geometry.segments as usize);
     let mut order = 0;
     for number in 0..hot.geometry.segments {
@@ -320,7 +320,7 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
                 let both = written.count() == 2;
                 if both {
                     let what = format!("segment {number}: neither copy of its header verifies");
-                    engine.losses.lock().push(what);
+                    engine.life.losses.lock().push(what);
                 }
                 if both && !engine.config.accept_loss {
                     return Err(Error::corrupt(format!("segment {number}: neither copy of its header verifies")));
@@ -328,7 +328,7 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
             }
         }
         if let Some(what) = unread(engine, number, header.as_ref()) {
-            engine.losses.lock().push(what.clone());
+            engine.life.losses.lock().push(what.clone());
             if !engine.config.accept_loss {
                 return Err(Error::corrupt(what));
             }

@@ -75,7 +75,7 @@ impl<'a> Records<'a> {
 
     /// Adopts the records of one segment.
     pub(super) fn segment(&mut self, header: &SegmentHeader) -> Result<()> {
-        let hot = &self.engine.hot;
+        let hot = &self.engine.placement.hot;
         let number = header.segment;
         let sealed = header.state == SegmentState::Sealed;
         let entry_bytes = hot.layout.entry_bytes() as u64;
@@ -152,7 +152,7 @@ impl<'a> Records<'a> {
         for &hole in self.incomplete.iter().filter(|&&hole| hole < end) {
             let place = Place { location: Location { segment: number, entry: hole }, offset, seed };
             let word = StateWord::ENDED;
-            self.engine.hot.write_entry(&place, &entry, word);
+            self.engine.placement.hot.write_entry(&place, &entry, word);
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> Records<'a> {
         if !self.engine.config.accept_loss {
             return Err(Error::corrupt(what));
         }
-        let mut losses = self.engine.losses.lock();
+        let mut losses = self.engine.life.losses.lock();
         if losses.len() < LOSSES_LISTED_MAX {
             losses.push(what);
         }
@@ -174,7 +174,7 @@ impl<'a> Records<'a> {
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
-            _ => (engine.shard_of(primary), None),
+            _ => (engine.events.shard_of(primary), None),
         };
         let shard = &mut *self.shards[at];
         let run = match known {
@@ -188,7 +188,8 @@ impl<'a> Records<'a> {
                     return Ok(Fate::Dead);
                 };
                 let of_run = &shard.runs[run as usize];
-                let over = of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary);
+                let over =
+                    of_run.state == RunState::Closed || of_run.decided.contains(engine.events.decided_form, primary);
                 if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
                     return Ok(Fate::Dead);
                 }
@@ -227,11 +228,11 @@ impl<'a> Records<'a> {
         }
         if entry.flags == EntryFlags::CONFLICT {
             shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
-            engine.conflict_bytes.fetch_add(engine.hot.record_bytes(entry.length), Ordering::Relaxed);
+            engine.events.conflict_bytes.fetch_add(engine.placement.hot.record_bytes(entry.length), Ordering::Relaxed);
             return Ok(Fate::Live);
         }
         let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
-            engine.hot.events.fetch_add(1, Ordering::Relaxed);
+            engine.placement.hot.events.fetch_add(1, Ordering::Relaxed);
             shard.create(primary, run, self.now_ns)
         });
         if known.is_none() {
@@ -257,10 +258,10 @@ impl<'a> Records<'a> {
             }
             Ok((slot, word)) => {
                 let standing = word.location();
-                let Some(other) = engine.hot.read_entry(standing) else {
+                let Some(other) = engine.placement.hot.read_entry(standing) else {
                     return Err(Error::internal("a record that was just adopted"));
                 };
-                let on_hot_only = engine.level.is_some();
+                let on_hot_only = engine.placement.level.is_some();
                 if on_hot_only && entry.version != other.version {
                     // A container may have the lower one as well: it is counted once, and stays there for the case that the
                     // hot level is lost.
@@ -306,11 +307,11 @@ impl<'a> Records<'a> {
         let (engine, schema) = (self.engine, &self.engine.keyspace.schema);
         for (location, entry) in std::mem::take(&mut self.doomed) {
             let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-            let shard = &*self.shards[engine.shard_of(primary)];
+            let shard = &*self.shards[engine.events.shard_of(primary)];
             let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
             let version = word.map(|word| match word.is_warm() {
                 true => version_in(&self.versions, &entry.key),
-                false => engine.hot.read_entry(word.location()).map_or(0, |standing| standing.version),
+                false => engine.placement.hot.read_entry(word.location()).map_or(0, |standing| standing.version),
             });
             let is_elsewhere = entry.flags.is_fragment() && version.is_some_and(|version| version >= entry.version);
             if !is_elsewhere {
@@ -322,7 +323,7 @@ impl<'a> Records<'a> {
                 ))?;
                 self.book_lost(&entry);
             }
-            engine.hot.mark(location, StateWord::ENDED);
+            engine.placement.hot.mark(location, StateWord::ENDED);
         }
         Ok(())
     }
@@ -331,7 +332,7 @@ impl<'a> Records<'a> {
     fn book_lost(&mut self, entry: &Entry) {
         let schema = &self.engine.keyspace.schema;
         let primary = schema.primary_of(&entry.key);
-        let shard = &mut *self.shards[self.engine.shard_of(primary.as_bytes())];
+        let shard = &mut *self.shards[self.engine.events.shard_of(primary.as_bytes())];
         if let (Some(run), true) = (shard.run_index(schema.run_of(primary.as_bytes())), entry.flags.is_fragment()) {
             let tally = Tally::fragment(u64::from(entry.length));
             let ledger = &mut shard.runs[run as usize].ledger;
@@ -347,11 +348,11 @@ impl<'a> Records<'a> {
         let shard = &mut *self.shards[at];
         if let Some(word) = shard.attribute_word(event) {
             let standing = word.location();
-            let other = self.engine.hot.read_entry(standing);
+            let other = self.engine.placement.hot.read_entry(standing);
             if other.is_some_and(|other| other.version >= entry.version) {
                 return Ok(Fate::Dead);
             }
-            self.engine.hot.end_record(standing, self.engine.hot.length_of(standing));
+            self.engine.placement.hot.end_record(standing, self.engine.placement.hot.length_of(standing));
         }
         shard.set_attribute_word(event, Word::at(location));
         Ok(Fate::Live)
@@ -365,10 +366,10 @@ impl<'a> Records<'a> {
         self.settle_doomed()?;
         for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
-            let shard = &mut *self.shards[engine.shard_of(primary)];
+            let shard = &mut *self.shards[engine.events.shard_of(primary)];
             let Some(run) = shard.run_index(schema.run_of(primary)) else { continue };
             let of_run = &shard.runs[run as usize];
-            if of_run.state == RunState::Closed || of_run.decided.contains(engine.decided_form, primary) {
+            if of_run.state == RunState::Closed || of_run.decided.contains(engine.events.decided_form, primary) {
                 continue;
             }
             let known = shard.find(primary);
@@ -377,14 +378,14 @@ impl<'a> Records<'a> {
                 continue;
             }
             let event = known.unwrap_or_else(|| {
-                engine.hot.events.fetch_add(1, Ordering::Relaxed);
+                engine.placement.hot.events.fetch_add(1, Ordering::Relaxed);
                 shard.create(primary, run, self.now_ns)
             });
             if let Err(slot) = shard.slot(event, rest) {
                 let word = if result { Word::REMOVED_KEY.of_result() } else { Word::REMOVED_KEY };
                 shard.insert_slot(event, slot, rest, word);
                 shard.remove_slot_for_good(event, slot);
-                engine.hot.removed.fetch_add(1, Ordering::Relaxed);
+                engine.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
                 // A removed fragment has arrived: with it the event may have been complete. A result never counts.
                 let counts = !result && shard.rule(event).counts(rest);
                 let leaf = &mut shard.events[event];
@@ -420,11 +421,14 @@ impl<'a> Records<'a> {
                     }
                     // Only attributes: its first fragment never came.
                     if let Some(word) = shard.attribute_word(event) {
-                        engine.hot.end_record(word.location(), engine.hot.length_of(word.location()));
+                        engine
+                            .placement
+                            .hot
+                            .end_record(word.location(), engine.placement.hot.length_of(word.location()));
                     }
                     let reserved = !shard.events[event].is(Flag::AllWarm);
                     shard.withdraw(event);
-                    engine.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
+                    engine.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
                 } else if leaf.present > 0 {
                     let primary = shard.primary(event);
                     let passed = self.decided.passed.get(primary.as_bytes());
@@ -456,7 +460,7 @@ impl<'a> Records<'a> {
                 engine.mark_event(shard, event);
             }
         }
-        engine.hot.region.fence();
+        engine.placement.hot.region.fence();
         Ok(())
     }
 
@@ -464,7 +468,7 @@ impl<'a> Records<'a> {
     fn settle_decided(&mut self) {
         let (engine, decided, shards) = (self.engine, self.decided, &mut self.shards);
         decided.accepted.each(|primary, output| {
-            let shard = &mut *shards[engine.shard_of(primary)];
+            let shard = &mut *shards[engine.events.shard_of(primary)];
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Accepted);
                 shard.events[event].lease = output as u32;
@@ -472,7 +476,7 @@ impl<'a> Records<'a> {
             }
         });
         decided.debug.each(|primary, reason| {
-            let shard = &mut *shards[engine.shard_of(primary)];
+            let shard = &mut *shards[engine.events.shard_of(primary)];
             if let Some(event) = shard.find(primary) {
                 shard.move_to(event, LiveState::Debug);
                 shard.reasons.insert(event, reason as u8);

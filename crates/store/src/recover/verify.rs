@@ -27,7 +27,7 @@ pub(super) fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Loc
 }
 
 fn verify(engine: &Engine, header: &SegmentHeader, rotten: &mut Vec<Location>) {
-    let hot = &engine.hot;
+    let hot = &engine.placement.hot;
     let seed = hot.seed(header.segment);
     for entry in 0..hot.entries_possible(header) {
         let location = Location { segment: header.segment, entry };

@@ -15,7 +15,39 @@ pub(crate) use samplers::{Mailbox, Pinned, Samplers};
 pub(crate) use watched::Watched;
 
 use crate::events::{Mask, Until};
+use crate::locks::{self, Owner, Ranked, RankedRw};
 use forebay_core::{KeySchema, RunConfig, RunState};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
+
+/// The runs of one store.
+pub(crate) struct Runs {
+    pub(crate) known: Ranked<Vec<KnownRun>>,
+    pub(crate) holds: RankedRw<Vec<Hold>>,
+    /// Number of holds: asked for every event that is given out, without the lock.
+    pub(crate) holds_set: AtomicU32,
+    pub(crate) next_hold: AtomicU32,
+    pub(crate) samplers: Samplers,
+    /// What maintenance knows of sources, by run.
+    pub(crate) watched: Ranked<BTreeMap<u64, Watched>>,
+    /// Held by the thread that closes a run, before anything else, and over waits for devices.
+    pub(crate) closing: Mutex<()>,
+}
+
+impl Runs {
+    pub(crate) fn new(owner: Owner) -> Runs {
+        Runs {
+            known: Ranked::new(owner, locks::RUNS, Vec::new()),
+            holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
+            holds_set: AtomicU32::new(0),
+            next_hold: AtomicU32::new(1),
+            samplers: Samplers::default(),
+            watched: Ranked::new(owner, locks::WATCHED, BTreeMap::new()),
+            closing: Mutex::new(()),
+        }
+    }
+}
 
 /// A run as the whole store knows it.
 #[derive(Clone)]

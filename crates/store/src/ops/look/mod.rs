@@ -49,16 +49,16 @@ impl Engine {
     }
 
     fn reading(&self) -> Reading {
-        let segments = self.hot.geometry.segments;
-        let free = self.hot.free_segments();
+        let segments = self.placement.hot.geometry.segments;
+        let free = self.placement.hot.free_segments();
         Reading {
-            hot: self.hot.fill(),
+            hot: self.placement.hot.fill(),
             segments,
             used: segments.saturating_sub(free),
-            reserve: self.hot.reserve(Class::NewEvent),
+            reserve: self.placement.hot.reserve(Class::NewEvent),
             pinned: self.segments_pinned(),
             // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
-            debug_bytes: self.cells.iter().map(|cell| cell.lock().debug_bytes).sum(),
+            debug_bytes: self.events.cells.iter().map(|cell| cell.lock().debug_bytes).sum(),
             debug_quota: self.debug_quota(),
             warm: None,
         }
@@ -67,23 +67,23 @@ impl Engine {
     fn facts(&self) -> Facts {
         Facts {
             live: self.live(),
-            most_guards: self.holder_stats().into_iter().next().map(|holder| holder.holder),
-            region_bytes: self.hot.geometry.region_bytes(),
-            segment_bytes: self.hot.geometry.segment_bytes,
-            entry_bytes: self.hot.layout.entry_bytes() as u64,
+            most_guards: self.life.holder_stats().into_iter().next().map(|holder| holder.holder),
+            region_bytes: self.placement.hot.geometry.region_bytes(),
+            segment_bytes: self.placement.hot.geometry.segment_bytes,
+            entry_bytes: self.placement.hot.layout.entry_bytes() as u64,
         }
     }
 
     /// Segments that only guards keep.
     pub(crate) fn segments_pinned(&self) -> u32 {
-        let all = self.hot.segments.iter();
+        let all = self.placement.hot.segments.iter();
         all.filter(|segment| segment.live() == 0 && segment.pins() > 0).count() as u32
     }
 
     /// Live data of all runs by state.
     pub(crate) fn live(&self) -> [Tally; 5] {
         let mut live = [Tally::default(); 5];
-        for cell in &self.cells {
+        for cell in &self.events.cells {
             for run in &cell.lock().runs {
                 for (sum, tally) in live.iter_mut().zip(run.ledger.live) {
                     *sum += tally;

@@ -1,0 +1,228 @@
+//! The owners of one store together, and what takes several of them.
+//!
+//! ```text
+//! Store (handle, holder name) ─▶ Engine ─▶ life        one opening of the store: holders, losses, closed
+//!                                      ├─▶ runs        runs, holds, samplers, watched sources
+//!                                      ├─▶ events      cells, each with a lock; who waits for ready events
+//!                                      ├─▶ placement   hot and warm level
+//!                                      ├─▶ decisions   log, names of streams, outputs, effects under way
+//!                                      └─▶ inhibit     latches and what they say
+//! ```
+//!
+//! *Lock order*: `locks.rs`, which asserts it. No thread waits for a device or for another call while it holds a ranked
+//! lock. Some locks without a rank are held over such waits: `life.maintaining`, `decisions.snapshotting`, `runs.closing`
+//! here, others in the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`ops/now.rs`) takes none
+//! of them.
+
+mod life;
+
+use life::Life;
+
+use crate::config::Config;
+use crate::decisions::Decisions;
+use crate::events::{Cell, DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shard};
+use crate::inhibit::Inhibition;
+use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
+use crate::locks::{self, Owner, Ranked};
+use crate::placement::Placement;
+use crate::runs::Runs;
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig};
+use forebay_media::bytes::{DecisionKind, Superblock};
+use forebay_media::hot::{Hot, Kept};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Somebody who holds guards, by name.
+pub(crate) struct Holder {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) name: String,
+    pub(crate) guards: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Reservations out.
+    pub(crate) reservations: AtomicU64,
+}
+
+/// One store: its owners, each with its own state and locks, and what all of them read.
+pub(crate) struct Engine {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) config: Config,
+    pub(crate) roles: Roles,
+    /// Of all ranked locks.
+    pub(crate) locks: Owner,
+    pub(crate) life: Life,
+    pub(crate) runs: Runs,
+    pub(crate) events: Events,
+    pub(crate) placement: Placement,
+    pub(crate) decisions: Decisions,
+    pub(crate) inhibit: Inhibition,
+}
+
+/// Positions of attributes that mean something to the store.
+pub(crate) struct Roles {
+    /// The event's class.
+    pub(crate) class: Option<usize>,
+    /// What orders delivery.
+    pub(crate) order: Option<usize>,
+    /// What splits the ledger.
+    pub(crate) ledger: Option<usize>,
+}
+
+impl Roles {
+    fn of(keyspace: &Keyspace) -> Roles {
+        let is_class = |(_, kind): &(String, AttributeKind)| *kind == AttributeKind::Class;
+        Roles {
+            class: keyspace.attributes.fields().iter().position(is_class),
+            order: match &keyspace.delivery.order {
+                Order::Lowest(name) | Order::Highest(name) => keyspace.attributes.index(name),
+                Order::HotFirst | Order::OldestFirst => None,
+            },
+            ledger: keyspace.ledger_by.as_ref().and_then(|name| keyspace.attributes.index(name)),
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        mut hot: Hot,
+        keyspace: Keyspace,
+        config: Config,
+        superblock: Superblock,
+        dir: Option<PathBuf>,
+    ) -> Engine {
+        let schema = &keyspace.schema;
+        let form = Form {
+            primary: schema.primary_bytes(),
+            rest: schema.rest_bytes(),
+            attributes: !keyspace.attributes.is_empty() || keyspace.announced,
+        };
+        let decided_form = DecidedForm::new(schema);
+        let region_bytes = hot.geometry.region_bytes();
+        let bounded = verdicts_kept(region_bytes) * VERDICT_BYTES + incidents_kept(region_bytes) * INCIDENT_BYTES;
+        hot.snapshot_floor = bounded.div_ceil(hot.slots.blob_bytes()) as u64;
+        hot.stages = keyspace.stages.len() as u64;
+        let roles = Roles::of(&keyspace);
+        let strict = keyspace.delivery.order != Order::HotFirst;
+        let endings = endings_bytes(region_bytes);
+        let owner = Owner::new();
+        let cell = |number| {
+            let stages = keyspace.stages.len();
+            let cell = Cell::new(
+                (owner, number),
+                hot.events.clone(),
+                form,
+                decided_form,
+                stages,
+                strict,
+                roles.order.is_some(),
+            );
+            let mut shard = cell.lock();
+            (shard.endings_bytes, shard.keeps_decided) = (endings, superblock.devices > 0);
+            drop(shard);
+            cell
+        };
+        let recent = Ranked::new(owner, locks::RECENT, Recent::default());
+        Engine {
+            events: Events::new((0..SHARDS as u32).map(cell).collect(), decided_form, recent),
+            placement: Placement::new(hot),
+            decisions: Decisions::new(owner),
+            runs: Runs::new(owner),
+            inhibit: Inhibition::default(),
+            life: Life::new(dir, superblock),
+            locks: owner,
+            roles,
+            keyspace,
+            config,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.config.clock.now_ns()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.life.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// A device that the store was made with is not there in this life.
+    pub(crate) fn lacks_devices(&self) -> bool {
+        self.placement.level.as_ref().map_or(0, |level| level.present().count()) < self.life.devices as usize
+    }
+
+    /// Whether an event is decided, or stands decided on a device that is not there.
+    pub(crate) fn is_decided(&self, run: &Run, primary: &[u8]) -> bool {
+        run.decided.contains(self.events.decided_form, primary)
+            || self.decisions.absent.get().is_some_and(|absent| absent.is_decided(primary))
+    }
+
+    /// The version of a fragment that is put. Above 0 where the ones before it went with the hot level, or a device that is
+    /// not there may have one.
+    #[inline]
+    pub(crate) fn first_version(&self, shard: &mut Shard, event: u32, key: &Key) -> u16 {
+        let known = shard.first_version(event, key);
+        self.decisions.absent.get().map_or(known, |absent| absent.first_version(key.as_bytes(), known))
+    }
+
+    /// Whether a key was removed from an event that stands on a device that is not there.
+    pub(crate) fn is_removed_elsewhere(&self, key: &[u8]) -> bool {
+        self.decisions.absent.get().is_some_and(|absent| absent.is_removed(key))
+    }
+
+    /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
+    pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
+        let before = shard.removed_slots;
+        let reserved = !shard.events[event].is(Flag::AllWarm);
+        shard.end(event, kind, group, ended);
+        self.placement.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
+        self.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
+    }
+
+    /// Marks ended records and gives their space back. Within the effects guard of the decision that ended them.
+    pub(crate) fn finish(&self, ended: &Ended) {
+        for &location in ended {
+            let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
+            self.end_record(location, length);
+        }
+        if !ended.is_empty() {
+            self.placement.hot.region.fence();
+        }
+    }
+
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// counts as a call, never as nobody.
+    pub(crate) fn kept(&self) -> Kept {
+        let users = self.placement.hot.users();
+        self.life.kept(users)
+    }
+
+    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {
+        Plan::new(config, &self.keyspace.attributes)
+    }
+
+    /// Whether events have records of their own.
+    pub(crate) fn has_event_records(&self) -> bool {
+        !self.keyspace.attributes.is_empty() || self.keyspace.announced
+    }
+}
+
+/// A new holder of this name.
+pub(crate) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
+    let (guards, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reservations = AtomicU64::new(0);
+    let holder = Arc::new(Holder { engine: engine.clone(), name: name.to_owned(), guards, bytes, reservations });
+    let mut holders = engine.life.holders.lock();
+    holders.retain(|known| known.strong_count() > 0);
+    holders.push(Arc::downgrade(&holder));
+    holder
+}
+
+/// Every handle's answer after `close`.
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::closed("the store is closed; open it again")
+}
