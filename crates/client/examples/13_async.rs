@@ -3,9 +3,8 @@
 //! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use forebay_client::WireJudgement;
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result};
-use forebay_client::{AsyncClient, Options, Verdict};
+use forebay_client::{AsyncClient, Options, Verdict, WireJudgement};
 use forebay_server::{Server, ServerConfig};
 use std::time::Duration;
 

@@ -9,8 +9,7 @@
 //! machine, is not served.
 
 use crate::bytes::{Geometry, Superblock};
-use crate::hot::FlushPolicy;
-use crate::hot::Region;
+use crate::hot::{FlushPolicy, Region};
 use crate::limits::SUPERBLOCK_AREA_BYTES;
 use forebay_core::{Error, Kind, Result, crc32c};
 use std::fs::File;

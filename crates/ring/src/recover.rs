@@ -18,13 +18,11 @@ use super::source::{Cell, Source};
 use super::space::Closed;
 use crate::limits::{RING_NOTE_BYTES_MAX, RING_NOTE_OFFSET};
 use crate::note::RingNote;
-use forebay_core::limits::KEY_BYTES_MAX;
-use forebay_core::limits::LOSSES_LISTED_MAX;
+use forebay_core::limits::{KEY_BYTES_MAX, LOSSES_LISTED_MAX};
 use forebay_core::{Error, GapCause, Key, Result, RingStamp, SourceId, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, Mark, RecordSeed, SegmentHeader, SegmentKind, SegmentState, StateWord};
 use forebay_media::hot::{CLOSED, Location, Place, checksum};
-use forebay_media::limits::SEGMENT_HEADER_BYTES;
-use forebay_media::limits::SUPERBLOCK_AREA_BYTES;
+use forebay_media::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -31,6 +31,7 @@ mod ops;
 mod placement;
 mod recover;
 mod runs;
+mod shards;
 mod store;
 
 pub use check::{CheckReport, check};

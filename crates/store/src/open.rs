@@ -15,16 +15,15 @@ use crate::config::Config;
 use crate::config::check_marks;
 use crate::engine::{Engine, new_holder};
 use crate::levels;
-use crate::placement::Level;
-use crate::placement::There;
+use crate::placement::{Level, There};
 use crate::{Store, ops, recover};
 use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
 use forebay_media::bytes::Geometry;
 use forebay_media::hot::{CALLS_WAIT, Hot, Kept, Medium, Region, outlasted, wait_for_none};
 use forebay_media::limits::{
-    SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENTS_DEFAULT, SEGMENTS_MIN,
+    SEGMENT_BYTES_DEFAULT_MAX, SEGMENT_BYTES_DEFAULT_MIN, SEGMENT_BYTES_MIN, SEGMENT_HEADER_BYTES, SEGMENTS_DEFAULT,
+    SEGMENTS_MIN, SUPERBLOCK_AREA_BYTES,
 };
-use forebay_media::limits::{SEGMENT_HEADER_BYTES, SUPERBLOCK_AREA_BYTES};
 use forebay_media::region_file::{self, Holds, random_id, write_superblock, write_superblock_durably};
 use std::path::Path;
 use std::sync::Arc;
@@ -144,7 +143,7 @@ impl Engine {
         // What is on its way down arrives first.
         let rested = self.rest_level();
         // From here on nothing becomes visible: claims and publications ask under the lock.
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             cell.lock().closed = true;
         }
         // Decisions that began before are carried out; later ones ask within their guard.

@@ -12,8 +12,9 @@ use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
 use crate::bytes::{
     Entry, EntryLayout, Geometry, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
 };
-use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
-use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
+use crate::limits::{
+    PAYLOAD_ALIGN, RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, SEGMENT_HEADER_BYTES, outputs_kept_bytes,
+};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What leaves the ring, in which order, and how it is counted.
 
 use super::{
-    FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring,
+    FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source,
+    window,
 };
-use super::{source, window};
 use forebay_core::{GapCause, ManualClock};
 use forebay_ring::{Ring, RingOutcome};
 use forebay_testkit::media::SimMedium;

@@ -7,8 +7,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::levels;
 use crate::open::HOLDS;
-use crate::placement::There;
-use crate::placement::{Level, at};
+use crate::placement::{Level, There, at};
 use crate::recover;
 use forebay_core::{KeySchema, Keyspace, Kind, Result};
 use forebay_media::bytes::Superblock;
@@ -102,12 +101,12 @@ fn open(
 
 fn look_at_ledgers(engine: &Engine, report: &mut CheckReport) {
     let runs: Vec<u64> = engine.runs.known.lock().iter().map(|known| known.run).collect();
-    let shards = engine.events.lock_all();
+    let shards = engine.shards.lock_all();
     for run in runs {
         let mut sum = forebay_core::Ledger::default();
         for shard in &shards {
-            if let Some(index) = shard.run_index(run) {
-                sum.add(&shard.runs[index as usize].ledger);
+            if let Some(index) = shard.events.run_index(run) {
+                sum.add(&shard.events.runs[index as usize].ledger);
             }
         }
         report.problems.extend(sum.imbalance().map(|what| format!("the ledger of run {run} does not balance: {what}")));
@@ -117,8 +116,9 @@ fn look_at_ledgers(engine: &Engine, report: &mut CheckReport) {
 impl Engine {
     /// Whether the index says of a fragment that it stands in this image, alone or beside its record on the hot level.
     fn stands_at(&self, primary: &[u8], rest: &[u8], place: ImagePlace, index: u32) -> bool {
-        let shard = self.events.cells[self.events.shard_of(primary)].lock();
-        let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
+        let shard = self.shards.cells[self.shards.shard_of(primary)].lock();
+        let word =
+            shard.events.find(primary).and_then(|event| shard.events.slot(event, rest).ok()).map(|(_, word)| word);
         word.is_some_and(|word| {
             let here = if word.is_warm() { word.location() == at(place, index) } else { word.is_persisted() };
             word.is_present() && here

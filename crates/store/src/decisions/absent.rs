@@ -1,6 +1,6 @@
 //! What was decided about events of devices that are not there.
 
-use crate::events::Superseded;
+use super::Superseded;
 
 /// What a log says of events that nothing was found of while a device is not there: every snapshot repeats it, so that the
 /// device finds it when it comes back. All are sorted but the marks.

@@ -16,7 +16,7 @@ pub(crate) use journal::{
     decode_hold, decode_mask, decode_producer, decode_run, encode_hold, encode_mask, encode_producer, encode_run,
 };
 pub(crate) use outputs::{OUTPUT, Output, Outputs, encode as encode_output, log_bytes, output_number};
-pub(crate) use snapshot::{Folded, FoldedRun, KeyTable, Seen, Sum, Taken, mark_of, mark_parts};
+pub(crate) use snapshot::{Folded, FoldedRun, HotLength, KeyTable, Seen, Sum, Taken, mark_of, mark_parts};
 
 use crate::locks::{self, Owner, RankedRw};
 use forebay_core::Keyspace;
@@ -28,6 +28,14 @@ use std::sync::OnceLock;
 pub(crate) const ON_HOT_ONLY: u32 = 1 << 16;
 /// In the detail of a removed key: nobody removed it, it was lost.
 pub(crate) const LOST: u32 = 2;
+
+/// The highest version of a fragment that ended on the warm level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Superseded {
+    pub(crate) version: u16,
+    /// No device has the version that replaced it: without the hot level this one is the last.
+    pub(crate) on_hot_only: bool,
+}
 
 /// What a store decided, and what the words of its log mean.
 pub(crate) struct Decisions {

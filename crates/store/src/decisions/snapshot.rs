@@ -3,18 +3,19 @@
 //! *Not here*: how it is taken beside calls (`ops/fold.rs`), where it is written (the logs of `forebay-media`).
 
 use super::ON_HOT_ONLY;
+use super::Superseded;
 use super::journal::{
     Reader, Writer, decode_hold, decode_producer, encode_hold, encode_producer, encode_run, read_run,
 };
 use crate::events::{
-    Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, Shard, SourceCount, Superseded,
+    Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, PlaceBits, ShardEvents, SourceCount,
     Until,
 };
 use crate::limits::SHARDS;
 use crate::runs::{Hold, KnownProducer, KnownRun};
 use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, Result, RunState, Tally};
-use forebay_media::hot::{Boundary, Location};
+use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
 const VERSION: u32 = 4;
@@ -349,11 +350,14 @@ pub(crate) struct Sum {
     sources: BTreeMap<Vec<u8>, SourceCount>,
 }
 
+/// Length of the record at a place, if it is on the hot level.
+pub(crate) type HotLength<'a> = &'a dyn Fn(PlaceBits) -> Option<u32>;
+
 impl Sum {
     /// Adds what a shard has of the run. Figures by source cost a walk over all that is live: they are taken where the length
-    /// of a record on the hot level is given, as a store does that is being closed; they do not survive a crash.
-    pub(crate) fn add(&mut self, shard: &Shard, index: u16, length_of: Option<&dyn Fn(Location) -> u32>) {
-        let run = &shard.runs[index as usize];
+    /// of records on the hot level is asked for, as a store does that is being closed; they do not survive a crash.
+    pub(crate) fn add(&mut self, events: &ShardEvents, index: u16, hot_length: Option<HotLength<'_>>) {
+        let run = &events.runs[index as usize];
         self.ledger.add(&run.ledger);
         self.ended.0 += run.ended.0;
         self.ended.1 += run.ended.1;
@@ -369,8 +373,8 @@ impl Sum {
         for (&stream, &events) in &run.released {
             *self.released.entry(stream).or_default() += events;
         }
-        let Some(length_of) = length_of.filter(|_| run.state != RunState::Closed) else { return };
-        for (source, count) in run.sources.known(shard.form.rest) {
+        let Some(hot_length) = hot_length.filter(|_| run.state != RunState::Closed) else { return };
+        for (source, count) in run.sources.known(events.shape.form.rest) {
             let sum = self.sources.entry(source).or_default();
             sum.fragments += count.fragments;
             sum.bytes += count.bytes;
@@ -379,11 +383,12 @@ impl Sum {
             sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
         }
         // Live fragments are counted again at recovery, but for those on the warm level.
-        for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
-            for (rest, location) in shard.fragments(event, |_| true).filter(|(_, location)| !location.is_warm()) {
+        for event in events.all_events().filter(|&event| events[event].run == index) {
+            for (rest, place) in events.fragments(event, |_| true) {
+                let Some(length) = hot_length(place) else { continue };
                 let sum = self.sources.entry(rest.to_vec()).or_default();
                 sum.fragments = sum.fragments.saturating_sub(1);
-                sum.bytes = sum.bytes.saturating_sub(u64::from(length_of(location)));
+                sum.bytes = sum.bytes.saturating_sub(u64::from(length));
             }
         }
     }

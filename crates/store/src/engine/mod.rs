@@ -3,7 +3,8 @@
 //! ```text
 //! Store (handle, holder name) ─▶ Engine ─▶ life        one opening of the store: holders, losses, closed
 //!                                      ├─▶ runs        runs, holds, samplers, watched sources
-//!                                      ├─▶ events      cells, each with a lock; who waits for ready events
+//!                                      ├─▶ shards      events and their places, behind one lock per shard
+//!                                      ├─▶ events      leases, last verdicts, threads that wait for ready events
 //!                                      ├─▶ placement   hot and warm level
 //!                                      ├─▶ decisions   log, names of streams, outputs, effects under way
 //!                                      └─▶ inhibit     latches and what they say
@@ -20,12 +21,13 @@ use life::Life;
 
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::events::{Cell, DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shard};
+use crate::events::{DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shape};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
 use crate::placement::Placement;
 use crate::runs::Runs;
+use crate::shards::{Shard, Shards};
 use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig};
 use forebay_media::bytes::{DecisionKind, Superblock};
 use forebay_media::hot::{Hot, Kept};
@@ -53,6 +55,7 @@ pub(crate) struct Engine {
     pub(crate) life: Life,
     pub(crate) runs: Runs,
     pub(crate) events: Events,
+    pub(crate) shards: Shards,
     pub(crate) placement: Placement,
     pub(crate) decisions: Decisions,
     pub(crate) inhibit: Inhibition,
@@ -91,39 +94,29 @@ impl Engine {
         dir: Option<PathBuf>,
     ) -> Engine {
         let schema = &keyspace.schema;
-        let form = Form {
-            primary: schema.primary_bytes(),
-            rest: schema.rest_bytes(),
-            attributes: !keyspace.attributes.is_empty() || keyspace.announced,
-        };
-        let decided_form = DecidedForm::new(schema);
         let region_bytes = hot.geometry.region_bytes();
         let bounded = verdicts_kept(region_bytes) * VERDICT_BYTES + incidents_kept(region_bytes) * INCIDENT_BYTES;
         hot.snapshot_floor = bounded.div_ceil(hot.slots.blob_bytes()) as u64;
         hot.stages = keyspace.stages.len() as u64;
         let roles = Roles::of(&keyspace);
-        let strict = keyspace.delivery.order != Order::HotFirst;
-        let endings = endings_bytes(region_bytes);
         let owner = Owner::new();
-        let cell = |number| {
-            let stages = keyspace.stages.len();
-            let cell = Cell::new(
-                (owner, number),
-                hot.events.clone(),
-                form,
-                decided_form,
-                stages,
-                strict,
-                roles.order.is_some(),
-            );
-            let mut shard = cell.lock();
-            (shard.endings_bytes, shard.keeps_decided) = (endings, superblock.devices > 0);
-            drop(shard);
-            cell
+        let shape = Shape {
+            form: Form {
+                primary: schema.primary_bytes(),
+                rest: schema.rest_bytes(),
+                attributes: !keyspace.attributes.is_empty() || keyspace.announced,
+            },
+            decided_form: DecidedForm::new(schema),
+            stages: keyspace.stages.len(),
+            strict: keyspace.delivery.order != Order::HotFirst,
+            ranked: roles.order.is_some(),
+            endings_bytes: endings_bytes(region_bytes),
+            keeps_decided: superblock.devices > 0,
         };
         let recent = Ranked::new(owner, locks::RECENT, Recent::default());
         Engine {
-            events: Events::new((0..SHARDS as u32).map(cell).collect(), decided_form, recent),
+            shards: Shards::new(owner, SHARDS as u32, shape, &hot.events),
+            events: Events::new(recent),
             placement: Placement::new(hot),
             decisions: Decisions::new(owner),
             runs: Runs::new(owner),
@@ -156,7 +149,7 @@ impl Engine {
 
     /// Whether an event is decided, or stands decided on a device that is not there.
     pub(crate) fn is_decided(&self, run: &Run, primary: &[u8]) -> bool {
-        run.decided.contains(self.events.decided_form, primary)
+        run.decided.contains(self.shards.decided_form, primary)
             || self.decisions.absent.get().is_some_and(|absent| absent.is_decided(primary))
     }
 
@@ -175,16 +168,17 @@ impl Engine {
 
     /// Takes a live event out for good (`Shard::end`) and gives its reserves back.
     pub(crate) fn end(&self, shard: &mut Shard, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
-        let before = shard.removed_slots;
-        let reserved = !shard.events[event].is(Flag::AllWarm);
+        let before = shard.events.removed_slots;
+        let reserved = !shard.events[event].is(Flag::Far);
         shard.end(event, kind, group, ended);
-        self.placement.hot.removed.fetch_sub(before - shard.removed_slots, Ordering::Relaxed);
+        self.placement.hot.removed.fetch_sub(before - shard.events.removed_slots, Ordering::Relaxed);
         self.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
     }
 
     /// Marks ended records and gives their space back. Within the effects guard of the decision that ended them.
     pub(crate) fn finish(&self, ended: &Ended) {
-        for &location in ended {
+        for place in ended {
+            let location = place.location();
             let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
             self.end_record(location, length);
         }

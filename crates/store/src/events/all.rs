@@ -1,16 +1,12 @@
-//! All events of a store: its shards, and what is counted over them.
+//! All events of a store: what is counted and waited for over its shards.
 
-use super::run::DecidedForm;
-use super::shard::{Cell, ShardGuard, shard_of};
 use super::verdicts::Recent;
 use super::waiting::Waiting;
 use crate::locks::Ranked;
 use std::sync::atomic::AtomicU64;
 
-/// The events of one store. Locks: one per cell, and that of the last verdicts (ranks: `locks.rs`).
+/// The events of one store. Lock: that of the last verdicts (rank: `locks.rs`).
 pub(crate) struct Events {
-    pub(crate) cells: Box<[Cell]>,
-    pub(crate) decided_form: DecidedForm,
     /// The last verdicts.
     pub(crate) recent: Ranked<Recent>,
     pub(crate) waiting: Waiting,
@@ -24,10 +20,8 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(cells: Box<[Cell]>, decided_form: DecidedForm, recent: Ranked<Recent>) -> Events {
+    pub(crate) fn new(recent: Ranked<Recent>) -> Events {
         Events {
-            cells,
-            decided_form,
             recent,
             waiting: Waiting::default(),
             leases: AtomicU64::new(0),
@@ -35,20 +29,5 @@ impl Events {
             held_too_long: AtomicU64::new(0),
             conflict_bytes: AtomicU64::new(0),
         }
-    }
-
-    #[inline]
-    pub(crate) fn shard_of(&self, primary: &[u8]) -> usize {
-        shard_of(self.decided_form, primary)
-    }
-
-    #[inline]
-    pub(crate) fn cell_of(&self, primary: &[u8]) -> &Cell {
-        &self.cells[self.shard_of(primary)]
-    }
-
-    /// All cells at once, in order.
-    pub(crate) fn lock_all(&self) -> Vec<ShardGuard<'_>> {
-        self.cells.iter().map(Cell::lock).collect()
     }
 }

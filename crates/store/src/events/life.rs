@@ -7,23 +7,24 @@ use super::event::{Event, Flag, NIL, RULE_OWN, State};
 use super::list::List;
 use super::rule::{Mask, Rule};
 use super::run::{Ending, Run};
-use super::shard::{Ended, Keys, Shard};
+use super::shard::{Ended, Keys, ShardEvents};
+use super::slot::Word;
 use crate::SourceState;
-use forebay_core::{Completeness, LiveState, Primary, Tally};
+use forebay_core::{Completeness, LiveState, Tally};
 use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::Arc;
 
-impl Shard {
+impl ShardEvents {
     /// What the event weighs in the ledger.
     pub(crate) fn tally(&self, event: u32) -> Tally {
-        let event = &self.events[event];
+        let event = &self.slab[event];
         Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
     }
 
     /// What completes the event.
     #[inline]
     pub(crate) fn rule(&self, event: u32) -> &Rule {
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         if leaf.rule == RULE_OWN
             && let Some(own) = self.own_rules.get(&event)
         {
@@ -36,7 +37,7 @@ impl Shard {
     /// A fragment became readable: it is booked, and may complete the event.
     #[inline]
     pub(crate) fn arrived(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
-        let Shard { events, runs, own_rules, .. } = self;
+        let ShardEvents { slab: events, runs, own_rules, .. } = self;
         let leaf = &mut events[event];
         let State::Live(state) = leaf.state else { return };
         let run = &mut runs[leaf.run as usize];
@@ -56,7 +57,7 @@ impl Shard {
 
     /// Recovery found another version of a fragment that it had counted: it is counted with its own length.
     pub(crate) fn change_length(&mut self, event: u32, from: u32, to: u32) {
-        let leaf = &mut self.events[event];
+        let leaf = &mut self.slab[event];
         let State::Live(state) = leaf.state else { return };
         leaf.bytes = leaf.bytes + u64::from(to) - u64::from(from);
         let ledger = &mut self.runs[leaf.run as usize].ledger;
@@ -71,7 +72,7 @@ impl Shard {
 
     /// A worker's result became a fragment: booked, but nothing that completeness counts.
     pub(crate) fn add_result(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
-        let leaf = &mut self.events[event];
+        let leaf = &mut self.slab[event];
         if let State::Live(state) = leaf.state {
             self.runs[leaf.run as usize].add(leaf, state, key, length);
         }
@@ -82,10 +83,10 @@ impl Shard {
     pub(crate) fn consider(&mut self, event: u32) {
         // An event of which every source is masked, or all that came was removed, has nothing to process: it waits for
         // its time.
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         if leaf.present > 0 && !leaf.is(Flag::Complete) && self.is_complete(event) {
             let all = self.has_all(event);
-            let leaf = &mut self.events[event];
+            let leaf = &mut self.slab[event];
             leaf.set(Flag::Complete);
             if !all {
                 leaf.set(Flag::LacksMasked);
@@ -96,7 +97,7 @@ impl Shard {
                 ledger.incomplete = ledger.incomplete.wrapping_sub(1);
             }
         }
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         if leaf.is(Flag::Complete) && leaf.state == State::Live(LiveState::Open) {
             self.move_to(event, LiveState::Ready);
         }
@@ -105,12 +106,12 @@ impl Shard {
     /// Whether every source that it waits for has arrived, masks or not.
     #[inline]
     fn has_all(&self, event: u32) -> bool {
-        self.rule(event).wanted().is_some_and(|wanted| usize::from(self.events[event].arrived) >= wanted)
+        self.rule(event).wanted().is_some_and(|wanted| usize::from(self.slab[event].arrived) >= wanted)
     }
 
     #[inline]
     fn is_complete(&self, event: u32) -> bool {
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         let Some(wanted) = self.rule(event).wanted() else { return false };
         let arrived = usize::from(leaf.arrived);
         let masks = &self.runs[leaf.run as usize].masks;
@@ -118,9 +119,9 @@ impl Shard {
     }
 
     fn complete_with_masks(&self, event: u32) -> bool {
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         let rule = self.rule(event);
-        let arrived = |word: super::Word| !word.is_pending() && !word.is_result();
+        let arrived = |word: Word| !word.is_pending() && !word.is_result();
         let there = |source: &[u8]| self.slot(event, source).is_ok_and(|(_, word)| arrived(word));
         match &rule.completeness {
             Completeness::Sources(sources) => {
@@ -139,27 +140,27 @@ impl Shard {
     }
 
     fn covering<'a>(&'a self, event: u32, masks: &'a [Mask]) -> impl Iterator<Item = &'a Mask> + 'a {
-        let leaf = &self.events[event];
-        let primary = self.form.primary_of(&self.tables, leaf);
+        let leaf = &self.slab[event];
+        let primary = self.shape.form.primary_of(&self.tables, self.slab.table(event));
         masks.iter().filter(move |mask| mask.covers(primary, leaf.arrival_ns))
     }
 
     /// The mask that covers a source of this event.
     pub(crate) fn masked(&self, event: u32, source: &[u8]) -> Option<&Mask> {
-        let masks = &self.runs[self.events[event].run as usize].masks;
+        let masks = &self.runs[self.slab[event].run as usize].masks;
         self.covering(event, masks).find(|mask| mask.source == source)
     }
 
-    /// As [`Shard::consider`] for an event that was just found. One that was ready before says itself whether masks
+    /// As [`ShardEvents::consider`] for an event that was just found. One that was ready before says itself whether masks
     /// made it complete: those of now may be others.
     pub(crate) fn consider_recovered(&mut self, event: u32) {
-        if self.events[event].rule != 0 {
+        if self.slab[event].rule != 0 {
             self.count_again(event);
         }
-        if !self.events[event].is(Flag::ReadyMarked) {
+        if !self.slab[event].is_marked_ready() {
             self.consider(event);
         } else if self.has_all(event) {
-            self.events[event].set(Flag::Complete);
+            self.slab[event].set(Flag::Complete);
         }
     }
 
@@ -167,9 +168,9 @@ impl Shard {
     /// or not by its new rule.
     pub(crate) fn reconsider(&mut self, event: u32) {
         self.count_again(event);
-        if self.events[event].is(Flag::Complete) {
+        if self.slab[event].is(Flag::Complete) {
             let (complete, all) = (self.is_complete(event), self.has_all(event));
-            let leaf = &mut self.events[event];
+            let leaf = &mut self.slab[event];
             leaf.clear(Flag::LacksMasked);
             if complete && !all {
                 leaf.set(Flag::LacksMasked);
@@ -188,20 +189,20 @@ impl Shard {
     fn count_again(&mut self, event: u32) {
         let table = self.table(event);
         let rule = self.rule(event);
-        let slots = 0..self.events[event].slots as usize;
+        let slots = 0..self.slots(event);
         let counted = slots.filter(|&slot| {
-            let word = self.form.word_of(table, slot);
-            !word.is_pending() && !word.is_result() && rule.counts(self.form.rest_of(table, slot))
+            let word = self.shape.form.word_of(table, slot);
+            !word.is_pending() && !word.is_result() && rule.counts(self.shape.form.rest_of(table, slot))
         });
-        self.events[event].arrived = counted.count() as u16;
+        self.slab[event].arrived = counted.count() as u16;
     }
 
     /// Moves a live event to another state, with its list and its booking.
     pub(crate) fn move_to(&mut self, event: u32, to: LiveState) {
-        let State::Live(from) = self.events[event].state else { return };
+        let State::Live(from) = self.slab[event].state else { return };
         self.unlink(event, from);
         let tally = self.tally(event);
-        let leaf = &mut self.events[event];
+        let leaf = &mut self.slab[event];
         let ledger = &mut self.runs[leaf.run as usize].ledger;
         *ledger.live(from) -= tally;
         *ledger.live(to) += tally;
@@ -213,24 +214,24 @@ impl Shard {
         leaf.state = State::Live(to);
         match to {
             LiveState::Open => {
-                let run = self.events[event].run as usize;
-                self.runs[run].open.push_back(&mut self.events, event);
+                let run = self.slab[event].run as usize;
+                self.runs[run].open.push_back(&mut self.slab, event);
             }
             LiveState::Ready => self.push_ready(event, from == LiveState::Leased),
             LiveState::Leased => {}
             LiveState::Debug => {
-                self.debug_bytes += self.events[event].bytes;
-                self.debug.push_back(&mut self.events, event);
+                self.lists.debug_bytes += self.slab[event].bytes;
+                self.lists.debug.push_back(&mut self.slab, event);
             }
-            LiveState::Accepted => self.accepted.push_back(&mut self.events, event),
+            LiveState::Accepted => self.lists.accepted.push_back(&mut self.slab, event),
         }
     }
 
     fn push_ready(&mut self, event: u32, given_back: bool) {
         let rank = self.rank(event);
-        let last = self.ready.len() - 1;
-        let stage = usize::from(self.events[event].stage).min(last);
-        self.ready[stage].push(&mut self.events, event, rank, given_back);
+        let last = self.lists.ready.len() - 1;
+        let stage = usize::from(self.slab[event].stage()).min(last);
+        self.lists.ready[stage].push(&mut self.slab, event, rank, given_back);
     }
 
     /// Place in the order of delivery, where an attribute gives it: lower goes first.
@@ -240,19 +241,19 @@ impl Shard {
 
     fn unlink(&mut self, event: u32, state: LiveState) {
         match state {
-            LiveState::Open => self.runs[self.events[event].run as usize].open.unlink(&mut self.events, event),
-            LiveState::Ready if self.events[event].is(Flag::Held) => {
-                self.events[event].clear(Flag::Held);
-                self.held.unlink(&mut self.events, event);
+            LiveState::Open => self.runs[self.slab[event].run as usize].open.unlink(&mut self.slab, event),
+            LiveState::Ready if self.slab[event].is(Flag::Held) => {
+                self.slab[event].clear(Flag::Held);
+                self.lists.held.unlink(&mut self.slab, event);
             }
             LiveState::Ready => self.unlink_ready(event),
             LiveState::Leased => self.end_lease(event),
             LiveState::Debug => {
-                self.debug_bytes -= self.events[event].bytes;
-                self.reasons.remove(&event);
-                self.debug.unlink(&mut self.events, event);
+                self.lists.debug_bytes -= self.slab[event].bytes;
+                self.lists.reasons.remove(&event);
+                self.lists.debug.unlink(&mut self.slab, event);
             }
-            LiveState::Accepted => self.accepted.unlink(&mut self.events, event),
+            LiveState::Accepted => self.lists.accepted.unlink(&mut self.slab, event),
         }
     }
 
@@ -268,41 +269,42 @@ impl Shard {
 
     fn unlink_ready(&mut self, event: u32) {
         let rank = self.rank(event);
-        let last = self.ready.len() - 1;
-        let stage = usize::from(self.events[event].stage).min(last);
-        self.ready[stage].unlink(&mut self.events, event, rank);
+        let last = self.lists.ready.len() - 1;
+        let stage = usize::from(self.slab[event].stage()).min(last);
+        self.lists.ready[stage].unlink(&mut self.slab, event, rank);
     }
 
     /// A ready event is kept from delivery.
     pub(crate) fn hold_back(&mut self, event: u32) {
         self.unlink_ready(event);
-        self.events[event].set(Flag::Held);
-        self.held.push_back(&mut self.events, event);
+        self.slab[event].set(Flag::Held);
+        self.lists.held.push_back(&mut self.slab, event);
     }
 
     /// An event that was kept back may go out again.
     pub(crate) fn let_go(&mut self, event: u32) {
-        self.events[event].clear(Flag::Held);
-        self.held.unlink(&mut self.events, event);
+        self.slab[event].clear(Flag::Held);
+        self.lists.held.unlink(&mut self.slab, event);
         self.push_ready(event, true);
     }
 
     fn end_lease(&mut self, event: u32) {
-        let lease = std::mem::replace(&mut self.events[event].lease, NIL);
+        let lease = self.slab[event].lease();
+        self.slab[event].set_lease(NIL);
         if lease != NIL {
-            let ended = self.leases.remove(lease);
-            self.timers.remove(ended.deadline_ns, lease);
+            let ended = self.leases.out.remove(lease);
+            self.leases.timers.remove(ended.deadline_ns, lease);
         }
     }
 
     /// Takes a live event out for good, books how it ended and remembers that. Its records' locations go to `ended`.
     /// Records in flight keep the leaf until they report.
     pub(crate) fn end(&mut self, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
-        let State::Live(state) = self.events[event].state else { return };
+        let State::Live(state) = self.slab[event].state else { return };
         self.unlink(event, state);
         let tally = self.tally(event);
         let primary = self.primary(event);
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         let complete = leaf.is(Flag::Complete);
         let (counted, booked) = (leaf.is(Flag::Counted), leaf.is(Flag::Booked));
         let run = &mut self.runs[leaf.run as usize];
@@ -323,57 +325,50 @@ impl Shard {
         run.book_end(kind, tally, group, complete, counted);
         // A closed run needs no memory: it answers for all its events.
         if run.state != crate::RunState::Closed || run.keeps_decided {
-            run.decided.insert(self.decided_form, primary.as_bytes());
+            run.decided.insert(self.shape.decided_form, primary.as_bytes());
             if let Some(ending) = Ending::of(kind) {
-                run.endings[ending as usize].insert_within(self.endings_bytes, self.decided_form, primary.as_bytes());
+                run.endings[ending as usize].insert_within(
+                    self.shape.endings_bytes,
+                    self.shape.decided_form,
+                    primary.as_bytes(),
+                );
             }
         }
         self.leave(event, primary.as_bytes());
         let table = self.table(event);
         let mut removed = 0;
-        for slot in 0..self.events[event].slots as usize {
-            let word = self.form.word_of(table, slot);
+        for slot in 0..self.slots(event) {
+            let word = self.shape.form.word_of(table, slot);
             if word.is_present() {
-                ended.push(word.location());
+                ended.push(word.place());
             }
             removed += u64::from(word.is_removed());
         }
-        if let Some(copies) = self.copies.remove(&event) {
-            ended.extend(copies.iter().flat_map(|&(location, count)| std::iter::repeat_n(location, count as usize)));
-        }
         self.removed_slots -= removed;
-        ended.extend(self.attribute_word(event).map(super::Word::location));
-        if self.events[event].pending == 0 {
+        ended.extend(self.attribute_word(event).map(Word::place));
+        if self.slab[event].pending == 0 {
             self.forget(event);
         } else {
-            self.events[event].state = State::Gone;
+            self.slab[event].state = State::Gone;
         }
     }
 
     /// Takes the event out of the tree and of what is kept beside it.
     fn leave(&mut self, event: u32, primary: &[u8]) {
-        let keys = Keys { form: self.form, events: &self.events, tables: &self.tables };
+        let keys = Keys { form: self.shape.form, events: &self.slab, tables: &self.tables };
         self.art.remove(&keys, primary);
-        if self.events[event].rule == RULE_OWN {
+        if self.slab[event].rule == RULE_OWN {
             self.own_rules.remove(&event);
         }
         if !self.ranks.is_empty() {
             self.ranks.remove(&event);
         }
-        self.forget_superseded(event, primary);
-        // What ended it was told to all who get something of it.
-        if !self.on_the_way.is_empty() {
-            self.on_the_way.remove(&Primary::from_packed(primary));
-        }
-        if self.events[event].is(Flag::Warm) {
-            self.warm_records.remove(&event);
-        }
     }
 
     /// A record in flight has reported; the last one of an event that is gone frees its place.
     pub(crate) fn settle(&mut self, event: u32) {
-        self.events[event].pending -= 1;
-        if self.events[event].pending == 0 && self.events[event].state == State::Gone {
+        self.slab[event].pending -= 1;
+        if self.slab[event].pending == 0 && self.slab[event].state == State::Gone {
             self.forget(event);
         }
     }
@@ -387,21 +382,21 @@ impl Shard {
     }
 
     fn forget(&mut self, event: u32) {
-        let leaf = self.events.remove(event);
-        self.tables.free(leaf.block);
+        let table = self.slab.remove(event);
+        self.tables.free(table.block);
     }
 
     /// The event waits for these sources, whatever its class and run say.
     pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
         self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));
-        self.events[event].rule = RULE_OWN;
+        self.slab[event].rule = RULE_OWN;
     }
 
     /// Expected sources that are not there: neither readable, nor removed, nor masked. What a complete event lacks was
     /// masked when it was ready.
     pub(crate) fn missing(&self, event: u32) -> Vec<Vec<u8>> {
         let rule = self.rule(event);
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         if leaf.is(Flag::Complete) || usize::from(leaf.arrived) >= rule.sources().len() {
             return Vec::new();
         }
@@ -414,18 +409,18 @@ impl Shard {
     pub(crate) fn source_states(&self, event: u32) -> Vec<u8> {
         let table = self.table(event);
         let rule = self.rule(event);
-        let leaf = &self.events[event];
-        let width = self.form.rest;
-        let mut packed = vec![0; (width + 1) * usize::from(leaf.slots)];
+        let leaf = &self.slab[event];
+        let width = self.shape.form.rest;
+        let mut packed = vec![0; (width + 1) * self.slots(event)];
         let mut places = packed.chunks_exact_mut(width + 1);
         let mut left = 0;
-        for slot in 0..leaf.slots as usize {
-            let word = self.form.word_of(table, slot);
+        for slot in 0..self.slots(event) {
+            let word = self.shape.form.word_of(table, slot);
             let state = if word.is_plain() { SourceState::Present } else { word.source_state() };
             if word.is_pending() {
                 left += 1;
             } else if let Some(place) = places.next() {
-                place[..width].copy_from_slice(self.form.rest_of(table, slot));
+                place[..width].copy_from_slice(self.shape.form.rest_of(table, slot));
                 place[width] = state as u8;
             }
         }
@@ -449,48 +444,48 @@ impl Shard {
 
     /// A decision about the event as it stands, by nobody's lease.
     pub(crate) fn decision(&self, event: u32, kind: DecisionKind, group: u64) -> Decision {
-        let leaf = &self.events[event];
+        let leaf = &self.slab[event];
         let tally = self.tally(event);
         Decision {
             fragments: tally.fragments as u32,
             bytes: tally.bytes,
             incomplete: !leaf.is(Flag::Complete),
-            stage: leaf.stage,
+            stage: leaf.stage(),
             group,
-            ..Decision::about(kind, self.form.primary_of(&self.tables, leaf))
+            ..Decision::about(kind, self.shape.form.primary_of(&self.tables, self.slab.table(event)))
         }
     }
 
     /// The events that wait, of one run, oldest first.
     pub(crate) fn open_events(&self, run: usize) -> Vec<u32> {
         let first = self.runs[run].open.first();
-        std::iter::successors(first, |&event| List::after(&self.events, event)).collect()
+        std::iter::successors(first, |&event| List::after(&self.slab, event)).collect()
     }
 
     /// Ready events of all stages, held ones too.
     pub(crate) fn ready_events(&self) -> Vec<u32> {
-        let held = std::iter::successors(self.held.first(), |&at| List::after(&self.events, at));
-        self.ready.iter().flat_map(|ready| ready.all(&self.events)).chain(held).collect()
+        let held = std::iter::successors(self.lists.held.first(), |&at| List::after(&self.slab, at));
+        self.lists.ready.iter().flat_map(|ready| ready.all(&self.slab)).chain(held).collect()
     }
 
-    /// The ready event of a stage (of those on the warm level, if `cold`) after this one; the first where it stands there
+    /// The ready event of a stage (of those on the warm level, if `far`) after this one; the first where it stands there
     /// no more.
-    pub(crate) fn next_ready(&self, stage: u8, cold: bool, after: Option<u32>) -> Option<u32> {
+    pub(crate) fn next_ready(&self, stage: u8, far: bool, after: Option<u32>) -> Option<u32> {
         let stands = |&event: &u32| {
-            let leaf = &self.events[event];
+            let leaf = &self.slab[event];
             let listed = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
-            listed && leaf.stage == stage && leaf.is(Flag::Cold) == cold
+            listed && leaf.stage() == stage && leaf.is(Flag::ListedFar) == far
         };
-        let ready = &self.ready[usize::from(stage)];
+        let ready = &self.lists.ready[usize::from(stage)];
         match after.filter(stands) {
-            Some(event) => List::after(&self.events, event),
-            None => if cold { &ready.cold } else { &ready.list }.first(),
+            Some(event) => List::after(&self.slab, event),
+            None => if far { &ready.far } else { &ready.list }.first(),
         }
     }
 
     /// Every live event, in no order that matters.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = u32> + '_ {
-        let first = self.seek(&vec![0; self.form.primary]);
+        let first = self.seek(&vec![0; self.shape.form.primary]);
         std::iter::successors(first, |&event| {
             self.primary(event).successor().and_then(|from| self.seek(from.as_bytes()))
         })
@@ -500,8 +495,8 @@ impl Shard {
     /// readout is down, not that a source is: no reason to mask any.
     pub(crate) fn note_misses(&mut self, event: u32) {
         let missing = self.missing(event);
-        let seen = self.events[event].is(Flag::Counted);
-        let run = &mut self.runs[self.events[event].run as usize];
+        let seen = self.slab[event].is(Flag::Counted);
+        let run = &mut self.runs[self.slab[event].run as usize];
         for source in missing {
             let count = run.sources.of(&source);
             count.missing = count.missing.saturating_add(1);

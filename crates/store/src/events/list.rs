@@ -1,8 +1,7 @@
 //! Lists of events in order of arrival, linked through the events themselves: no memory of their own, O(1) at both
 //! ends and in the middle. An event stands in at most one list.
 
-use super::event::{Event, NIL};
-use crate::index::Slab;
+use super::event::{EventSlab, NIL};
 
 /// One list.
 #[derive(Debug)]
@@ -31,17 +30,17 @@ impl List {
         (self.tail != NIL).then_some(self.tail)
     }
 
-    pub(crate) fn before(events: &Slab<Event>, at: u32) -> Option<u32> {
+    pub(crate) fn before(events: &EventSlab, at: u32) -> Option<u32> {
         let previous = events[at].previous;
         (previous != NIL).then_some(previous)
     }
 
-    pub(crate) fn after(events: &Slab<Event>, at: u32) -> Option<u32> {
+    pub(crate) fn after(events: &EventSlab, at: u32) -> Option<u32> {
         let next = events[at].next;
         (next != NIL).then_some(next)
     }
 
-    pub(crate) fn push_back(&mut self, events: &mut Slab<Event>, at: u32) {
+    pub(crate) fn push_back(&mut self, events: &mut EventSlab, at: u32) {
         events[at].previous = self.tail;
         events[at].next = NIL;
         if self.tail == NIL {
@@ -54,7 +53,7 @@ impl List {
     }
 
     /// Back to the front: an event that was taken and given back goes before younger ones.
-    pub(crate) fn push_front(&mut self, events: &mut Slab<Event>, at: u32) {
+    pub(crate) fn push_front(&mut self, events: &mut EventSlab, at: u32) {
         events[at].previous = NIL;
         events[at].next = self.head;
         if self.head == NIL {
@@ -67,7 +66,7 @@ impl List {
     }
 
     /// In its place by arrival, sought from both ends and from where the last one was placed, all at once.
-    pub(crate) fn insert_by_arrival(&mut self, events: &mut Slab<Event>, at: u32) {
+    pub(crate) fn insert_by_arrival(&mut self, events: &mut EventSlab, at: u32) {
         let (place, _) = self.place_of(events, events[at].arrival_ns);
         if place == NIL {
             self.push_front(events, at)
@@ -78,7 +77,7 @@ impl List {
     }
 
     /// Behind which event one of this arrival belongs ([`NIL`] for the front), and the steps that it took to find out.
-    fn place_of(&self, events: &Slab<Event>, arrival: u64) -> (u32, usize) {
+    fn place_of(&self, events: &EventSlab, arrival: u64) -> (u32, usize) {
         let before = |here: u32| here == NIL || events[here].arrival_ns <= arrival;
         let mut steps = 0;
         let (mut young, mut old) = (self.tail, self.head);
@@ -105,7 +104,7 @@ impl List {
         }
     }
 
-    fn insert_after(&mut self, events: &mut Slab<Event>, before: u32, at: u32) {
+    fn insert_after(&mut self, events: &mut EventSlab, before: u32, at: u32) {
         let next = events[before].next;
         if next == NIL {
             return self.push_back(events, at);
@@ -116,7 +115,7 @@ impl List {
         self.len += 1;
     }
 
-    pub(crate) fn unlink(&mut self, events: &mut Slab<Event>, at: u32) {
+    pub(crate) fn unlink(&mut self, events: &mut EventSlab, at: u32) {
         let (previous, next) = (events[at].previous, events[at].next);
         if self.placed == at {
             self.placed = if previous == NIL { next } else { previous };
@@ -137,25 +136,27 @@ impl List {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Event;
+    use super::super::slot::Table;
     use super::*;
     use proptest::prelude::*;
 
     /// The order in which a full level goes down: the youngest first, batch by batch, while others arrive.
     #[test]
     fn one_that_is_placed_beside_the_last_one_is_placed_at_once() {
-        let (mut events, mut list, mut steps) = (Slab::new(), List::new(), 0);
+        let (mut events, mut list, mut steps) = (EventSlab::new(), List::new(), 0);
         let mut waiting: Vec<u64> = Vec::new();
         for batch in 0..40 {
             waiting.extend(batch * 300..(batch + 1) * 300);
             for arrival_ns in waiting.split_off(waiting.len() - 100).into_iter().rev() {
-                let at = events.insert(Event { arrival_ns, ..Event::default() });
+                let at = events.insert(Event::open(0, arrival_ns), Table::default());
                 steps += list.place_of(&events, arrival_ns).1;
                 list.insert_by_arrival(&mut events, at);
             }
         }
         let filled = list.len();
         while let Some(arrival_ns) = waiting.pop() {
-            let at = events.insert(Event { arrival_ns, ..Event::default() });
+            let at = events.insert(Event::open(0, arrival_ns), Table::default());
             steps += list.place_of(&events, arrival_ns).1;
             list.insert_by_arrival(&mut events, at);
         }
@@ -167,9 +168,9 @@ mod tests {
     proptest! {
         #[test]
         fn places_by_arrival_are_those_of_a_stable_sort(arrivals in prop::collection::vec((0_u64..8, any::<bool>()), 0..60)) {
-            let (mut events, mut list, mut sorted) = (Slab::new(), List::new(), Vec::new());
+            let (mut events, mut list, mut sorted) = (EventSlab::new(), List::new(), Vec::new());
             for (arrival_ns, leaves) in arrivals {
-                let at = events.insert(Event { arrival_ns, ..Event::default() });
+                let at = events.insert(Event::open(0, arrival_ns), Table::default());
                 list.insert_by_arrival(&mut events, at);
                 sorted.push((arrival_ns, at));
                 if leaves {

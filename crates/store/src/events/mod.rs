@@ -1,7 +1,7 @@
-//! Events: completeness, leases, verdicts, ledger. On one node they share their locks and tables with the
-//! index of locations; in a cluster, arrivals reach it from other nodes as well (`crate::Arrivals`).
+//! Events: completeness, leases, verdicts, ledger. What is here works on any node: an event may exist without a fragment in
+//! reach, and a place is a number that is handed on.
 //!
-//! *Not here*: bytes on the medium (`hot`), the calls that people make (`ops`).
+//! *Not here*: where fragments are (`placement`), the bytes on a medium (`forebay-media`), the calls that people make (`ops`).
 
 mod all;
 mod event;
@@ -13,20 +13,22 @@ mod reason;
 mod rule;
 mod run;
 mod shard;
+mod slot;
 mod sources;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod verdicts;
 mod waiting;
 
 pub(crate) use all::Events;
-pub(crate) use event::{Flag, Form, NIL, State, Word};
+pub(crate) use event::{EventSlab, Flag, NIL, State};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use reason::Reason;
 pub(crate) use rule::{Mask, Plan, Until};
 pub(crate) use run::{Decided, DecidedForm, Ending, GroupAccount, Run};
-pub(crate) use shard::{
-    Cell, Ended, Kept, LeaseState, Shard, ShardGuard, Superseded, WarmRecord, shard_of, shard_of_parts,
-};
+pub(crate) use shard::{Ended, LeaseState, Shape, ShardEvents, shard_of, shard_of_parts};
+pub(crate) use slot::{Form, PlaceBits, Word};
 pub(crate) use sources::SourceCount;
 pub(crate) use verdicts::{Code, Given, Recent, Verdict};

@@ -1,9 +1,8 @@
 //! Ready events of one stage in the order in which they go out: by arrival, or by an attribute. Where the hot level goes
 //! first, those on the warm level stand in a list of their own.
 
-use super::event::{Event, Flag};
+use super::event::{EventSlab, Flag};
 use super::list::List;
-use crate::index::Slab;
 use std::collections::BTreeSet;
 
 /// Ready events of one stage.
@@ -12,7 +11,7 @@ pub(crate) struct Ready {
     /// In order of arrival: about, or strictly where a policy asks for it.
     pub(crate) list: List,
     /// On the warm level, in order of arrival; empty where the hot level does not go first.
-    pub(crate) cold: List,
+    pub(crate) far: List,
     strict: bool,
     /// By rank, arrival, event; only where a policy asks for it.
     ranked: Option<BTreeSet<(u128, u64, u32)>>,
@@ -20,14 +19,14 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(strict: bool, ranked: bool) -> Ready {
-        Ready { list: List::new(), cold: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
+        Ready { list: List::new(), far: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
     }
 
-    pub(crate) fn push(&mut self, events: &mut Slab<Event>, event: u32, rank: u128, to_front: bool) {
-        let cold = !self.strict && events[event].is(Flag::AllWarm);
-        if cold {
-            events[event].set(Flag::Cold);
-            self.cold.insert_by_arrival(events, event);
+    pub(crate) fn push(&mut self, events: &mut EventSlab, event: u32, rank: u128, to_front: bool) {
+        let far = !self.strict && events[event].is(Flag::Far);
+        if far {
+            events[event].set(Flag::ListedFar);
+            self.far.insert_by_arrival(events, event);
         } else if self.strict {
             self.list.insert_by_arrival(events, event);
         } else if to_front {
@@ -40,10 +39,10 @@ impl Ready {
         }
     }
 
-    pub(crate) fn unlink(&mut self, events: &mut Slab<Event>, event: u32, rank: u128) {
-        if events[event].is(Flag::Cold) {
-            events[event].clear(Flag::Cold);
-            self.cold.unlink(events, event);
+    pub(crate) fn unlink(&mut self, events: &mut EventSlab, event: u32, rank: u128) {
+        if events[event].is(Flag::ListedFar) {
+            events[event].clear(Flag::ListedFar);
+            self.far.unlink(events, event);
         } else {
             self.list.unlink(events, event);
         }
@@ -53,7 +52,7 @@ impl Ready {
     }
 
     /// A waiting event has another rank now; its place in order of arrival stays.
-    pub(crate) fn rerank(&mut self, events: &Slab<Event>, event: u32, from: u128, to: u128) {
+    pub(crate) fn rerank(&mut self, events: &EventSlab, event: u32, from: u128, to: u128) {
         if let Some(ranked) = &mut self.ranked {
             let arrival = events[event].arrival_ns;
             ranked.remove(&(from, arrival, event));
@@ -74,7 +73,7 @@ impl Ready {
     }
 
     /// The hot level's, last first: by rank where there is one, else by arrival.
-    pub(crate) fn last_first<'a>(&'a self, events: &'a Slab<Event>) -> Box<dyn Iterator<Item = u32> + 'a> {
+    pub(crate) fn last_first<'a>(&'a self, events: &'a EventSlab) -> Box<dyn Iterator<Item = u32> + 'a> {
         match &self.ranked {
             Some(ranked) => Box::new(ranked.iter().rev().map(|place| place.2)),
             None => Box::new(std::iter::successors(self.list.last(), |&at| List::before(events, at))),
@@ -82,7 +81,7 @@ impl Ready {
     }
 
     /// Up to `most` events of the list before a place, or before its end, and where that ended: `None` at the beginning.
-    pub(crate) fn before(&self, events: &Slab<Event>, from: Option<u32>, most: usize) -> (Vec<u32>, Option<u32>) {
+    pub(crate) fn before(&self, events: &EventSlab, from: Option<u32>, most: usize) -> (Vec<u32>, Option<u32>) {
         let first = from.map_or_else(|| self.list.last(), |at| List::before(events, at));
         let found: Vec<u32> = std::iter::successors(first, |&at| List::before(events, at)).take(most).collect();
         let end = if found.len() < most { None } else { found.last().copied() };
@@ -90,13 +89,13 @@ impl Ready {
     }
 
     /// All of them, in no order that matters.
-    pub(crate) fn all<'a>(&'a self, events: &'a Slab<Event>) -> impl Iterator<Item = u32> + 'a {
-        let heads = [self.list.first(), self.cold.first()];
+    pub(crate) fn all<'a>(&'a self, events: &'a EventSlab) -> impl Iterator<Item = u32> + 'a {
+        let heads = [self.list.first(), self.far.first()];
         heads.into_iter().flat_map(|first| std::iter::successors(first, |&at| List::after(events, at)))
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.list.len() + self.cold.len()
+        self.list.len() + self.far.len()
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

@@ -9,8 +9,7 @@ use super::plan::Which;
 use crate::decisions::LOST;
 use crate::engine::Engine;
 use crate::events::{Incident, IncidentKind, State};
-use crate::placement::Level;
-use crate::placement::{Compacting, Demoter};
+use crate::placement::{Compacting, Demoter, Level};
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Error, Key, Kind, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind};
@@ -51,12 +50,12 @@ impl Engine {
             if planned >= BATCH_BYTES {
                 break;
             }
-            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return false;
             }
-            let Some(event) = shard.find(primary.as_bytes()) else { continue };
-            let record_there = shard.attribute_word(event).map(crate::events::Word::location);
+            let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
+            let record_there = shard.events.attribute_word(event).map(crate::events::Word::location);
             let record_there = record_there.is_some_and(|at| at.is_warm() && at.container() == victim);
             if record_there && !shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == victim)
             {
@@ -111,13 +110,13 @@ impl Engine {
         let mut events = BTreeSet::new();
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
-            let shard = self.events.cell_of(image.primary).lock();
+            let shard = self.shards.cell_of(image.primary).lock();
             let here = |event: u32| {
-                let record = shard.attribute_word(event).map(crate::events::Word::location);
+                let record = shard.events.attribute_word(event).map(crate::events::Word::location);
                 let all = shard.fragments(event, |_| true).map(|(_, at)| at).chain(record);
                 all.into_iter().any(|at| at.is_warm() && at.container() == container)
             };
-            if shard.find(image.primary).is_some_and(here) {
+            if shard.events.find(image.primary).is_some_and(here) {
                 events.insert(primary);
             }
             Ok(())
@@ -130,11 +129,11 @@ impl Engine {
         // Where its entry cannot be read either, its bytes stay in the event's account.
         let length = self.entry_of(from).map_or(0, |entry| entry.length);
         let _effects = self.decisions.effects.begin();
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
-        let Some(event) = shard.find(primary.as_bytes()) else { return };
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+        let Some(event) = shard.events.find(primary.as_bytes()) else { return };
         let found = shard.fragments(event, |_| true).find(|found| found.1 == from).map(|(rest, _)| rest.to_vec());
         let Some(rest) = found else { return };
-        let Ok((slot, word)) = shard.slot(event, &rest) else { return };
+        let Ok((slot, word)) = shard.events.slot(event, &rest) else { return };
         let key: Key = self.keyspace.schema.join(primary, &rest);
         let record = Decision {
             fragments: 1,
@@ -144,19 +143,19 @@ impl Engine {
         };
         let Ok(ticket) = self.record(&shard, event, &record) else { return };
         ticket.unanswered();
-        shard.remove_slot_for_good(event, slot);
+        shard.events.remove_slot_for_good(event, slot);
         let leaf = &mut shard.events[event];
         leaf.present -= 1;
         leaf.bytes = leaf.bytes.saturating_sub(u64::from(length));
         let (run, state) = (leaf.run as usize, leaf.state);
         let tally = Tally::fragment(u64::from(length));
-        let ledger = &mut shard.runs[run].ledger;
+        let ledger = &mut shard.events.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;
         }
         ledger.lost += tally;
         let at_ns = self.now_ns();
-        shard.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
+        shard.events.incidents.note(Incident { key, kind: IncidentKind::Lost, at_ns, length });
         let mut losses = self.life.losses.lock();
         if losses.len() < LOSSES_LISTED_MAX {
             losses.push(format!("{}: {why}", self.keyspace.schema.text(key.as_bytes())));

@@ -14,10 +14,9 @@
 //! `OutcomeUnknown`. The same call again waits again (`Unsettled`); the device's next snapshot has the decision.
 
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, Verdict};
-use crate::placement::Keeper;
-use crate::placement::Level;
-use crate::placement::{Awaited, Ticket};
+use crate::events::Verdict;
+use crate::placement::{At, Awaited, Keeper, Level, Ticket};
+use crate::shards::Shard;
 use forebay_core::{Error, Result, Token};
 use forebay_media::bytes::{Blob, Decision, DecisionKind};
 
@@ -54,11 +53,11 @@ impl Engine {
     /// Tells the shadows which fragments of an event were removed before anything of it set out, as it does now: no image
     /// says that they were there. They count nothing: accounts that a shadow has are whole.
     pub(crate) fn shadow_removed(&self, shard: &Shard, event: u32) {
-        if shard.removed_slots == 0 || shard.events[event].is(Flag::Warm) {
+        if shard.events.removed_slots == 0 || shard.events.slab.at(event, At::Warm) {
             return;
         }
-        let primary = shard.primary(event);
-        for (rest, is_result) in shard.removed_of(event) {
+        let primary = shard.events.primary(event);
+        for (rest, is_result) in shard.events.removed_of(event) {
             let key = [primary.as_bytes(), rest].concat();
             let detail = u32::from(is_result);
             self.shadow(shard, event, &Decision { detail, ..Decision::about(DecisionKind::RemoveKey, &key) })
@@ -73,8 +72,8 @@ impl Engine {
             return level.present().collect();
         }
         let mut devices = Vec::new();
-        if !shard.on_the_way.is_empty()
-            && let Some(way) = shard.on_the_way.get(&shard.primary(event))
+        if !shard.places.on_the_way.is_empty()
+            && let Some(way) = shard.places.on_the_way.get(&shard.events.primary(event))
         {
             if way.carriers > 0 {
                 return level.present().collect();
@@ -82,14 +81,14 @@ impl Engine {
             devices.extend(&way.doubted);
         }
         // Every shadow's snapshot has the removed and superseded fragments, even of an event that is not on a device.
-        let leaf = &shard.events[event];
-        let named = leaf.is(Flag::Superseded) || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
-        if !leaf.is(Flag::Warm) && !named {
+        let named = shard.events.slab.at(event, At::Superseded)
+            || shard.events.removed_slots > 0 && shard.events.removed_of(event).next().is_some();
+        if !shard.events.slab.at(event, At::Warm) && !named {
             return devices;
         }
         let stands = shard.fragments(event, |_| true).map(|(_, location)| location);
-        let record = shard.attribute_word(event).map(crate::events::Word::location);
-        let copies = shard.copies.get(&event).into_iter().flatten().map(|copy| copy.0);
+        let record = shard.events.attribute_word(event).map(crate::events::Word::location);
+        let copies = shard.places.copies.get(&event).into_iter().flatten().map(|copy| copy.0);
         let mut last = None;
         for location in stands.chain(record).chain(copies).filter(|location| location.is_warm()) {
             let container = location.container();

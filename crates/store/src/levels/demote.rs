@@ -12,10 +12,9 @@
 
 use super::plan::KIND;
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, State, Word};
-use crate::placement::Level;
-use crate::placement::Written;
-use crate::placement::{Demoter, Moving, Open, at};
+use crate::events::{Flag, State, Word};
+use crate::placement::{At, Demoter, Level, Moving, Open, Written, at};
+use crate::shards::Shard;
 use forebay_core::{Kind, LiveState, Order, Primary, Result};
 use forebay_media::bytes::{Entry, ExtentKind, ImageRecord, ImageState};
 use forebay_media::hot::Location;
@@ -275,13 +274,13 @@ impl Engine {
     /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
     /// On the `doubted` devices an image of it may be found all the same.
     fn stay(&self, moving: Moving, again: bool, doubted: &[u32]) {
-        let mut shard = self.events.cell_of(moving.primary.as_bytes()).lock();
-        shard.arrives(moving.primary.as_bytes(), doubted);
-        if let Some(event) = shard.find(moving.primary.as_bytes()) {
-            shard.events[event].clear(Flag::Moving);
+        let mut shard = self.shards.cell_of(moving.primary.as_bytes()).lock();
+        shard.places.arrives(moving.primary.as_bytes(), doubted);
+        if let Some(event) = shard.events.find(moving.primary.as_bytes()) {
+            shard.events.slab.clear_at(event, At::Moving);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
             if again && decided {
-                shard.to_demote.push_back(moving.primary);
+                shard.places.to_demote.push_back(moving.primary);
             }
         }
         drop(shard);
@@ -290,20 +289,20 @@ impl Engine {
 
     /// An image that nobody was told of may be found all the same: what the log says of marks is later.
     fn doubt_marks(&self, primary: &Primary) {
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
-        if let Some(event) = shard.find(primary.as_bytes()) {
-            shard.events[event].set(Flag::MarksLogged);
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+        if let Some(event) = shard.events.find(primary.as_bytes()) {
+            shard.events.slab.set_at(event, At::MarksLogged);
         }
     }
 
     /// What was written is durable: the event's slots say so, unless they changed meanwhile.
     fn swap(&self, level: &Level, written: Written) {
         let Written { moving, places } = written;
-        let cell = self.events.cell_of(moving.primary.as_bytes());
+        let cell = self.shards.cell_of(moving.primary.as_bytes());
         let mut ended: Vec<(Location, u32)> = Vec::new();
         let mut shard = cell.lock();
-        let event = shard.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
-        let event = event.filter(|&event| shard.events[event].is(Flag::Moving));
+        let event = shard.events.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
+        let event = event.filter(|&event| shard.events.slab.at(event, At::Moving));
         if let Some(event) = event
             && !self.keep_marks(&mut shard, event, &moving)
         {
@@ -312,7 +311,7 @@ impl Engine {
             self.disown(level, Written { moving, places });
             return;
         }
-        shard.arrives(moving.primary.as_bytes(), &[]);
+        shard.places.arrives(moving.primary.as_bytes(), &[]);
         let (mut down, mut missed) = (0, Vec::new());
         for (begin, end, placed) in &places {
             let place = match placed {
@@ -336,11 +335,11 @@ impl Engine {
             let mut lost = 0;
             for (index, part) in moving.parts[*begin..*end].iter().enumerate() {
                 let rest = self.keyspace.schema.rest_of(&part.entry.key);
-                let stands = event.and_then(|event| shard.slot(event, rest).ok().map(|found| (event, found)));
+                let stands = event.and_then(|event| shard.events.slot(event, rest).ok().map(|found| (event, found)));
                 let stands = stands.filter(|(_, (_, word))| self.is_of_version(*word, part.from, &part.entry));
                 match stands {
                     Some((event, (slot, word))) => {
-                        shard.set_word(event, slot, word.moved_to(at(place, index as u32)));
+                        shard.events.set_word(event, slot, word.carried_to(at(place, index as u32)));
                         shard.superseded_is_told(event, &part.entry.key, part.entry.version);
                         ended.push((word.location(), part.entry.length));
                         down += u64::from(part.entry.length);
@@ -355,12 +354,12 @@ impl Engine {
         }
         if let Some(event) = event {
             self.stands_warm(level, &mut shard, event, &moving, &places, &mut ended);
-            let settled = shard.events[event].is(Flag::SettledThere) && shard.events[event].is(Flag::AllWarm);
+            let settled = shard.events.slab.at(event, At::SettledThere) && shard.events[event].is(Flag::Far);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
             if !missed.is_empty() {
                 // The image of what changed during the move is on the device: an opening without the hot level may find it.
                 shard.sets_out(event);
-                shard.arrives(moving.primary.as_bytes(), &missed);
+                shard.places.arrives(moving.primary.as_bytes(), &missed);
             }
             if !missed.is_empty() && decided && !settled {
                 // Something of it changed on its way: it goes once more.
@@ -395,7 +394,7 @@ impl Engine {
         let now = self.image_marks(shard, event);
         let leaf = &shard.events[event];
         let whole = moving.parts.len() == shard.fragments(event, |_| true).count() && leaf.pending == 0;
-        let said = whole && now == moving.marks && !leaf.is(Flag::MarksLogged);
+        let said = whole && now == moving.marks && !shard.events.slab.at(event, At::MarksLogged);
         said || self.log_marks(shard, event)
     }
 
@@ -409,63 +408,64 @@ impl Engine {
         places: &[(usize, usize, Placed)],
         ended: &mut Vec<(Location, u32)>,
     ) {
-        shard.events[event].clear(Flag::Moving);
+        shard.events.slab.clear_at(event, At::Moving);
         let landed = |placed: &Placed| if let Placed::At(place) = placed { Some(*place) } else { None };
         if !places.iter().any(|(_, _, placed)| landed(placed).is_some()) {
             return;
         }
         let first = places.first().and_then(|(_, _, placed)| landed(placed));
         if let (Some(record), Some(place)) = (&moving.record, first)
-            && let Some(word) = shard.attribute_word(event)
+            && let Some(word) = shard.events.attribute_word(event)
             && self.record_version(shard, event, word) == Some(record.version)
         {
             // The record keeps its container like a fragment.
             ended.push((word.location(), record.bytes.len() as u32));
             level.warm.adopt(place, 1);
-            shard.set_attribute_word(event, Word::at(at(place, 0)));
-            shard.warm_records.insert(event, record.clone());
+            shard.events.set_attribute_word(event, Word::of(at(place, 0)));
+            shard.places.warm_records.insert(event, record.clone());
         }
         self.becomes_warm(shard, event);
         let all = shard.fragments(event, |_| true).all(|(_, location)| location.is_warm());
-        let all = all && shard.attribute_word(event).is_none_or(Word::is_warm) && shard.events[event].pending == 0;
+        let all =
+            all && shard.events.attribute_word(event).is_none_or(Word::is_warm) && shard.events[event].pending == 0;
         let now = self.image_marks(shard, event);
         if all {
             // Kept apart while the hot level goes first.
             let waits = shard.events[event].state == State::Live(LiveState::Ready)
                 && !shard.events[event].is(Flag::Held)
-                && !shard.events[event].is(Flag::Cold)
+                && !shard.events[event].is(Flag::ListedFar)
                 && self.keyspace.delivery.order == Order::HotFirst;
             if waits {
-                shard.unlist_ready(event);
+                shard.events.unlist_ready(event);
             }
-            if !shard.events[event].is(Flag::AllWarm) {
+            if !shard.events[event].is(Flag::Far) {
                 self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
             }
-            shard.events[event].set(Flag::AllWarm);
+            shard.events[event].set(Flag::Far);
             if waits {
-                shard.list_ready(event);
+                shard.events.list_ready(event);
             }
-            let copies = shard.copies.remove(&event).unwrap_or_default();
+            let copies = shard.places.copies.remove(&event).unwrap_or_default();
             ended.extend(
                 copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
             );
         }
         // Where only a part of it moved, images of the rest may say less.
-        let whole = shard.events[event].is(Flag::SettledThere)
+        let whole = shard.events.slab.at(event, At::SettledThere)
             || moving.parts.len() == shard.fragments(event, |_| true).count();
         if now.state != ImageState::Undecided && now == moving.marks && all && whole {
-            shard.events[event].set(Flag::SettledThere);
+            shard.events.slab.set_at(event, At::SettledThere);
         } else if now.state != moving.marks.state && now.state != ImageState::Undecided {
             // Decided on its way: it goes on to where such events go.
             self.queue_demotion(shard, event);
         }
-        if !all && !shard.events[event].is(Flag::MarksLogged) {
+        if !all && !shard.events.slab.at(event, At::MarksLogged) {
             self.log_marks(shard, event);
         }
     }
 
     /// Some of the event stands on a device from now on: decisions about it are copied there.
     pub(crate) fn becomes_warm(&self, shard: &mut Shard, event: u32) {
-        shard.events[event].set(Flag::Warm);
+        shard.events.slab.set_at(event, At::Warm);
     }
 }

@@ -5,8 +5,7 @@
 
 use crate::engine::Engine;
 use crate::events::State;
-use crate::placement::Level;
-use crate::placement::Turn;
+use crate::placement::{Level, Turn};
 use forebay_core::{Key, Level as Role, LiveState, Result};
 use std::sync::atomic::Ordering;
 
@@ -62,12 +61,12 @@ impl Engine {
         let schema = &self.keyspace.schema;
         due.retain(|(key, length)| {
             let primary = schema.primary_of(key);
-            let shard = self.events.cell_of(primary.as_bytes()).lock();
-            let stands = shard.find(primary.as_bytes()).is_some_and(|event| {
+            let shard = self.shards.cell_of(primary.as_bytes()).lock();
+            let stands = shard.events.find(primary.as_bytes()).is_some_and(|event| {
                 // Accepted and debug events go down whole anyway.
                 matches!(shard.events[event].state, State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased))
             });
-            let gone = shard.find(primary.as_bytes()).is_none();
+            let gone = shard.events.find(primary.as_bytes()).is_none();
             drop(shard);
             level.saved_bytes.fetch_add(if gone { u64::from(*length) } else { 0 }, Ordering::Relaxed);
             stands

@@ -56,8 +56,8 @@ impl Engine {
         }
         let runs = level.warm.runs();
         let Some(runs) = runs else { return };
-        for cell in &self.events.cells {
-            for run in &mut cell.lock().runs {
+        for cell in &self.shards.cells {
+            for run in &mut cell.lock().events.runs {
                 if run.state == crate::RunState::Closed && !runs.contains(&run.run) {
                     run.decided = Default::default();
                 }

@@ -12,8 +12,7 @@
 
 use crate::config::check_marks;
 use crate::config::{Config, WarmDevice, WarmPlace};
-use crate::placement::Level;
-use crate::placement::There;
+use crate::placement::{Level, There};
 use forebay_core::{Error, Keyspace, Result};
 use forebay_media::bytes::Superblock;
 use forebay_media::region_file::write_durably;

@@ -12,9 +12,9 @@
 
 use super::plan::KIND;
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, State};
-use crate::placement::Level;
-use crate::placement::{Answer, Waiting, at, place_of};
+use crate::events::State;
+use crate::placement::{Answer, At, Level, Waiting, at, place_of};
+use crate::shards::Shard;
 use forebay_core::{Error, Key, LiveState, Result};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind, ImageMarks, ImageState, Stream};
 use forebay_media::hot::Location;
@@ -92,22 +92,23 @@ impl Engine {
     /// The fragment, pinned on the hot level; `None` where a device has it, or where it is gone by decision.
     fn to_persist(&self, level: &Level, key: &Key) -> Result<Option<Waiting>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.events.cell_of(primary).lock();
+        let mut shard = self.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(not_persisted("the store is closed"));
         }
-        let Some(event) = shard.find(primary) else { return Ok(None) };
-        let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+        let Some(event) = shard.events.find(primary) else { return Ok(None) };
+        let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
         if !word.is_present() || word.is_warm() || word.is_persisted() {
             return Ok(None);
         }
         let from = word.location();
         let entry = self.entry_of(from)?;
         self.pin(from);
-        shard.sets_out_persisting(event);
+        let way = shard.events.primary(event);
+        shard.places.sets_out_persisting(way);
         let standing = self.shadow_standing(level, &shard, event);
         let marks = self.persisted_marks(&shard, event);
-        let needs = shard.runs[shard.events[event].run as usize].shadowed.max(standing);
+        let needs = shard.events.runs[shard.events[event].run as usize].shadowed.max(standing);
         Ok(Some(Waiting { number: 0, entry, from, marks, needs, answer: Answer::default() }))
     }
 
@@ -122,18 +123,20 @@ impl Engine {
     fn shadow_standing(&self, level: &Level, shard: &Shard, event: u32) -> u64 {
         let leaf = &shard.events[event];
         let decided = match leaf.state {
-            State::Live(LiveState::Accepted) => Some((DecisionKind::Accept, leaf.lease)),
-            State::Live(LiveState::Debug) => {
-                Some((DecisionKind::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default())))
-            }
+            State::Live(LiveState::Accepted) => Some((DecisionKind::Accept, leaf.output())),
+            State::Live(LiveState::Debug) => Some((
+                DecisionKind::Debug,
+                u32::from(shard.events.lists.reasons.get(&event).copied().unwrap_or_default()),
+            )),
             _ => None,
         };
-        if let (Some((kind, detail)), false) = (decided, leaf.is(Flag::Warm)) {
+        if let (Some((kind, detail)), false) = (decided, shard.events.slab.at(event, At::Warm)) {
             let group = self.group_of(shard, event);
-            self.shadow(shard, event, &Decision { detail, ..shard.decision(event, kind, group) }).unanswered();
+            self.shadow(shard, event, &Decision { detail, ..shard.events.decision(event, kind, group) }).unanswered();
         }
         self.shadow_removed(shard, event);
-        let any = decided.is_some() || shard.removed_slots > 0 && shard.removed_of(event).next().is_some();
+        let any =
+            decided.is_some() || shard.events.removed_slots > 0 && shard.events.removed_of(event).next().is_some();
         if any { level.log.end() } else { 0 }
     }
 
@@ -141,16 +144,16 @@ impl Engine {
     fn doubt(&self, fragments: &[Waiting], devices: &[u32]) {
         for waiting in fragments {
             let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-            doubt(&mut self.events.cell_of(primary.as_bytes()).lock(), primary.as_bytes(), devices);
+            doubt(&mut self.shards.cell_of(primary.as_bytes()).lock(), primary.as_bytes(), devices);
         }
     }
 
     /// It is on its way no more.
     fn leave_queue(&self, waiting: &Waiting) {
         let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
-        shard.is_persisted(primary.as_bytes());
-        shard.arrives(primary.as_bytes(), &[]);
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+        shard.places.is_persisted(primary.as_bytes());
+        shard.places.arrives(primary.as_bytes(), &[]);
         drop(shard);
         self.unpin(waiting.from);
     }
@@ -275,34 +278,34 @@ impl Engine {
     fn note_copy(&self, fragments: &[Waiting], device: u32, at: Location) -> bool {
         let schema = &self.keyspace.schema;
         let primary = schema.primary_of(&fragments[0].entry.key);
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return false;
         }
         let mut kept = 0;
-        if let Some(event) = shard.find(primary.as_bytes()) {
+        if let Some(event) = shard.events.find(primary.as_bytes()) {
             for waiting in fragments {
                 let key = &waiting.entry.key;
-                let Ok((slot, word)) = shard.slot(event, schema.rest_of(key)) else { continue };
+                let Ok((slot, word)) = shard.events.slot(event, schema.rest_of(key)) else { continue };
                 if word.is_warm() || word.is_persisted() {
                     continue;
                 }
                 // Also one that an update is about to replace: until then it is in force, and the update may fail.
                 let standing = if word.is_busy() { word.settled() } else { word };
                 if self.is_of_version(standing, waiting.from, &waiting.entry) {
-                    shard.set_word(event, slot, word.persisted());
+                    shard.events.set_word(event, slot, word.persisted());
                     kept += 1;
-                } else if shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only) {
+                } else if shard.places.superseded.get(key).is_some_and(|ended| ended.on_hot_only) {
                     // Updated meanwhile: with the hot level lost it is the only one.
                     kept += 1;
                 }
             }
             if kept > 0 {
-                shard.copies.entry(event).or_default().push((at, kept));
+                shard.places.copies.entry(event).or_default().push((at, kept));
                 self.becomes_warm(&mut shard, event);
                 // What was marked since its image was planned stands beside a record of the hot level alone.
                 if self.persisted_marks(&shard, event) != marks_of(fragments)
-                    || shard.events[event].is(Flag::MarksLogged)
+                    || shard.events.slab.at(event, At::MarksLogged)
                 {
                     self.log_marks(&mut shard, event);
                 }
@@ -323,11 +326,11 @@ impl Engine {
 
 /// An image of an event that counts for nothing may be found on these devices.
 fn doubt(shard: &mut Shard, primary: &[u8], devices: &[u32]) {
-    if let Some(event) = shard.find(primary) {
+    if let Some(event) = shard.events.find(primary) {
         shard.sets_out(event);
-        shard.arrives(primary, devices);
+        shard.places.arrives(primary, devices);
         // What the log says of marks is later than what that image says.
-        shard.events[event].set(Flag::MarksLogged);
+        shard.events.slab.set_at(event, At::MarksLogged);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Where a record stands, whatever its level: kept from being reused, read, ended.
 
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, ShardGuard};
-use crate::placement::{Level, place_of};
+use crate::placement::{At, Level, place_of};
+use crate::shards::{Shard, ShardGuard};
 use crate::{Fragment, Store};
 use forebay_core::{Error, Result};
 use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
@@ -140,10 +140,10 @@ impl Engine {
     pub(crate) fn log_marks(&self, shard: &mut Shard, event: u32) -> bool {
         let marks = shard.events[event].marks();
         let detail = mark_detail(&marks);
-        let primary = shard.primary(event);
+        let primary = shard.events.primary(event);
         let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
         let record = Decision { detail, stage: marks.stage, ..about };
-        shard.events[event].set(Flag::MarksLogged);
+        shard.events.slab.set_at(event, At::MarksLogged);
         match self.record(shard, event, &record) {
             Ok(ticket) => {
                 ticket.unanswered();

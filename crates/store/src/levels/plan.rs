@@ -8,10 +8,10 @@
 //! *Invariants*: what is planned is pinned; an event is on its way once at a time ([`Flag::Moving`]).
 
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, State};
+use crate::events::{Flag, State};
 use crate::limits::SHARDS;
-use crate::placement::Level;
-use crate::placement::{Moving, Part};
+use crate::placement::{At, Level, Moving, Part};
+use crate::shards::Shard;
 use forebay_core::{Key, LiveState, Result};
 use forebay_media::bytes::{ContainerKind, Entry, ImageMarks, ImageState, Mark, Stream};
 use forebay_media::hot::Location;
@@ -35,8 +35,8 @@ impl Engine {
     #[inline]
     pub(crate) fn queue_demotion(&self, shard: &mut Shard, event: u32) {
         if self.placement.level.is_some() {
-            let primary = shard.primary(event);
-            shard.to_demote.push_back(primary);
+            let primary = shard.events.primary(event);
+            shard.places.to_demote.push_back(primary);
         }
     }
 
@@ -44,9 +44,9 @@ impl Engine {
     pub(crate) fn image_marks(&self, shard: &Shard, event: u32) -> ImageMarks {
         let leaf = &shard.events[event];
         let (state, detail) = match leaf.state {
-            State::Live(LiveState::Accepted) => (ImageState::Accepted, leaf.lease),
+            State::Live(LiveState::Accepted) => (ImageState::Accepted, leaf.output()),
             State::Live(LiveState::Debug) => {
-                (ImageState::Debug, u32::from(shard.reasons.get(&event).copied().unwrap_or_default()))
+                (ImageState::Debug, u32::from(shard.events.lists.reasons.get(&event).copied().unwrap_or_default()))
             }
             _ => (ImageState::Undecided, 0),
         };
@@ -59,7 +59,7 @@ impl Engine {
     /// After recovery: an event that is not where decided events go, whole, is on its way again.
     pub(crate) fn queue_again(&self, shard: &mut Shard, event: u32) {
         let leaf = &shard.events[event];
-        if !leaf.is(Flag::SettledThere) || !leaf.is(Flag::AllWarm) {
+        if !shard.events.slab.at(event, At::SettledThere) || !leaf.is(Flag::Far) {
             self.queue_demotion(shard, event);
         }
     }
@@ -83,19 +83,19 @@ impl Engine {
             return None;
         }
         let whole = matches!(which, Which::Whole);
-        if leaf.is(Flag::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
+        if shard.events.slab.at(event, At::Moving) || whole && (state == LiveState::Open || leaf.pending > 0) {
             return None;
         }
         if state != LiveState::Open {
             // Ready stays ready: its image says so.
-            shard.events[event].set(Flag::ReadyMarked);
+            shard.events[event].mark_ready();
         }
-        let primary = shard.primary(event);
+        let primary = shard.events.primary(event);
         let marks = self.image_marks(shard, event);
-        let table = shard.table(event);
+        let table = shard.events.table(event);
         let mut parts = Vec::new();
-        for slot in 0..shard.events[event].slots as usize {
-            let word = shard.form.word_of(table, slot);
+        for slot in 0..shard.events.slots(event) {
+            let word = shard.events.shape.form.word_of(table, slot);
             if !word.is_present() || word.is_busy() {
                 continue;
             }
@@ -104,7 +104,7 @@ impl Engine {
                 Which::Whole => true,
                 Which::Out(container) => from.is_warm() && from.container() == container,
                 Which::Keys(keys) => {
-                    let rest = shard.form.rest_of(table, slot);
+                    let rest = shard.events.shape.form.rest_of(table, slot);
                     !from.is_warm() && keys.iter().any(|key| self.keyspace.schema.rest_of(key) == rest)
                 }
             };
@@ -114,18 +114,18 @@ impl Engine {
             }
         }
         let record = if whole || matches!(which, Which::Out(_)) { self.record_bytes_of(shard, event) } else { None };
-        let nothing_hot = whole && shard.events[event].is(Flag::AllWarm) && shard.events[event].is(Flag::SettledThere);
+        let nothing_hot = whole && shard.events[event].is(Flag::Far) && shard.events.slab.at(event, At::SettledThere);
         if parts.is_empty() || nothing_hot {
             parts.iter().for_each(|part| self.unpin(part.from));
             return None;
         }
-        shard.events[event].set(Flag::Moving);
+        shard.events.slab.set_at(event, At::Moving);
         // From here on the shadows are told; what they were told before must be durable where the image goes.
         shard.sets_out(event);
         self.shadow_removed(shard, event);
         let needs = self.placement.level.as_ref().map_or(0, |level| level.log.end());
         let leaf = &shard.events[event];
-        let run = shard.runs[leaf.run as usize].run;
+        let run = shard.events.runs[leaf.run as usize].run;
         let (stream, event_bytes) = (self.stream_of(&marks), leaf.bytes);
         Some(Moving { primary, run, stream, marks, parts, record, needs, bytes: 0, event_bytes })
     }
@@ -166,20 +166,20 @@ impl Engine {
         };
         let first = level.turn.fetch_add(1, Ordering::Relaxed) as usize;
         'decided: for at in 0..SHARDS {
-            let cell = &self.events.cells[(first + at) % SHARDS];
+            let cell = &self.shards.cells[(first + at) % SHARDS];
             let mut shard = cell.lock();
-            for _ in 0..shard.to_demote.len() {
+            for _ in 0..shard.places.to_demote.len() {
                 if shard.closed {
                     break;
                 }
-                let Some(primary) = shard.to_demote.pop_front() else { break };
-                let Some(event) = shard.find(primary.as_bytes()) else { continue };
+                let Some(primary) = shard.places.to_demote.pop_front() else { break };
+                let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
                 let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
                 if !decided {
                     continue;
                 }
-                if shard.events[event].is(Flag::Moving) || shard.events[event].pending > 0 {
-                    shard.to_demote.push_back(primary);
+                if shard.events.slab.at(event, At::Moving) || shard.events[event].pending > 0 {
+                    shard.places.to_demote.push_back(primary);
                     continue;
                 }
                 let weight = memory_of(&shard, event);
@@ -192,9 +192,9 @@ impl Engine {
         let flushed = self.next_to_flush(level);
         for keys in flushed {
             let primary = self.keyspace.schema.primary_of(&keys[0]);
-            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
-            let Some(event) = shard.find(primary.as_bytes()) else { continue };
-            if shard.events[event].is(Flag::Moving) {
+            let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+            let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
+            if shard.events.slab.at(event, At::Moving) {
                 level.flush_later(keys);
                 continue;
             }
@@ -205,7 +205,7 @@ impl Engine {
             let wanted = level.bytes_to_relieve(&self.placement.hot, &self.config);
             let mut relieved = 0;
             'ready: for at in 0..SHARDS {
-                let cell = &self.events.cells[(first + at) % SHARDS];
+                let cell = &self.shards.cells[(first + at) % SHARDS];
                 let mut shard = cell.lock();
                 if shard.closed {
                     break;
@@ -240,7 +240,7 @@ const IMAGE_MEMORY_MIN: u64 = 16 << 10;
 /// What an event takes in memory while it moves.
 fn memory_of(shard: &Shard, event: u32) -> u64 {
     let leaf = &shard.events[event];
-    if leaf.is(Flag::Warm) { leaf.bytes.max(IMAGE_MEMORY_MIN) } else { leaf.bytes }
+    if shard.events.slab.at(event, At::Warm) { leaf.bytes.max(IMAGE_MEMORY_MIN) } else { leaf.bytes }
 }
 
 /// Stands for an entry that is not read yet.

@@ -114,10 +114,10 @@ impl Engine {
 
     pub(crate) fn sum_ledger(&self, run: u64) -> Ledger {
         let mut ledger = Ledger::default();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
-            if let Some(index) = shard.run_index(run) {
-                ledger.add(&shard.runs[index as usize].ledger);
+            if let Some(index) = shard.events.run_index(run) {
+                ledger.add(&shard.events.runs[index as usize].ledger);
             }
         }
         ledger
@@ -126,12 +126,12 @@ impl Engine {
     /// The accounts of all runs. Looking each run up by its number would take the square of their count.
     fn sum_ledgers(&self) -> BTreeMap<u64, Ledger> {
         let mut sums: BTreeMap<u64, Ledger> = BTreeMap::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut next = 0;
             loop {
                 // Runs are only ever added, at the end: a block for each hold of the lock.
                 let shard = cell.lock();
-                let block = &shard.runs[next..shard.runs.len().min(next + BATCH_RUNS)];
+                let block = &shard.events.runs[next..shard.events.runs.len().min(next + BATCH_RUNS)];
                 if block.is_empty() {
                     break;
                 }
@@ -167,23 +167,23 @@ impl Engine {
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
         let mut later = Vec::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
             // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
                 return Err(closed());
             }
-            let Some(index) = shard.run_index(run) else { continue };
-            for (&stream, &events) in &shard.runs[index as usize].released {
+            let Some(index) = shard.events.run_index(run) else { continue };
+            for (&stream, &events) in &shard.events.runs[index as usize].released {
                 if let Some(row) = rows.get_mut(usize::from(stream)) {
                     row.released.events += events;
                 }
             }
-            for event in shard.listed(LiveState::Accepted).filter(|&event| shard.events[event].run == index) {
-                for (stream, sources) in self.streams_of(shard.events[event].lease) {
+            for event in shard.events.listed(LiveState::Accepted).filter(|&event| shard.events[event].run == index) {
+                for (stream, sources) in self.streams_of(shard.events[event].output()) {
                     let Some(row) = rows.get_mut(usize::from(stream)) else { continue };
                     row.live += match sources {
-                        None => shard.tally(event),
+                        None => shard.events.tally(event),
                         Some(sources) => {
                             let kept = shard.fragments(event, |rest| {
                                 sources.binary_search_by(|source| source.as_slice().cmp(rest)).is_ok()
@@ -210,14 +210,14 @@ impl Engine {
         let (counts, _) = self.source_counts(run);
         let mut live: BTreeMap<Vec<u8>, Tally> = BTreeMap::new();
         let mut later = Vec::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
             // Lengths are read from the region, which another life may own after the close.
             if shard.closed {
                 return Err(closed());
             }
-            let Some(index) = shard.run_index(run) else { continue };
-            for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
+            let Some(index) = shard.events.run_index(run) else { continue };
+            for event in shard.events.all_events().filter(|&event| shard.events[event].run == index) {
                 for (rest, location) in shard.fragments(event, |_| true) {
                     let length = self.length_or_later(location, rest.to_vec(), &mut later);
                     *live.entry(rest.to_vec()).or_default() += Tally::fragment(length);
@@ -256,16 +256,16 @@ impl Engine {
 
     fn by_attribute(&self, run: u64) -> Vec<LedgerRow> {
         let mut groups: BTreeMap<u64, (GroupAccount, Tally)> = BTreeMap::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
-            let Some(index) = shard.run_index(run) else { continue };
-            for (&group, account) in &shard.runs[index as usize].groups {
+            let Some(index) = shard.events.run_index(run) else { continue };
+            for (&group, account) in &shard.events.runs[index as usize].groups {
                 groups.entry(group).or_default().0.add(account);
             }
-            for event in shard.all_events().filter(|&event| shard.events[event].run == index) {
+            for event in shard.events.all_events().filter(|&event| shard.events[event].run == index) {
                 let leaf = &shard.events[event];
                 let (account, live) = groups.entry(self.group_of(&shard, event)).or_default();
-                *live += shard.tally(event);
+                *live += shard.events.tally(event);
                 if leaf.is(Flag::Booked) {
                     let complete = leaf.is(Flag::Complete);
                     *(if complete { &mut account.complete } else { &mut account.incomplete }) += 1;

@@ -36,21 +36,21 @@ impl Store {
                     }
                     let Some(primary) = key.as_bytes().get(..width) else { continue };
                     walking = true;
-                    let shard = engine.events.cell_of(primary).lock();
+                    let shard = engine.shards.cell_of(primary).lock();
                     *place = match *place {
                         Place::Walking(mut path) => {
                             // The root stands in the cache.
                             if step == 0 {
-                                shard.step(&mut path, primary);
+                                shard.events.step(&mut path, primary);
                             }
-                            match shard.step(&mut path, primary) {
+                            match shard.events.step(&mut path, primary) {
                                 Reached::Node => Place::Walking(path),
                                 Reached::Leaf(event) => Place::AtEvent(event),
                                 Reached::End => Place::Done,
                             }
                         }
                         Place::AtEvent(event) => {
-                            shard.will_look_at_table(event);
+                            shard.events.will_look_at_table(event);
                             Place::Done
                         }
                         Place::Done => Place::Done,

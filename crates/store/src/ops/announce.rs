@@ -4,7 +4,8 @@
 //! as never seen, and stays closed (tests/semantics/announce.rs).
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, Shard};
+use crate::events::Flag;
+use crate::shards::Shard;
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use forebay_media::hot::Class;
@@ -76,14 +77,14 @@ impl Engine {
         sources: Option<&[Vec<u8>]>,
         attributes: Option<&Attributes>,
     ) -> Result<std::result::Result<PutOutcome, Again>> {
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
         let full = |error: Error| {
             if error.kind() == forebay_core::Kind::Full { Ok(Err(Again::Full(error))) } else { Err(error) }
         };
-        if let Some(event) = shard.find(primary.as_bytes()) {
+        if let Some(event) = shard.events.find(primary.as_bytes()) {
             if !shard.events[event].waits() {
                 return Ok(Ok(PutOutcome::Late));
             }
@@ -95,10 +96,10 @@ impl Engine {
         let number = self.keyspace.schema.run_of(primary.as_bytes());
         let room = self.placement.hot.admits(Class::NewEvent);
         let no_room = || Error::full(format!("no space for an event, fill {:.0} %", self.placement.hot.fill() * 100.0));
-        let Some(run) = shard.run_index(number) else {
+        let Some(run) = shard.events.run_index(number) else {
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::Full(no_room()) }));
         };
-        let known = &shard.runs[run as usize];
+        let known = &shard.events.runs[run as usize];
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
@@ -111,7 +112,7 @@ impl Engine {
         if !room {
             return Ok(Err(Again::Full(no_room())));
         }
-        let event = shard.create(primary.as_bytes(), run, self.now_ns());
+        let event = shard.events.create(primary.as_bytes(), run, self.now_ns());
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         match self.announce(&mut shard, event, sources, attributes) {
             Ok(outcome) => Ok(Ok(outcome)),
@@ -138,11 +139,11 @@ impl Engine {
             Some(attributes) => self.merged(shard, event, attributes, &earlier, true)?,
             None => earlier.clone(),
         };
-        let own = shard.own_rules.get(&event).map(|rule| rule.sources().to_vec());
+        let own = shard.events.own_rules.get(&event).map(|rule| rule.sources().to_vec());
         if let (Some(own), Some(sources)) = (&own, sources)
             && own != sources
         {
-            let name = self.keyspace.schema.text(shard.primary(event).as_bytes());
+            let name = self.keyspace.schema.text(shard.events.primary(event).as_bytes());
             return Err(Error::conflict(format!("{name}: it was announced with other sources")));
         }
         let was_announced = shard.events[event].is(Flag::Announced);
@@ -151,13 +152,13 @@ impl Engine {
         }
         let rule_before = shard.events[event].rule;
         if let (Some(sources), None) = (sources, &own) {
-            shard.set_own_rule(event, sources.to_vec());
+            shard.events.set_own_rule(event, sources.to_vec());
         }
         shard.events[event].set(Flag::Announced);
         if let Err(error) = self.write_event_record(shard, event, &merged) {
             // Nothing is durable: the event is as it was.
             if own.is_none() {
-                shard.own_rules.remove(&event);
+                shard.events.own_rules.remove(&event);
                 shard.events[event].rule = rule_before;
             }
             if !was_announced {
@@ -166,8 +167,9 @@ impl Engine {
             return Err(error);
         }
         let leaf = &shard.events[event];
+        let run = leaf.run as usize;
         if !was_announced && !leaf.is(Flag::Counted) {
-            shard.runs[leaf.run as usize].ledger.awaited += 1;
+            shard.events.runs[run].ledger.awaited += 1;
         }
         self.follow_attributes(shard, event, &merged);
         if sources.is_some() && own.is_none() {

@@ -6,7 +6,9 @@
 //! ```
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, Shard, State, WarmRecord, Word};
+use crate::events::{Flag, State, Word};
+use crate::placement::WarmRecord;
+use crate::shards::Shard;
 use forebay_core::{Attributes, Error, LiveState, Order, Result};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
@@ -50,7 +52,7 @@ impl Engine {
         only_new: bool,
     ) -> Result<Attributes> {
         attributes.merged(earlier, only_new).ok_or_else(|| {
-            let name = self.keyspace.schema.text(shard.primary(event).as_bytes());
+            let name = self.keyspace.schema.text(shard.events.primary(event).as_bytes());
             Error::conflict(format!("{name}: an attribute is already set to another value"))
         })
     }
@@ -58,30 +60,30 @@ impl Engine {
     /// Writes the event's record anew: these attributes, and what the shard knows of its sources.
     pub(crate) fn write_event_record(&self, shard: &mut Shard, event: u32, attributes: &Attributes) -> Result<()> {
         let leaf = &shard.events[event];
-        if leaf.is(Flag::Booked) && !leaf.is(Flag::ReadyMarked) {
+        if leaf.is(Flag::Booked) && !leaf.is_marked_ready() {
             // Ready by another rule than the one that this record may bring: that stays so, whatever it asks for.
-            shard.events[event].set(Flag::ReadyMarked);
+            shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
         }
         let schema = &self.keyspace.attributes;
-        let standing = shard.attribute_word(event).map(Word::location);
+        let standing = shard.events.attribute_word(event).map(Word::location);
         let mut packed = vec![0; if schema.is_empty() { 0 } else { schema.packed_bytes() }];
         if !schema.is_empty() {
             attributes.pack(schema, &mut packed);
         }
         let mut status = if shard.events[event].is(Flag::Announced) { ANNOUNCED } else { 0 };
-        if let Some(own) = shard.own_rules.get(&event) {
+        if let Some(own) = shard.events.own_rules.get(&event) {
             own.sources().iter().for_each(|source| packed.extend_from_slice(source));
             status |= OWN_SOURCES;
         }
-        let warm = shard.warm_records.get(&event).map(|record| record.version);
+        let warm = shard.places.warm_records.get(&event).map(|record| record.version);
         let version = warm.or_else(|| {
             standing.and_then(|location| self.placement.hot.read_entry(location)).map(|entry| entry.version)
         });
         let version = version.map_or(Some(0), |version| version.checked_add(1));
         let version = version.ok_or_else(|| Error::invalid("no more versions"))?;
-        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
+        let name = || self.keyspace.schema.text(shard.events.primary(event).as_bytes());
         if packed.len() as u64 > self.placement.hot.payload_bytes_max() {
             return Err(Error::invalid(format!(
                 "{}: its record takes {} bytes, a segment holds {}",
@@ -100,15 +102,15 @@ impl Engine {
         let offset = self.placement.hot.payload_offset(place.location.segment, place.offset);
         let payload_crc = self.placement.hot.region.copy_in(offset, &packed);
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
-        let key = self.keyspace.schema.join(&shard.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
+        let key = self.keyspace.schema.join(&shard.events.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
         let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
         self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.placement.hot.region.fence();
-        shard.set_attribute_word(event, Word::at(place.location));
-        shard.warm_records.remove(&event);
+        shard.events.set_attribute_word(event, Word::of(place.location));
+        shard.places.warm_records.remove(&event);
         if shard.leave_warm(event) {
-            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.shards.cell_of(shard.events.primary(event).as_bytes()).publish_ready(shard);
         }
         if let Some(location) = standing {
             self.end_attributes(location);
@@ -122,8 +124,8 @@ impl Engine {
     pub(crate) fn follow_attributes(&self, shard: &mut Shard, event: u32, attributes: &Attributes) {
         let class = self.roles.class.and_then(|at| attributes.get(at));
         let leaf = &shard.events[event];
-        let plan = &shard.runs[leaf.run as usize].plan;
-        if plan.has_classes() && !shard.own_rules.contains_key(&event) {
+        let plan = &shard.events.runs[leaf.run as usize].plan;
+        if plan.has_classes() && !shard.events.own_rules.contains_key(&event) {
             let rule = plan.rule_of_class(class);
             if rule != leaf.rule {
                 shard.events[event].rule = rule;
@@ -131,41 +133,41 @@ impl Engine {
             }
         }
         if let Some(rank) = self.rank_of(attributes) {
-            let before = shard.rank(event);
+            let before = shard.events.rank(event);
             if rank != u128::MAX {
-                shard.ranks.insert(event, rank);
+                shard.events.ranks.insert(event, rank);
             }
             let leaf = &shard.events[event];
             if leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held) && rank != before {
-                let stage = usize::from(leaf.stage).min(shard.ready.len() - 1);
-                let Shard { ready, events, .. } = shard;
-                ready[stage].rerank(events, event, before, rank);
+                let stage = usize::from(leaf.stage()).min(shard.events.lists.ready.len() - 1);
+                let events = &mut shard.events;
+                events.lists.ready[stage].rerank(&events.slab, event, before, rank);
             }
         }
         if shard.events[event].is(Flag::Held) {
             // Delivery looks again whether a hold covers it.
-            shard.let_go(event);
-            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            shard.events.let_go(event);
+            self.shards.cell_of(shard.events.primary(event).as_bytes()).publish_ready(shard);
         }
     }
 
     /// Counts again what an event has; where that makes it ready, this is durable and published. While records are
     /// still being found nothing becomes ready.
     pub(crate) fn reconsider(&self, shard: &mut Shard, event: u32) {
-        if shard.recovering {
+        if shard.events.recovering {
             return;
         }
         let before = shard.events[event].state;
-        shard.reconsider(event);
+        shard.events.reconsider(event);
         let leaf = &shard.events[event];
-        if leaf.state == before && leaf.is(Flag::ReadyMarked) {
+        if leaf.state == before && leaf.is_marked_ready() {
             self.mark_event(shard, event);
             self.lower_marks(shard, event);
             self.placement.hot.region.fence();
         }
         if shard.events[event].state != before {
             self.keep_ready(shard, event);
-            self.events.cell_of(shard.primary(event).as_bytes()).publish_ready(shard);
+            self.shards.cell_of(shard.events.primary(event).as_bytes()).publish_ready(shard);
             self.events.waiting.notify();
         }
     }
@@ -188,7 +190,7 @@ impl Engine {
             // The region may be another process's.
             return Err(closed());
         }
-        Ok(match shard.attribute_word(event) {
+        Ok(match shard.events.attribute_word(event) {
             Some(word) if !self.keyspace.attributes.is_empty() => self.event_record(shard, event, word)?.attributes,
             _ => Attributes::new(),
         })
@@ -204,7 +206,7 @@ impl Engine {
     pub(crate) fn event_record(&self, shard: &Shard, event: u32, word: Word) -> Result<EventRecord> {
         let location = word.location();
         if location.is_warm() {
-            let record = shard.warm_records.get(&event);
+            let record = shard.places.warm_records.get(&event);
             let record =
                 record.ok_or_else(|| Error::internal("the record of an event on the warm level is not known"))?;
             return self.decode_record(record.status, &record.bytes);
@@ -227,9 +229,9 @@ impl Engine {
 
     /// An event's record, whole, to be written with its image; `None` where it has none, or none that can be read.
     pub(crate) fn record_bytes_of(&self, shard: &Shard, event: u32) -> Option<WarmRecord> {
-        let location = shard.attribute_word(event)?.location();
+        let location = shard.events.attribute_word(event)?.location();
         if location.is_warm() {
-            return shard.warm_records.get(&event).cloned();
+            return shard.places.warm_records.get(&event).cloned();
         }
         let entry = self.placement.hot.read_entry(location)?;
         let offset = self.placement.hot.payload_offset(location.segment, entry.offset);
@@ -241,7 +243,7 @@ impl Engine {
     /// The version of an event's record.
     pub(crate) fn record_version(&self, shard: &Shard, event: u32, word: Word) -> Option<u16> {
         if word.is_warm() {
-            return shard.warm_records.get(&event).map(|record| record.version);
+            return shard.places.warm_records.get(&event).map(|record| record.version);
         }
         self.placement.hot.read_entry(word.location()).map(|entry| entry.version)
     }

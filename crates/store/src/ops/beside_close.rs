@@ -22,7 +22,7 @@ fn a_put_lets_go_of_its_record_after_it_has_the_lock() {
     let Ok(Ok(Claim::Claimed(claimed))) = engine.try_claim(&key, 100, &PutOptions::default()) else {
         panic!("the key is free");
     };
-    let cell = engine.events.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
+    let cell = engine.shards.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
     let mut shard = cell.lock();
     let begins = Barrier::new(2);
     std::thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn a_range_asks_under_the_lock_whether_its_store_is_closed() {
     let key = store.schema().key(&[1, 1, 0]).unwrap();
     assert_eq!(store.put(&key, &[7; 100], &PutOptions::default()).unwrap(), crate::PutOutcome::Stored);
     let mut range = store.range(&Bounds::all(store.schema()));
-    let cell = store.engine().events.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
+    let cell = store.engine().shards.cell_of(&key.as_bytes()[..store.schema().primary_bytes()]);
     let mut shard = cell.lock();
     let begins = &Barrier::new(2);
     std::thread::scope(|scope| {

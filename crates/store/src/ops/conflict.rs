@@ -2,7 +2,8 @@
 //! quota for a person to look at.
 
 use crate::engine::{Engine, closed};
-use crate::events::{IncidentKind, Kept};
+use crate::events::IncidentKind;
+use crate::placement::Kept;
 use crate::{PutOutcome, RunState};
 use forebay_core::{Error, Key, Result, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
@@ -23,23 +24,23 @@ impl Engine {
         let same = stored.length as usize == value.len() && stored.payload_crc == crc;
         let primary = self.keyspace.schema.primary_of(key);
         let offered = Tally::fragment(value.len() as u64);
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
-        let Some(run) = shard.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
+        let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes())) else {
             return Err(Error::internal("a fragment of an unknown run"));
         };
-        let ledger = &mut shard.runs[run as usize].ledger;
+        let ledger = &mut shard.events.runs[run as usize].ledger;
         ledger.offered += offered;
         if same {
             ledger.duplicate += offered;
             return Ok(PutOutcome::Duplicate);
         }
         ledger.conflict += offered;
-        shard.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
+        shard.events.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
         self.note_incident(&mut shard, key, IncidentKind::Conflict, value.len() as u32);
-        let known = shard.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
+        let known = shard.places.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
         drop(shard);
         let kept = known || self.keep_conflict(key, value);
         Err(Error::conflict(format!(
@@ -66,7 +67,7 @@ impl Engine {
             return false;
         }
         let primary = self.keyspace.schema.primary_of(key);
-        let cell = self.events.cell_of(primary.as_bytes());
+        let cell = self.shards.cell_of(primary.as_bytes());
         let place = {
             let shard = cell.lock();
             let may = !shard.closed && self.placement.hot.admits(Class::NewEvent);
@@ -90,14 +91,14 @@ impl Engine {
         self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
         self.placement.hot.region.fence();
         let mut shard = cell.lock();
-        let run = shard.run_index(self.keyspace.schema.run_of(key.as_bytes()));
-        let over = run.is_none_or(|run| shard.runs[run as usize].state == RunState::Closed);
+        let run = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes()));
+        let over = run.is_none_or(|run| shard.events.runs[run as usize].state == RunState::Closed);
         if over || shard.closed {
             self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             self.placement.hot.abandon(place.location, length);
             return false;
         }
-        shard.kept.push(Kept { key: *key, location: place.location, length, checksum });
+        shard.places.kept.push(Kept { key: *key, location: place.location, length, checksum });
         // Last: until here the record keeps the region.
         self.placement.hot.written(place.location.segment);
         true

@@ -4,7 +4,8 @@
 //! (`inhibit/`, tests/semantics/debug.rs).
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, Reason, State};
+use crate::events::{Reason, State};
+use crate::placement::At;
 use crate::{ConflictInfo, DebugInfo, DebugStats, Store};
 use forebay_core::{Error, LiveState, Primary, Result, Tally};
 use forebay_media::bytes::DecisionKind;
@@ -15,16 +16,16 @@ impl Store {
     pub fn debug_events(&self) -> Vec<DebugInfo> {
         let engine = self.engine();
         let mut events = Vec::new();
-        for cell in &engine.events.cells {
+        for cell in &engine.shards.cells {
             let shard = cell.lock();
-            for event in shard.listed(LiveState::Debug) {
+            for event in shard.events.listed(LiveState::Debug) {
                 let leaf = &shard.events[event];
                 events.push(DebugInfo {
-                    primary: shard.primary(event),
-                    reason: Reason::words(shard.reasons.get(&event).copied().unwrap_or_default()).into(),
-                    stage: engine.stage_name(leaf.stage),
-                    deliveries: leaf.deliveries,
-                    tally: shard.tally(event),
+                    primary: shard.events.primary(event),
+                    reason: Reason::words(shard.events.lists.reasons.get(&event).copied().unwrap_or_default()).into(),
+                    stage: engine.stage_name(leaf.stage()),
+                    deliveries: leaf.deliveries(),
+                    tally: shard.events.tally(event),
                 });
             }
         }
@@ -35,9 +36,9 @@ impl Store {
     /// Conflicting copies that are kept.
     pub fn conflicts(&self) -> Vec<ConflictInfo> {
         let mut conflicts = Vec::new();
-        for cell in &self.engine().events.cells {
+        for cell in &self.engine().shards.cells {
             let shard = cell.lock();
-            let info = shard.kept.iter();
+            let info = shard.places.kept.iter();
             conflicts.extend(info.map(|kept| ConflictInfo {
                 key: kept.key,
                 bytes: kept.length,
@@ -59,17 +60,17 @@ impl Store {
         engine.check_primary(primary)?;
         engine.relieve_log();
         let effects = engine.decisions.effects.begin();
-        let cell = engine.events.cell_of(primary.as_bytes());
+        let cell = engine.shards.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
         }
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
-        let Some(event) = shard.find(primary.as_bytes()).filter(debug) else {
+        let Some(event) = shard.events.find(primary.as_bytes()).filter(debug) else {
             drop((shard, effects));
             return engine.settle_again(primary.as_bytes()).map(|()| false);
         };
-        let of_run = &shard.runs[shard.events[event].run as usize];
+        let of_run = &shard.events.runs[shard.events[event].run as usize];
         if of_run.is_closing() {
             return Err(Error::unavailable(format!("run {} is being closed", of_run.run)));
         }
@@ -77,13 +78,13 @@ impl Store {
             return Err(Error::closed(format!("run {} is closed: its account is final", of_run.run)));
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
-        shard.events[event].deliveries = 0;
-        shard.events[event].clear(Flag::SettledThere);
+        shard.events[event].set_deliveries(0);
+        shard.events.slab.clear_at(event, At::SettledThere);
         engine.lower_marks(&mut shard, event);
         engine.placement.hot.region.fence();
         let group = engine.group_of(&shard, event);
-        let ticket = engine.record(&shard, event, &shard.decision(event, DecisionKind::Replay, group))?;
-        shard.move_to(event, LiveState::Ready);
+        let ticket = engine.record(&shard, event, &shard.events.decision(event, DecisionKind::Replay, group))?;
+        shard.events.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
         drop((shard, effects));
         engine.events.waiting.notify();

@@ -12,13 +12,14 @@
 //!
 //! *Not here*: its bytes (`decisions/snapshot.rs`), where it is written (the logs of `forebay-media`).
 
-use crate::decisions::{KeyTable, Seen, Sum, Taken, mark_of, output_number};
+use crate::decisions::{HotLength, KeyTable, Seen, Sum, Taken, mark_of, output_number};
 use crate::engine::Engine;
-use crate::events::{Flag, Given, State};
+use crate::events::{Flag, Given, PlaceBits, State};
 use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
+use crate::placement::At;
 use forebay_core::{LiveState, Result};
-use forebay_media::hot::{Boundary, Class, Location};
+use forebay_media::hot::{Boundary, Class};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -81,13 +82,16 @@ impl Engine {
     /// goes on.
     pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
         let schema = &self.keyspace.schema;
-        let form = self.events.decided_form;
+        let form = self.shards.decided_form;
         // An accept that named its output before is recorded before the first event is looked at.
         let turn = self.decisions.outputs.write().begin_turn();
         self.decisions.effects.settled();
         let closing = self.is_closed();
-        let length_of = |location: Location| self.placement.hot.length_of(location);
-        let length_of: &dyn Fn(Location) -> u32 = &length_of;
+        let hot_length = |place: PlaceBits| {
+            let location = place.location();
+            (!location.is_warm()).then(|| self.placement.hot.length_of(location))
+        };
+        let hot_length: HotLength<'_> = &hot_length;
         let mut sums: Vec<(u64, Sum)> = Vec::new();
         let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
         let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
@@ -95,10 +99,10 @@ impl Engine {
         let mut used: HashSet<u32> = HashSet::new();
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
         let mut turn_began = Instant::now();
-        for (number, cell) in self.events.cells.iter().enumerate() {
+        for (number, cell) in self.shards.cells.iter().enumerate() {
             for batch in 0.. {
                 let shard = cell.lock();
-                let runs = &shard.runs[(batch * BATCH_RUNS).min(shard.runs.len())..];
+                let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
                 if runs.is_empty() {
                     break;
                 }
@@ -111,46 +115,47 @@ impl Engine {
                         sums.push((run.run, Sum::default()));
                     }
                     debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
-                    sums[at].1.add(&shard, at as u16, closing.then_some(length_of));
+                    sums[at].1.add(&shard.events, at as u16, closing.then_some(hot_length));
                 }
                 shard.unlock_fair();
             }
             for first in (0..).step_by(SLICE_EVENTS as usize) {
                 let shard = cell.lock();
-                let end = shard.events.used().min(first + SLICE_EVENTS);
+                let end = shard.events.slab.used().min(first + SLICE_EVENTS);
                 for event in first..end {
                     let leaf = &shard.events[event];
                     let State::Live(state) = leaf.state else { continue };
-                    let settled = leaf.is(Flag::SettledThere) && leaf.is(Flag::AllWarm);
-                    let marked = leaf.is(Flag::MarksLogged);
+                    let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
+                    let marked = shard.events.slab.at(event, At::MarksLogged);
                     match state {
                         LiveState::Accepted => {
-                            used.extend(output_number(leaf.lease));
+                            used.extend(output_number(leaf.output()));
                             // Of a settled one the images say so.
                             if !settled {
-                                accepted.add(form, shard.primary(event).as_bytes(), u64::from(leaf.lease));
+                                accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
                             }
                         }
                         LiveState::Debug => {
-                            let reason = shard.reasons.get(&event).copied().unwrap_or_default();
-                            debug.add(form, shard.primary(event).as_bytes(), u64::from(reason));
+                            let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
+                            debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
                         }
                         _ => {}
                     }
                     if marked && !(settled && state == LiveState::Accepted) {
                         let word = leaf.marks();
                         let mark = mark_of(word.stage, mark_detail(&word));
-                        marks.add(form, shard.primary(event).as_bytes(), mark);
+                        marks.add(form, shard.events.primary(event).as_bytes(), mark);
                     }
-                    if shard.removed_slots > 0 {
-                        for (rest, result) in shard.removed_of(event) {
-                            removed.push((schema.join(&shard.primary(event), rest).as_bytes().to_vec(), result));
+                    if shard.events.removed_slots > 0 {
+                        for (rest, result) in shard.events.removed_of(event) {
+                            removed.push((schema.join(&shard.events.primary(event), rest).as_bytes().to_vec(), result));
                         }
                     }
                 }
                 if end < first + SLICE_EVENTS {
-                    superseded.extend(shard.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
-                    incidents.extend(shard.incidents.last(kept).copied());
+                    superseded
+                        .extend(shard.places.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
+                    incidents.extend(shard.events.incidents.last(kept).copied());
                     break;
                 }
                 // Waiting verdicts go first.

@@ -4,8 +4,9 @@
 //! (hot/segment.rs, loom models).
 
 use crate::engine::Engine;
-use crate::events::{Flag, Shard, State};
+use crate::events::{Flag, State};
 use crate::levels::{ONE_FRAGMENT, Reading};
+use crate::shards::Shard;
 use crate::{Event, Fragment, SourceStates, Sources, Store};
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
 use forebay_media::hot::Location;
@@ -21,12 +22,12 @@ impl Store {
         engine.check_key(key)?;
         let (primary, rest) = key.as_bytes().split_at(engine.keyspace.schema.primary_bytes());
         let location = {
-            let shard = engine.events.cell_of(primary).lock();
+            let shard = engine.shards.cell_of(primary).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let Some(event) = shard.find(primary) else { return Ok(None) };
-            let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() {
                 return Ok(None);
             }
@@ -52,19 +53,19 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let (state, stage, attributes, output, missing, states, bytes, locations) = {
-            let shard = engine.events.cell_of(primary.as_bytes()).lock();
+            let shard = engine.shards.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(crate::engine::closed());
             }
-            let Some(event) = shard.find(primary.as_bytes()) else { return Ok(None) };
+            let Some(event) = shard.events.find(primary.as_bytes()) else { return Ok(None) };
             let State::Live(state) = shard.events[event].state else { return Ok(None) };
             // A reservation under way is no event yet.
             let leaf = &shard.events[event];
             if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
                 return Ok(None);
             }
-            let output = if state == LiveState::Accepted { leaf.lease } else { 0 };
-            let stage = leaf.stage;
+            let output = if state == LiveState::Accepted { leaf.output() } else { 0 };
+            let stage = leaf.stage();
             let missing = engine.missing_keys(&shard, event);
             let attributes = engine.attributes(&shard, event)?;
             let states = engine.source_states(&shard, event);
@@ -114,12 +115,12 @@ impl Engine {
     }
 
     pub(crate) fn missing_keys(&self, shard: &Shard, event: u32) -> Vec<Key> {
-        let primary = shard.primary(event);
-        shard.missing(event).iter().map(|rest| self.keyspace.schema.join(&primary, rest)).collect()
+        let primary = shard.events.primary(event);
+        shard.events.missing(event).iter().map(|rest| self.keyspace.schema.join(&primary, rest)).collect()
     }
 
     pub(crate) fn source_states(&self, shard: &Shard, event: u32) -> SourceStates {
-        SourceStates::new(shard.source_states(event), self.keyspace.schema.rest_bytes())
+        SourceStates::new(shard.events.source_states(event), self.keyspace.schema.rest_bytes())
     }
 
     pub(crate) fn stage_name(&self, stage: u8) -> String {

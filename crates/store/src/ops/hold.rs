@@ -6,8 +6,9 @@
 
 use crate::decisions::encode_hold;
 use crate::engine::Engine;
-use crate::events::{List, Shard};
+use crate::events::List;
 use crate::runs::Hold;
+use crate::shards::Shard;
 use crate::{HoldInfo, Store};
 use forebay_core::{Error, Filter, Result};
 use forebay_media::bytes::Blob;
@@ -72,14 +73,14 @@ impl Store {
             }
         };
         let Some(ticket) = ended else { return engine.settle_again(&name).map(|()| false) };
-        for cell in &engine.events.cells {
+        for cell in &engine.shards.cells {
             let mut shard = cell.lock();
             // The youngest first: each goes back to the front.
             let held: Vec<u32> = {
-                let first = shard.held.first();
-                std::iter::successors(first, |&event| List::after(&shard.events, event)).collect()
+                let first = shard.events.lists.held.first();
+                std::iter::successors(first, |&event| List::after(&shard.events.slab, event)).collect()
             };
-            held.into_iter().rev().for_each(|event| shard.let_go(event));
+            held.into_iter().rev().for_each(|event| shard.events.let_go(event));
             cell.publish_ready(&shard);
         }
         engine.events.waiting.notify();
@@ -94,11 +95,11 @@ impl Store {
             .iter()
             .map(|hold| HoldInfo { id: hold.id, run: hold.run, conditions: hold.conditions.clone(), events: 0 })
             .collect();
-        for cell in &engine.events.cells {
+        for cell in &engine.shards.cells {
             let shard = cell.lock();
-            let mut next = shard.held.first();
+            let mut next = shard.events.lists.held.first();
             while let Some(event) = next {
-                next = List::after(&shard.events, event);
+                next = List::after(&shard.events.slab, event);
                 for (hold, info) in holds.iter().zip(&mut infos) {
                     info.events += u64::from(engine.covers(hold, &shard, event));
                 }
@@ -114,7 +115,7 @@ fn name_of_hold(id: u32, set: bool) -> Vec<u8> {
 
 impl Engine {
     fn covers(&self, hold: &Hold, shard: &Shard, event: u32) -> bool {
-        let run = shard.runs[shard.events[event].run as usize].run;
+        let run = shard.events.runs[shard.events[event].run as usize].run;
         hold.run.is_none_or(|held| held == run) && self.matches(shard, event, &hold.filter)
     }
 
@@ -126,7 +127,7 @@ impl Engine {
         }
         let covered = self.runs.holds.read().iter().any(|hold| self.covers(hold, shard, event));
         if covered {
-            shard.hold_back(event);
+            shard.events.hold_back(event);
         }
         covered
     }

@@ -15,7 +15,7 @@ impl Store {
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
         let mut ready = vec![0; engine.keyspace.stages.len()];
-        for cell in &engine.events.cells {
+        for cell in &engine.shards.cells {
             let shard = cell.lock();
             let [nodes, leaves, tables, leases, decided, fixed] = shard.heap_bytes().map(|bytes| bytes as u64);
             memory.nodes += nodes;
@@ -24,15 +24,15 @@ impl Store {
             memory.leases += leases;
             memory.decided += decided;
             memory.fixed += fixed;
-            decided_events += shard.runs.iter().map(|run| run.decided.len()).sum::<u64>();
-            conflicts_kept += shard.kept.len() as u64;
-            held += shard.held.len();
-            for (sum, stage) in ready.iter_mut().zip(&shard.ready) {
+            decided_events += shard.events.runs.iter().map(|run| run.decided.len()).sum::<u64>();
+            conflicts_kept += shard.places.kept.len() as u64;
+            held += shard.events.lists.held.len();
+            for (sum, stage) in ready.iter_mut().zip(&shard.events.lists.ready) {
                 *sum += stage.len();
             }
         }
         memory.fixed += (engine.placement.hot.segments.len() * size_of::<forebay_media::hot::Segment>()) as u64;
-        memory.fixed += (engine.events.cells.len() * size_of::<crate::events::Cell>()) as u64;
+        memory.fixed += (engine.shards.cells.len() * size_of::<crate::shards::Cell>()) as u64;
         memory.fixed += engine.events.recent.lock().heap_bytes() as u64;
         let live = engine.live();
         Stats {

@@ -4,9 +4,9 @@
 //! reads survive it; guards on the old copy stay valid until they are dropped.
 
 use crate::engine::{Engine, Holder};
-use crate::events::Reason;
-use crate::events::{LeaseState, Shard, State, Word};
+use crate::events::{LeaseState, Reason, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
+use crate::shards::Shard;
 use crate::{RunState, Store};
 use forebay_core::LiveState;
 use forebay_core::nanoseconds;
@@ -64,23 +64,23 @@ impl Engine {
     fn time_out_open_events(&self) {
         let now = self.now_ns();
         let mut any = false;
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let _effects = self.decisions.effects.begin();
             let mut shard = cell.lock();
             if shard.closed {
                 return;
             }
             let mut moved = false;
-            for run in 0..shard.runs.len() {
-                let within = shard.runs[run].plan.within_ns;
+            for run in 0..shard.events.runs.len() {
+                let within = shard.events.runs[run].plan.within_ns;
                 for _ in 0..BATCH_EVENTS {
-                    let Some(event) = shard.runs[run].open.first() else {
-                        shard.runs[run].forget_pauses(now);
+                    let Some(event) = shard.events.runs[run].open.first() else {
+                        shard.events.runs[run].forget_pauses(now);
                         break;
                     };
                     let arrival = shard.events[event].arrival_ns;
-                    if shard.runs[run].waited_ns(arrival, now) < within {
-                        shard.runs[run].forget_pauses(arrival);
+                    if shard.events.runs[run].waited_ns(arrival, now) < within {
+                        shard.events.runs[run].forget_pauses(arrival);
                         break;
                     }
                     let Ok(ticket) = self.make_ready(&mut shard, event) else { break };
@@ -114,33 +114,33 @@ impl Engine {
     fn time_out_leases(&self) {
         let now = self.now_ns();
         let mut any = false;
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             for _ in 0..BATCH_EVENTS {
                 if self.is_closed() {
                     return;
                 }
                 let _effects = self.decisions.effects.begin();
                 let mut shard = cell.lock();
-                let Shard { timers, leases, .. } = &mut *shard;
-                let Some((deadline, lease)) = timers.first(leases) else { break };
+                let leases = &mut shard.events.leases;
+                let Some((deadline, lease)) = leases.timers.first(&leases.out) else { break };
                 if deadline > now || shard.closed {
                     break;
                 }
-                let LeaseState { event, granted_ns, .. } = shard.leases[lease];
+                let LeaseState { event, granted_ns, .. } = shard.events.leases.out[lease];
                 let most = nanoseconds(self.config.max_hold);
                 let too_long = deadline.saturating_sub(granted_ns) >= most;
                 let reason = if too_long { Reason::HeldTooLong } else { Reason::WorkerSilent };
-                let to_debug = shard.events[event].deliveries >= self.keyspace.deliveries_max;
+                let to_debug = shard.events[event].deliveries() >= self.keyspace.deliveries_max;
                 if to_debug {
                     let group = self.group_of(&shard, event);
                     let record =
-                        Decision { detail: reason as u32, ..shard.decision(event, DecisionKind::Debug, group) };
+                        Decision { detail: reason as u32, ..shard.events.decision(event, DecisionKind::Debug, group) };
                     let Ok(ticket) = self.record(&shard, event, &record) else { break };
                     ticket.unanswered();
                 }
-                shard.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
+                shard.events.move_to(event, if to_debug { LiveState::Debug } else { LiveState::Ready });
                 if to_debug {
-                    shard.reasons.insert(event, reason as u8);
+                    shard.events.lists.reasons.insert(event, reason as u8);
                     self.queue_demotion(&mut shard, event);
                 }
                 (if too_long { &self.events.held_too_long } else { &self.events.workers_silent })
@@ -226,14 +226,16 @@ impl Engine {
     fn is_current(&self, shard: &Shard, location: Location, entry: &Entry) -> Option<Current> {
         let (primary, rest) = entry.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         match entry.flags {
-            EntryFlags::CONFLICT => shard.kept.iter().position(|kept| kept.location == location).map(Current::Kept),
+            EntryFlags::CONFLICT => {
+                shard.places.kept.iter().position(|kept| kept.location == location).map(Current::Kept)
+            }
             EntryFlags::ATTRIBUTES => {
-                let event = shard.find(primary)?;
-                (shard.attribute_word(event)?.location() == location).then_some(Current::Attributes(event))
+                let event = shard.events.find(primary)?;
+                (shard.events.attribute_word(event)?.location() == location).then_some(Current::Attributes(event))
             }
             _ => {
-                let event = shard.find(primary)?;
-                let (slot, word) = shard.slot(event, rest).ok()?;
+                let event = shard.events.find(primary)?;
+                let (slot, word) = shard.events.slot(event, rest).ok()?;
                 let stands = word.is_present() && !word.is_busy() && word.location() == location;
                 stands.then_some(Current::Fragment(event, slot))
             }
@@ -243,7 +245,7 @@ impl Engine {
     /// `false` where there is no space. A record that is not current any more, or does not verify, is left alone.
     fn move_record(&self, from: Location, entry: &Entry) -> bool {
         let primary = self.keyspace.schema.primary_of(&entry.key);
-        let cell = self.events.cell_of(primary.as_bytes());
+        let cell = self.shards.cell_of(primary.as_bytes());
         {
             let shard = cell.lock();
             if shard.closed || self.is_current(&shard, from, entry).is_none() {
@@ -279,11 +281,11 @@ impl Engine {
             None => self.placement.hot.abandon(place.location, entry.length),
             Some(current) => {
                 match current {
-                    Current::Kept(at) => shard.kept[at].location = place.location,
-                    Current::Attributes(event) => shard.set_attribute_word(event, Word::at(place.location)),
+                    Current::Kept(at) => shard.places.kept[at].location = place.location,
+                    Current::Attributes(event) => shard.events.set_attribute_word(event, Word::of(place.location)),
                     Current::Fragment(event, slot) => {
-                        if let Ok((_, word)) = shard.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
-                            shard.set_word(event, slot, word.moved_to(place.location));
+                        if let Ok((_, word)) = shard.events.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
+                            shard.events.set_word(event, slot, word.carried_to(place.location));
                         }
                         // What the old copy says the new one says as well, and it has the event's marks if it is the first
                         // fragment: durable before the old copy ends.

@@ -3,13 +3,12 @@
 //! *Invariants*: a mask is journaled before it acts (tests/semantics/masks.rs, tests/crash.rs); an event that a mask made
 //! ready stays ready when the mask is lifted.
 
-use crate::SourceStatus;
-use crate::Store;
 use crate::decisions::encode_mask;
 use crate::engine::Engine;
-use crate::events::{Flag, Mask, SourceCount, State, Until};
+use crate::events::{Mask, SourceCount, State, Until};
 use crate::placement::Ticket;
 use crate::runs::{KnownRun, MaskChange, apply_mask};
+use crate::{SourceStatus, Store};
 use forebay_core::{Error, LiveState, Primary, Result};
 use forebay_media::bytes::Blob;
 use std::collections::BTreeMap;
@@ -129,17 +128,17 @@ impl Engine {
         apply_mask(&mut known.masks, change, now);
         known.note_mask(&self.keyspace.schema, change);
         let masks = Arc::new(known.masks.clone());
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut shard = cell.lock();
-            let Some(run) = shard.run_index(change.run) else { continue };
-            shard.runs[run as usize].masks = masks.clone();
+            let Some(run) = shard.events.run_index(change.run) else { continue };
+            shard.events.runs[run as usize].masks = masks.clone();
             if !change.set {
                 continue;
             }
-            for event in shard.open_events(run as usize) {
-                shard.consider(event);
+            for event in shard.events.open_events(run as usize) {
+                shard.events.consider(event);
                 if shard.events[event].state != State::Live(LiveState::Open) {
-                    shard.events[event].set(Flag::ReadyMarked);
+                    shard.events[event].mark_ready();
                     self.mark_event(&mut shard, event);
                 }
             }
@@ -153,10 +152,10 @@ impl Engine {
     pub(crate) fn source_counts(&self, run: u64) -> (BTreeMap<Vec<u8>, SourceCount>, BTreeMap<Vec<u8>, String>) {
         let schema = &self.keyspace.schema;
         let mut counts: BTreeMap<Vec<u8>, SourceCount> = BTreeMap::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
-            let Some(index) = shard.run_index(run) else { continue };
-            let of_run = &shard.runs[index as usize];
+            let Some(index) = shard.events.run_index(run) else { continue };
+            let of_run = &shard.events.runs[index as usize];
             for source in of_run.plan.rules.iter().flat_map(|rule| rule.sources()) {
                 counts.entry(source.clone()).or_default();
             }
@@ -241,10 +240,10 @@ impl Engine {
     fn mask_by_policy(&self, run: u64, most: u32, masked: &[Vec<u8>]) {
         // By source: misses in all shards, and in the one with most of them; those before a fragment left out.
         let mut missed: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut shard = cell.lock();
-            let Some(index) = shard.run_index(run) else { continue };
-            let of_run = &mut shard.runs[index as usize];
+            let Some(index) = shard.events.run_index(run) else { continue };
+            let of_run = &mut shard.events.runs[index as usize];
             for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
                 let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
                 let (all, most) = missed.entry(source).or_default();
@@ -259,12 +258,12 @@ impl Engine {
                 return;
             }
             let mut come = BTreeMap::new();
-            for cell in &self.events.cells {
+            for cell in &self.shards.cells {
                 let mut shard = cell.lock();
-                let Some(index) = shard.run_index(run) else { continue };
+                let Some(index) = shard.events.run_index(run) else { continue };
                 for source in missed.keys().chain(masked) {
                     *come.entry(source.clone()).or_insert(0_u64) +=
-                        shard.runs[index as usize].sources.of(source).fragments;
+                        shard.events.runs[index as usize].sources.of(source).fragments;
                 }
             }
             watched.masked_at.retain(|source, _| masked.contains(source));

@@ -76,10 +76,10 @@ impl Store {
         if engine.placement.level.is_none() {
             return false;
         }
-        let shard = engine.events.cell_of(primary.as_bytes()).lock();
-        let Some(event) = shard.find(primary.as_bytes()) else { return false };
+        let shard = engine.shards.cell_of(primary.as_bytes()).lock();
+        let Some(event) = shard.events.find(primary.as_bytes()) else { return false };
         shard.fragments(event, |one| rest.is_none_or(|rest| rest == one)).any(|(_, location)| location.is_warm())
-            || shard.attribute_word(event).is_some_and(|word| word.is_warm())
+            || shard.events.attribute_word(event).is_some_and(|word| word.is_warm())
     }
 
     /// Whether a verdict about a leased event may wait: for a device, or for puts that began before the lease and have not
@@ -87,8 +87,8 @@ impl Store {
     pub fn verdict_may_wait(&self, primary: &Primary) -> bool {
         let engine = self.engine();
         let in_flight = || {
-            let shard = engine.events.cell_of(primary.as_bytes()).lock();
-            shard.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
+            let shard = engine.shards.cell_of(primary.as_bytes()).lock();
+            shard.events.find(primary.as_bytes()).is_some_and(|event| shard.events[event].pending > 0)
         };
         engine.placement.level.is_some() || in_flight()
     }

@@ -3,11 +3,10 @@
 //!
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
-use crate::ProducerStatus;
-use crate::Store;
 use crate::decisions::encode_producer;
 use crate::engine::Engine;
 use crate::runs::{Counts, KnownProducer};
+use crate::{ProducerStatus, Store};
 use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Error, Result};
 use forebay_media::bytes::Blob;

@@ -13,7 +13,8 @@
 
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, Incident, IncidentKind, Shard, State, Word};
+use crate::events::{Flag, Incident, IncidentKind, State, Word};
+use crate::shards::Shard;
 use crate::{PutOptions, PutOutcome, Store};
 use forebay_core::{Error, Key, Kind, Level, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
@@ -331,9 +332,9 @@ impl Engine {
     fn refuse_full(&self, key: &Key, length: u32) -> Error {
         let primary = self.keyspace.schema.primary_of(key);
         let run = self.keyspace.schema.run_of(key.as_bytes());
-        let mut shard = self.events.cell_of(primary.as_bytes()).lock();
-        if let Some(run) = shard.run_index(run) {
-            let ledger = &mut shard.runs[run as usize].ledger;
+        let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+        if let Some(run) = shard.events.run_index(run) {
+            let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += Tally::fragment(u64::from(length));
             ledger.refused += Tally::fragment(u64::from(length));
             self.note_incident(&mut shard, key, IncidentKind::RefusedFull, length);
@@ -358,23 +359,23 @@ impl Engine {
     ) -> Result<std::result::Result<Claim, Again>> {
         let schema = &self.keyspace.schema;
         let (primary, rest) = key.as_bytes().split_at(schema.primary_bytes());
-        let mut shard = self.events.cell_of(primary).lock();
+        let mut shard = self.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
         let offered = Tally::fragment(u64::from(length));
-        if let Some(event) = shard.find(primary) {
+        if let Some(event) = shard.events.find(primary) {
             let run = shard.events[event].run as usize;
-            if shard.runs[run].is_closing() {
-                return Ok(Err(Again::Closing(shard.runs[run].run)));
+            if shard.events.runs[run].is_closing() {
+                return Ok(Err(Again::Closing(shard.events.runs[run].run)));
             }
-            if shard.runs[run].is_over() {
-                shard.runs[run].ledger.offered += offered;
-                shard.runs[run].ledger.refused += offered;
+            if shard.events.runs[run].is_over() {
+                shard.events.runs[run].ledger.offered += offered;
+                shard.events.runs[run].ledger.refused += offered;
                 self.note_incident(&mut shard, key, IncidentKind::RefusedClosed, length);
-                return Err(Error::closed(format!("run {} is closed", shard.runs[run].run)));
+                return Err(Error::closed(format!("run {} is closed", shard.events.runs[run].run)));
             }
-            let slot = match shard.slot(event, rest) {
+            let slot = match shard.events.slot(event, rest) {
                 Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
                 Ok((_, word)) if word.is_present() => {
                     self.pin(word.location());
@@ -388,7 +389,7 @@ impl Engine {
                 return Ok(Ok(Claim::Late));
             };
             let late = shard.events[event].state == State::Live(LiveState::Ready);
-            if !shard.has_room(event) {
+            if !shard.events.has_room(event) {
                 return Err(Error::invalid(format!(
                     "{}: an event has at most {} fragments",
                     schema.text(primary),
@@ -405,10 +406,10 @@ impl Engine {
                 self.void(&place, key, length);
                 return full_or(error, Class::Existing);
             }
-            let cold = shard.events[event].is(Flag::Cold);
-            shard.insert_slot(event, slot, rest, Word::at(place.location).of_fragment(late, length).pending());
+            let cold = shard.events[event].is(Flag::ListedFar);
+            shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
             if cold {
-                self.events.cell_of(primary).publish_ready(&shard);
+                self.shards.cell_of(primary).publish_ready(&shard);
             }
             shard.events[event].pending += 1;
             return Ok(Ok(Claim::Claimed(Claimed {
@@ -424,12 +425,12 @@ impl Engine {
         }
 
         let number = schema.run_of(primary);
-        let Some(run) = shard.run_index(number) else {
+        let Some(run) = shard.events.run_index(number) else {
             // A run takes room in the log for ever: only where its first event finds some as well.
             let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
-        let known = &mut shard.runs[run as usize];
+        let known = &mut shard.events.runs[run as usize];
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
@@ -455,7 +456,7 @@ impl Engine {
         let Some(place) = self.placement.hot.reserve_place(Class::NewEvent, length) else {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         };
-        let event = shard.create(primary, run, self.now_ns());
+        let event = shard.events.create(primary, run, self.now_ns());
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         if let Some(attributes) = options.attributes
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
@@ -465,7 +466,7 @@ impl Engine {
             self.void(&place, key, length);
             return full_or(error, Class::NewEvent);
         }
-        shard.insert_slot(event, 0, rest, Word::at(place.location).of_fragment(false, length).pending());
+        shard.insert_slot(event, 0, rest, Word::of(place.location).of_fragment(false, length).pending());
         shard.events[event].pending += 1;
         Ok(Ok(Claim::Claimed(Claimed {
             key: *key,
@@ -482,7 +483,7 @@ impl Engine {
     /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
     #[cold]
     fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
-        let run = &mut shard.runs[run];
+        let run = &mut shard.events.runs[run];
         run.ledger.offered += Tally::fragment(u64::from(length));
         run.ledger.late += Tally::fragment(u64::from(length));
         run.sources.of(self.keyspace.schema.rest_of(key)).late += 1;
@@ -493,19 +494,19 @@ impl Engine {
     #[cold]
     pub(super) fn unbook_late(&self, key: &Key, length: u32) {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.events.cell_of(primary).lock();
-        let Some(run) = shard.run_index(self.keyspace.schema.run_of(primary)) else { return };
-        let run = &mut shard.runs[run as usize];
+        let mut shard = self.shards.cell_of(primary).lock();
+        let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(primary)) else { return };
+        let run = &mut shard.events.runs[run as usize];
         run.ledger.offered -= Tally::fragment(u64::from(length));
         run.ledger.late -= Tally::fragment(u64::from(length));
         let late = &mut run.sources.of(rest).late;
         *late = late.saturating_sub(1);
-        shard.incidents.take_back(key);
+        shard.events.incidents.take_back(key);
     }
 
     #[cold]
     pub(crate) fn note_incident(&self, shard: &mut Shard, key: &Key, kind: IncidentKind, length: u32) {
-        shard.incidents.note(Incident { key: *key, kind, at_ns: self.now_ns(), length });
+        shard.events.incidents.note(Incident { key: *key, kind, at_ns: self.now_ns(), length });
     }
 
     /// Writes the entry of a filled place, fences, and makes the fragment visible.
@@ -516,7 +517,7 @@ impl Engine {
         self.placement.hot.region.fence();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let cell = self.events.cell_of(primary);
+        let cell = self.shards.cell_of(primary);
         let mut shard = cell.lock();
         let event = claimed.event;
         let run = shard.events[event].run as usize;
@@ -527,25 +528,25 @@ impl Engine {
             if !is_closed {
                 self.book_late(&mut shard, run, &claimed.key, claimed.length, IncidentKind::LateLeased);
             }
-            shard.remove_slot(event, rest);
-            shard.settle(event);
+            shard.events.remove_slot(event, rest);
+            shard.events.settle(event);
             // Ended before anybody else can have the region: until here this record keeps it.
             self.placement.hot.abandon(place.location, claimed.length);
             return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
         }
-        shard.runs[run].ledger.offered += offered;
-        if let Ok((slot, word)) = shard.slot(event, rest) {
-            shard.set_word(event, slot, word.settled());
+        shard.events.runs[run].ledger.offered += offered;
+        if let Ok((slot, word)) = shard.events.slot(event, rest) {
+            shard.events.set_word(event, slot, word.settled());
         }
         let complete = shard.events[event].is(Flag::Complete);
-        shard.arrived(event, (primary, rest), claimed.length);
+        shard.events.arrived(event, (primary, rest), claimed.length);
         shard.events[event].pending -= 1;
         if claimed.late {
-            shard.runs[run].sources.of(rest).late += 1;
+            shard.events.runs[run].sources.of(rest).late += 1;
         }
         // Also one that was in flight when its event became ready may complete it, but for the masked.
         let leaf = &shard.events[event];
-        if leaf.is(Flag::LacksMasked) && !complete && leaf.is(Flag::ReadyMarked) {
+        if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);
             self.placement.hot.region.fence();
         }
@@ -571,8 +572,8 @@ impl Engine {
     #[inline]
     pub(crate) fn keep_ready(&self, shard: &mut Shard, event: u32) {
         let leaf = &shard.events[event];
-        if leaf.rule != 0 || !shard.runs[leaf.run as usize].masks.is_empty() {
-            shard.events[event].set(Flag::ReadyMarked);
+        if leaf.rule != 0 || !shard.events.runs[leaf.run as usize].masks.is_empty() {
+            shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
         }
@@ -597,9 +598,9 @@ impl Engine {
     /// Takes back a claim whose bytes never came.
     pub(super) fn give_up(&self, claimed: &Claimed) {
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.events.cell_of(primary).lock();
-        shard.remove_slot(claimed.event, rest);
-        shard.settle(claimed.event);
+        let mut shard = self.shards.cell_of(primary).lock();
+        shard.events.remove_slot(claimed.event, rest);
+        shard.events.settle(claimed.event);
         let attributes = self.withdraw_unborn(&mut shard, claimed.event);
         drop(shard);
         if let Some(location) = attributes {
@@ -614,10 +615,15 @@ impl Engine {
     pub(crate) fn withdraw_unborn(&self, shard: &mut Shard, event: u32) -> Option<Location> {
         let leaf = &shard.events[event];
         let open = leaf.state == State::Live(LiveState::Open);
-        if !open || leaf.slots != 0 || leaf.pending != 0 || leaf.is(Flag::Counted) || leaf.is(Flag::Announced) {
+        if !open
+            || shard.events.slots(event) != 0
+            || leaf.pending != 0
+            || leaf.is(Flag::Counted)
+            || leaf.is(Flag::Announced)
+        {
             return None;
         }
-        let attributes = shard.attribute_word(event).map(Word::location);
+        let attributes = shard.events.attribute_word(event).map(Word::location);
         shard.withdraw(event);
         self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
         attributes

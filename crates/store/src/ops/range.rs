@@ -39,9 +39,9 @@ impl Walk {
     /// The first event of a shard that is not below `from` and inside.
     fn seek(&self, engine: &Engine, shard: usize, mut from: Primary) -> Option<Primary> {
         let schema = &engine.keyspace.schema;
-        let shard = engine.events.cells[shard].lock();
+        let shard = engine.shards.cells[shard].lock();
         loop {
-            let found = shard.primary(shard.seek(from.as_bytes())?);
+            let found = shard.events.primary(shard.events.seek(from.as_bytes())?);
             match self.bounds.seek(&schema.values(found.as_bytes())) {
                 Seek::Inside => return Some(found),
                 Seek::To(values) => from = schema.primary(&values).ok()?,
@@ -84,13 +84,13 @@ impl Iterator for Range {
             let schema = &engine.keyspace.schema;
             let inside = |rest: &[u8]| self.bounds.contains(&schema.values(schema.join(&primary, rest).as_bytes()));
             let (bytes, locations) = {
-                let shard = engine.events.cell_of(primary.as_bytes()).lock();
+                let shard = engine.shards.cell_of(primary.as_bytes()).lock();
                 // Asked under the lock that the pins are taken under: a closed store gives out no guards.
                 if shard.closed {
                     self.walk = None;
                     return Some(Err(closed()));
                 }
-                let Some(event) = shard.find(primary.as_bytes()) else { continue };
+                let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
                 let chosen = shard.fragments(event, inside);
                 let pinned = chosen.map(|(_, location)| location).inspect(|&location| engine.pin(location));
                 (shard.events[event].bytes, pinned.collect())
@@ -119,12 +119,12 @@ impl Store {
         let mut walk = Walk::new(engine, bounds)?;
         let mut events = Vec::new();
         while let Some(primary) = walk.next(engine) {
-            let shard = engine.events.cell_of(primary.as_bytes()).lock();
-            let Some(event) = shard.find(primary.as_bytes()) else { continue };
+            let shard = engine.shards.cell_of(primary.as_bytes()).lock();
+            let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
             let leaf = &shard.events[event];
             if let State::Live(state) = leaf.state {
-                let (fragments, bytes, deliveries) = (u32::from(leaf.present), leaf.bytes, leaf.deliveries);
-                events.push(EventInfo { primary, state, stage: leaf.stage, fragments, bytes, deliveries });
+                let (fragments, bytes, deliveries) = (u32::from(leaf.present), leaf.bytes, leaf.deliveries());
+                events.push(EventInfo { primary, state, stage: leaf.stage(), fragments, bytes, deliveries });
             }
         }
         Ok(events)

@@ -3,9 +3,10 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::events::{Ended, Flag, ShardGuard, State};
+use crate::events::{Ended, Flag, State};
 use crate::ops::range::Walk;
-use crate::placement::Ticket;
+use crate::placement::{At, Ticket};
+use crate::shards::ShardGuard;
 use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, StateWord};
 use std::sync::atomic::Ordering;
@@ -51,8 +52,8 @@ impl Store {
                 continue;
             }
             let keys: Vec<Key> = {
-                let shard = engine.events.cell_of(primary.as_bytes()).lock();
-                let Some(event) = shard.find(primary.as_bytes()) else { continue };
+                let shard = engine.shards.cell_of(primary.as_bytes()).lock();
+                let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
                 let all = shard.fragments(event, |_| true).map(|(rest, _)| schema.join(&primary, rest));
                 all.filter(|key| bounds.contains(&schema.values(key.as_bytes()))).collect()
             };
@@ -76,11 +77,11 @@ impl Engine {
         self.relieve_log();
         let ended = {
             let _effects = self.decisions.effects.begin();
-            let shard = self.events.cell_of(primary.as_bytes()).lock();
+            let shard = self.shards.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let there = shard.find(primary.as_bytes()).filter(|&event| {
+            let there = shard.events.find(primary.as_bytes()).filter(|&event| {
                 let leaf = &shard.events[event];
                 // An event that is only a reservation under way has nothing to end.
                 let counted = leaf.is(Flag::Counted) || leaf.is(Flag::Announced);
@@ -102,21 +103,21 @@ impl Engine {
 
     /// Ends a live event whose lock is held, within an effects guard.
     fn end_locked(&self, mut shard: ShardGuard<'_>, event: u32, kind: DecisionKind) -> Result<(Tally, Ticket)> {
-        let primary = shard.primary(event);
-        let cell = self.events.cell_of(primary.as_bytes());
+        let primary = shard.events.primary(event);
+        let cell = self.shards.cell_of(primary.as_bytes());
         let leaf = &shard.events[event];
         let leased = leaf.state == State::Live(LiveState::Leased);
-        let output = if leaf.state == State::Live(LiveState::Accepted) { leaf.lease } else { 0 };
+        let output = if leaf.state == State::Live(LiveState::Accepted) { leaf.output() } else { 0 };
         let run = leaf.run as usize;
         let group = self.group_of(&shard, event);
-        let tally = shard.tally(event);
-        let record = Decision { detail: output, ..shard.decision(event, kind, group) };
+        let tally = shard.events.tally(event);
+        let record = Decision { detail: output, ..shard.events.decision(event, kind, group) };
         let ticket = self.record(&shard, event, &record)?;
         if leased {
             self.events.leases.fetch_sub(1, Ordering::Relaxed);
         }
         if kind == DecisionKind::Release {
-            self.book_released(&mut shard.runs[run], output);
+            self.book_released(&mut shard.events.runs[run], output);
         }
         let mut ended = Ended::new();
         self.end(&mut shard, event, kind, group, &mut ended);
@@ -142,12 +143,12 @@ impl Engine {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut known = None;
         let (mut shard, event, slot, word) = loop {
-            let shard = self.events.cell_of(primary).lock();
+            let shard = self.shards.cell_of(primary).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.find(primary) else { return Ok(None) };
-            let Ok((slot, word)) = shard.slot(event, rest) else { return Ok(None) };
+            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Ok((slot, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() {
                 return Ok(None);
             }
@@ -161,7 +162,7 @@ impl Engine {
         let _effects = self.decisions.effects.begin();
         let leaf = &shard.events[event];
         let decided = leaf.state != State::Live(LiveState::Open);
-        let is_logged = leaf.is_logged();
+        let is_logged = shard.events.slab.is_logged(event);
         if decided && leaf.present == 1 && leaf.pending == 0 {
             // The last fragment of an event that waits for no more: the event goes with it.
             return self.end_locked(shard, event, DecisionKind::RemoveEvent).map(|(_, ticket)| Some(ticket));
@@ -173,11 +174,11 @@ impl Engine {
         // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
         // beside another fragment before this one goes.
         if decided {
-            shard.events[event].set(Flag::ReadyMarked);
+            shard.events[event].mark_ready();
         }
         let marks = shard.events[event].marks();
         let anchor = shard.fragments(event, |other| other != rest).map(|(_, location)| location).next();
-        if is_logged && (marks != StateWord::FRESH || shard.events[event].is(Flag::MarksLogged)) {
+        if is_logged && (marks != StateWord::FRESH || shard.events.slab.at(event, At::MarksLogged)) {
             self.log_marks(&mut shard, event);
         } else if let (Some(anchor), true, false) = (anchor, marks != StateWord::FRESH, is_logged) {
             self.placement.hot.mark(anchor, marks);
@@ -193,19 +194,19 @@ impl Engine {
                 ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
             },
         )?;
-        shard.remove_slot_for_good(event, slot);
+        shard.events.remove_slot_for_good(event, slot);
         let tally = Tally::fragment(u64::from(length));
         let leaf = &mut shard.events[event];
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
-        let ledger = &mut shard.runs[run].ledger;
+        let ledger = &mut shard.events.runs[run].ledger;
         if let State::Live(state) = state {
             *ledger.live(state) -= tally;
         }
         ledger.removed += tally;
         if state == State::Live(LiveState::Debug) {
-            shard.debug_bytes -= u64::from(length);
+            shard.events.lists.debug_bytes -= u64::from(length);
         }
         self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);

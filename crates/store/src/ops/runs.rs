@@ -9,9 +9,8 @@
 
 use crate::decisions::encode_run;
 use crate::engine::{Engine, closed};
-use crate::events::Kept;
 use crate::limits::RUNS_MAX;
-use crate::placement::Ticket;
+use crate::placement::{Kept, Ticket};
 use crate::runs::KnownRun;
 use crate::{RunState, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig};
@@ -88,18 +87,18 @@ impl Store {
         let known = engine.not_closed(&mut engine.runs.known.lock(), run)?.clone();
         engine.check_settled(run)?;
         // From here on it takes nothing: the summary is of what stays.
-        for cell in &engine.events.cells {
+        for cell in &engine.shards.cells {
             let mut shard = cell.lock();
-            if let Some(index) = shard.run_index(run) {
-                shard.runs[index as usize].closing = true;
+            if let Some(index) = shard.events.run_index(run) {
+                shard.events.runs[index as usize].closing = true;
             }
         }
         let closed = engine.check_settled(run).and_then(|ledger| engine.close_run(&known, ledger));
         if closed.is_err() {
-            for cell in &engine.events.cells {
+            for cell in &engine.shards.cells {
                 let mut shard = cell.lock();
-                if let Some(index) = shard.run_index(run) {
-                    shard.runs[index as usize].closing = false;
+                if let Some(index) = shard.events.run_index(run) {
+                    shard.events.runs[index as usize].closing = false;
                 }
             }
         }
@@ -110,15 +109,15 @@ impl Store {
 impl Engine {
     /// The account of a run that has nothing left to decide and balances.
     fn check_settled(&self, run: u64) -> Result<Ledger> {
-        let shards = self.events.lock_all();
+        let shards = self.shards.lock_all();
         if shards[0].closed {
             return Err(closed());
         }
         let mut ledger = Ledger::default();
         let mut in_flight = false;
         for shard in &shards {
-            if let Some(index) = shard.run_index(run) {
-                let of_run = &shard.runs[index as usize];
+            if let Some(index) = shard.events.run_index(run) {
+                let of_run = &shard.events.runs[index as usize];
                 ledger.add(&of_run.ledger);
                 in_flight |= of_run.open.len() > 0;
             }
@@ -161,15 +160,15 @@ impl Engine {
         drop(runs);
         let now = self.now_ns();
         let mut dropped: Vec<Kept> = Vec::new();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut shard = cell.lock();
-            if let Some(index) = shard.run_index(run) {
-                shard.runs[index as usize].enter(RunState::Closed, now);
+            if let Some(index) = shard.events.run_index(run) {
+                shard.events.runs[index as usize].enter(RunState::Closed, now);
             }
             let schema = &self.keyspace.schema;
             let (gone, kept): (Vec<Kept>, Vec<Kept>) =
-                shard.kept.drain(..).partition(|kept| schema.run_of(kept.key.as_bytes()) == run);
-            shard.kept = kept;
+                shard.places.kept.drain(..).partition(|kept| schema.run_of(kept.key.as_bytes()) == run);
+            shard.places.kept = kept;
             dropped.extend(gone);
         }
         for kept in dropped {
@@ -257,8 +256,8 @@ impl Engine {
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);
         let now = self.now_ns();
-        for cell in &self.events.cells {
-            cell.lock().add_run(run, plan.clone(), RunState::Open, now, ticket.position());
+        for cell in &self.shards.cells {
+            cell.lock().events.add_run(run, plan.clone(), RunState::Open, now, ticket.position());
         }
         runs.push(known);
         Ok(ticket)
@@ -282,10 +281,10 @@ impl Engine {
         let ticket = self.journal(&changed)?;
         *known = changed;
         let now = self.now_ns();
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut shard = cell.lock();
-            if let Some(index) = shard.run_index(run) {
-                shard.runs[index as usize].enter(to, now);
+            if let Some(index) = shard.events.run_index(run) {
+                shard.events.runs[index as usize].enter(to, now);
             }
         }
         drop((runs, effects));
@@ -297,18 +296,18 @@ impl Engine {
         let _effects = self.decisions.effects.begin();
         let now = self.now_ns();
         let (mut any, mut sealed) = (false, Ok(()));
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let mut shard = cell.lock();
             if shard.closed {
                 return Err(closed());
             }
-            let Some(index) = shard.run_index(run) else { continue };
-            let of_run = &shard.runs[index as usize];
+            let Some(index) = shard.events.run_index(run) else { continue };
+            let of_run = &shard.events.runs[index as usize];
             let over = now.saturating_sub(of_run.stopped_ns) >= of_run.plan.grace_ns;
             if of_run.state != RunState::Stopped || !over {
                 continue;
             }
-            let waiting = shard.open_events(index as usize);
+            let waiting = shard.events.open_events(index as usize);
             any |= !waiting.is_empty();
             sealed =
                 waiting.into_iter().try_for_each(|event| self.make_ready(&mut shard, event).map(Ticket::unanswered));

@@ -9,9 +9,10 @@
 //! without a sampler that waits a verdict pays one atomic load.
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, Shard, State};
+use crate::events::{Flag, State};
 use crate::limits::SHARDS;
 use crate::runs::{Mailbox, Pinned};
+use crate::shards::Shard;
 use crate::{Fragment, Sample, Sampling, Sources, Store};
 use forebay_core::{Error, Primary, Result};
 use forebay_media::sync::deadline_after;
@@ -116,7 +117,7 @@ impl Sampler {
     fn look(&mut self, engine: &Engine) -> Result<Option<Pinned>> {
         let (mut looks, mut shards) = (0, 0);
         while looks < LOOKS_MAX && shards <= SHARDS {
-            let shard = engine.events.cells[self.shard].lock();
+            let shard = engine.shards.cells[self.shard].lock();
             if shard.closed {
                 return Err(closed());
             }
@@ -124,7 +125,7 @@ impl Sampler {
                 None => engine.first_primary(),
                 Some(next) => next,
             };
-            let Some(event) = from.and_then(|from| shard.seek(from.as_bytes())) else {
+            let Some(event) = from.and_then(|from| shard.events.seek(from.as_bytes())) else {
                 // Round the shard; on to the next one.
                 self.after[self.shard] = None;
                 self.shard = (self.shard + 1) % SHARDS;
@@ -132,7 +133,7 @@ impl Sampler {
                 continue;
             };
             looks += 1;
-            self.after[self.shard] = Some(shard.primary(event));
+            self.after[self.shard] = Some(shard.events.primary(event));
             let State::Live(state) = shard.events[event].state else { continue };
             if shard.events[event].is(Flag::Counted) && engine.wants(&self.mailbox, &shard, event) {
                 let pinned = engine.pin_sample(&shard, event, state.name(), &self.mailbox.sampling.sources);
@@ -211,8 +212,8 @@ impl Drop for Sampler {
 impl Engine {
     fn wants(&self, mailbox: &Mailbox, shard: &Shard, event: u32) -> bool {
         let leaf = &shard.events[event];
-        let run = shard.runs[leaf.run as usize].run;
-        mailbox.stage.is_none_or(|stage| stage == leaf.stage)
+        let run = shard.events.runs[leaf.run as usize].run;
+        mailbox.stage.is_none_or(|stage| stage == leaf.stage())
             && mailbox.sampling.run.is_none_or(|wanted| wanted == run)
             && self.matches(shard, event, &mailbox.sampling.filter)
     }
@@ -241,9 +242,9 @@ impl Engine {
     fn pin_sample(&self, shard: &Shard, event: u32, state: &'static str, sources: &Sources) -> Pinned {
         let leaf = &shard.events[event];
         Pinned {
-            primary: shard.primary(event),
+            primary: shard.events.primary(event),
             state,
-            stage: leaf.stage,
+            stage: leaf.stage(),
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
             sources: self.source_states(shard, event),

@@ -2,8 +2,9 @@
 
 use crate::Store;
 use crate::engine::{Engine, closed};
-use crate::events::{Ended, Flag, Shard, State};
+use crate::events::{Ended, Flag, State};
 use crate::placement::Ticket;
+use crate::shards::Shard;
 use forebay_core::{Error, LiveState, Primary, Result};
 use forebay_media::bytes::DecisionKind;
 
@@ -18,13 +19,13 @@ impl Store {
         engine.check_primary(primary)?;
         engine.relieve_log();
         let effects = engine.decisions.effects.begin();
-        let cell = engine.events.cell_of(primary.as_bytes());
+        let cell = engine.shards.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
         }
         let exists = |event: &u32| shard.events[*event].is(Flag::Counted) || shard.events[*event].is(Flag::Announced);
-        let Some(event) = shard.find(primary.as_bytes()).filter(exists) else {
+        let Some(event) = shard.events.find(primary.as_bytes()).filter(exists) else {
             return Ok(false);
         };
         let mut ticket = Ticket::default();
@@ -47,10 +48,10 @@ impl Store {
 impl Engine {
     /// Marks an open event as ready (flushed, not fenced); `false` where the log had no space for it: it is not, then.
     fn mark_ready(&self, shard: &mut Shard, event: u32) -> bool {
-        shard.events[event].set(Flag::ReadyMarked);
+        shard.events[event].mark_ready();
         let is_marked = self.mark_event(shard, event);
         if !is_marked {
-            shard.events[event].clear(Flag::ReadyMarked);
+            shard.events[event].unmark_ready();
         }
         is_marked
     }
@@ -62,18 +63,18 @@ impl Engine {
         let leaf = &shard.events[event];
         let (present, pending) = (leaf.present, leaf.pending);
         if present > 0 {
-            if !shard.events[event].is(Flag::ReadyMarked) {
-                shard.events[event].set(Flag::ReadyMarked);
+            if !shard.events[event].is_marked_ready() {
+                shard.events[event].mark_ready();
                 self.mark_event(shard, event);
             }
             if !shard.events[event].is(Flag::Complete) {
-                shard.note_misses(event);
+                shard.events.note_misses(event);
             }
-            shard.move_to(event, LiveState::Ready);
+            shard.events.move_to(event, LiveState::Ready);
         } else if pending > 0 {
             // Its turn comes again at the end of the list.
             shard.events[event].arrival_ns = self.now_ns();
-            shard.move_to(event, LiveState::Open);
+            shard.events.move_to(event, LiveState::Open);
         } else if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
             if let Some(attributes) = self.withdraw_unborn(shard, event) {
                 self.end_attributes(attributes);
@@ -82,10 +83,10 @@ impl Engine {
             let seen = leaf.is(Flag::Counted);
             let kind = if seen { DecisionKind::RemoveEvent } else { DecisionKind::NeverSeen };
             if !seen {
-                shard.note_misses(event);
+                shard.events.note_misses(event);
             }
             let group = self.group_of(shard, event);
-            let ticket = self.record(shard, event, &shard.decision(event, kind, group))?;
+            let ticket = self.record(shard, event, &shard.events.decision(event, kind, group))?;
             let mut ended = Ended::new();
             self.end(shard, event, kind, group, &mut ended);
             self.finish(&ended);

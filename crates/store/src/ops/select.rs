@@ -11,8 +11,9 @@
 //! *Not here*: what the holder decides (`verdict.rs`).
 
 use crate::engine::{Engine, closed};
-use crate::events::{Flag, LeaseState, List, Shard, State};
+use crate::events::{Flag, LeaseState, List, State};
 use crate::limits::SHARDS;
+use crate::shards::Shard;
 use crate::{Fragment, GetAny, SourceStates, Sources, Store};
 use forebay_core::nanoseconds;
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, Token};
@@ -84,20 +85,20 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.make_room_for_marks();
-        let index = engine.events.shard_of(primary.as_bytes());
+        let index = engine.shards.shard_of(primary.as_bytes());
         let grant = {
-            let mut shard = engine.events.cells[index].lock();
+            let mut shard = engine.shards.cells[index].lock();
             if shard.closed {
                 return Err(closed());
             }
             engine.check_leases()?;
             let ready = |event: &u32| shard.events[*event].state == State::Live(LiveState::Ready);
-            let Some(event) = shard.find(primary.as_bytes()).filter(ready) else { return Ok(None) };
+            let Some(event) = shard.events.find(primary.as_bytes()).filter(ready) else { return Ok(None) };
             if shard.events[event].is(Flag::Held) || engine.keep_back(&mut shard, event) {
                 return Ok(None);
             }
             let grant = engine.grant(&mut shard, index, event, &Sources::All, duration, engine.now_ns());
-            engine.events.cells[index].publish_ready(&shard);
+            engine.shards.cells[index].publish_ready(&shard);
             grant
         };
         engine.placement.hot.region.fence();
@@ -112,11 +113,11 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let (bytes, locations) = {
-            let shard = engine.events.cell_of(primary.as_bytes()).lock();
+            let shard = engine.shards.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+            let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
             let event = event.ok_or_else(|| engine.fenced(primary, token))?;
             (shard.events[event].bytes, engine.pin_fragments(&shard, event, sources))
         };
@@ -159,23 +160,23 @@ impl Store {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let mut shard = engine.events.cell_of(primary.as_bytes()).lock();
+        let mut shard = engine.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+        let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
-        let number = shard.events[event].lease;
-        let last = shard.leases[number].granted_ns.saturating_add(nanoseconds(engine.config.max_hold));
+        let number = shard.events[event].lease();
+        let last = shard.events.leases.out[number].granted_ns.saturating_add(nanoseconds(engine.config.max_hold));
         let now = engine.now_ns();
         if now >= last {
             return Err(Error::fenced(format!("the lease is held for longer than {:?}", engine.config.max_hold)));
         }
         let deadline = now.saturating_add(nanoseconds(duration)).min(last);
-        let before = std::mem::replace(&mut shard.leases[number].deadline_ns, deadline);
-        let Shard { timers, leases, .. } = &mut *shard;
-        timers.remove(before, number);
-        timers.insert(leases, number);
+        let leases = &mut shard.events.leases;
+        let before = std::mem::replace(&mut leases.out[number].deadline_ns, deadline);
+        leases.timers.remove(before, number);
+        leases.timers.insert(&leases.out, number);
         Ok(())
     }
 
@@ -188,17 +189,18 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         engine.make_room_for_marks();
-        let cell = engine.events.cell_of(primary.as_bytes());
+        let cell = engine.shards.cell_of(primary.as_bytes());
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
+        let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
-        shard.events[event].deliveries = shard.events[event].deliveries.saturating_sub(1);
+        let leaf = &mut shard.events[event];
+        leaf.set_deliveries(leaf.deliveries().saturating_sub(1));
         engine.lower_marks(&mut shard, event);
         engine.placement.hot.region.fence();
-        shard.move_to(event, LiveState::Ready);
+        shard.events.move_to(event, LiveState::Ready);
         engine.events.leases.fetch_sub(1, Ordering::Relaxed);
         cell.publish_ready(&shard);
         drop(shard);
@@ -209,7 +211,7 @@ impl Store {
 
 impl Engine {
     fn has_ready(&self, stage: u8) -> bool {
-        self.events
+        self.shards
             .cells
             .iter()
             .any(|cell| [false, true].iter().any(|&cold| cell.oldest_ready_ns(stage, cold) != u64::MAX))
@@ -224,7 +226,7 @@ impl Engine {
 
     fn has_cold(&self, stage: u8) -> bool {
         self.placement.level.is_some()
-            && self.events.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX)
+            && self.shards.cells.iter().any(|cell| cell.oldest_ready_ns(stage, true) != u64::MAX)
     }
 
     /// The position of a stage by name; the first without one.
@@ -280,7 +282,7 @@ impl Engine {
     /// Those that arrived up to `latest`, oldest first, but for a turn's length; `false` where the store is closed.
     fn grant_by_age(&self, round: &mut Round<'_>, stage: u8, cold: bool, turn_ns: u64, latest: u64) -> Result<bool> {
         // Age of the next event of each shard that was not looked at yet, and the last one that was not given.
-        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.events.cells[at].oldest_ready_ns(stage, cold));
+        let mut ages: [u64; SHARDS] = std::array::from_fn(|at| self.shards.cells[at].oldest_ready_ns(stage, cold));
         let mut passed_over: [Option<u32>; SHARDS] = [None; SHARDS];
         while round.goes_on() {
             // The shard with the oldest one gives what is not much younger than the next shard's.
@@ -297,11 +299,11 @@ impl Engine {
                 break;
             }
             let turn_ends = second.saturating_add(turn_ns).min(latest);
-            let mut shard = self.events.cells[at].lock();
+            let mut shard = self.shards.cells[at].lock();
             if shard.closed {
                 return Ok(false);
             }
-            let mut next = shard.next_ready(stage, cold, passed_over[at]);
+            let mut next = shard.events.next_ready(stage, cold, passed_over[at]);
             let mut looked = false;
             ages[at] = u64::MAX;
             while let (Some(event), true) = (next, round.goes_on()) {
@@ -311,12 +313,12 @@ impl Engine {
                     break;
                 }
                 looked = true;
-                next = List::after(&shard.events, event);
+                next = List::after(&shard.events.slab, event);
                 if !round.offer(&mut shard, at, event)? && !shard.events[event].is(Flag::Held) {
                     passed_over[at] = Some(event);
                 }
             }
-            self.events.cells[at].publish_ready(&shard);
+            self.shards.cells[at].publish_ready(&shard);
         }
         Ok(true)
     }
@@ -332,15 +334,15 @@ impl Engine {
         while round.goes_on() {
             let mut best: Option<((u8, u128, u64), usize, u32)> = None;
             for at in 0..SHARDS {
-                if self.events.cells[at].oldest_ready_ns(stage, false) == u64::MAX {
+                if self.shards.cells[at].oldest_ready_ns(stage, false) == u64::MAX {
                     continue;
                 }
-                let shard = self.events.cells[at].lock();
+                let shard = self.shards.cells[at].lock();
                 if shard.closed {
                     return round.end_closed();
                 }
-                let ready = &shard.ready[stage as usize];
-                let oldest = shard.next_ready(stage, false, starved[at]);
+                let ready = &shard.events.lists.ready[stage as usize];
+                let oldest = shard.events.next_ready(stage, false, starved[at]);
                 let waits = |event: &u32| too_old.is_some_and(|limit| shard.events[*event].arrival_ns <= limit);
                 if let Some(event) = oldest.filter(waits) {
                     let key = (0, 0, shard.events[event].arrival_ns);
@@ -355,7 +357,7 @@ impl Engine {
                 }
             }
             let Some(((late, rank, arrival), at, event)) = best else { break };
-            let mut shard = self.events.cells[at].lock();
+            let mut shard = self.shards.cells[at].lock();
             if shard.closed {
                 return round.end_closed();
             }
@@ -363,14 +365,14 @@ impl Engine {
             let leaf = &shard.events[event];
             let still = leaf.state == State::Live(LiveState::Ready)
                 && !leaf.is(Flag::Held)
-                && (leaf.stage, leaf.arrival_ns) == (stage, arrival);
+                && (leaf.stage(), leaf.arrival_ns) == (stage, arrival);
             let given = still && round.offer(&mut shard, at, event)?;
             if late == 0 {
                 starved[at] = if given || !still { None } else { Some(event) };
             } else if !given {
                 places[at] = Some((rank, arrival, event));
             }
-            self.events.cells[at].publish_ready(&shard);
+            self.shards.cells[at].publish_ready(&shard);
         }
         Ok(round.end())
     }
@@ -389,28 +391,28 @@ impl Engine {
         duration: Option<Duration>,
         now: u64,
     ) -> Grant {
-        shard.grants += 1;
-        let counter = shard.grants * SHARDS as u64 + index as u64;
+        shard.events.leases.granted += 1;
+        let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
-        shard.move_to(event, LiveState::Leased);
-        let lease = shard.leases.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
-        shard.timers.insert(&shard.leases, lease);
+        shard.events.move_to(event, LiveState::Leased);
+        let lease = shard.events.leases.out.insert(LeaseState { event, counter, granted_ns: now, deadline_ns });
+        shard.events.leases.timers.insert(&shard.events.leases.out, lease);
         self.events.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
-        leaf.lease = lease;
-        leaf.deliveries = leaf.deliveries.saturating_add(1);
-        leaf.set(Flag::ReadyMarked);
+        leaf.set_lease(lease);
+        leaf.set_deliveries(leaf.deliveries() + 1);
+        leaf.mark_ready();
         self.mark_event(shard, event);
         Grant {
-            primary: shard.primary(event),
+            primary: shard.events.primary(event),
             token: Token { epoch: 0, boot: self.life.boot, counter },
             attributes: self.attributes_or_none(shard, event),
             locations: self.pin_fragments(shard, event, sources),
             missing: self.missing_keys(shard, event),
             sources: self.source_states(shard, event),
-            stage: shard.events[event].stage,
-            delivery: shard.events[event].deliveries,
+            stage: shard.events[event].stage(),
+            delivery: shard.events[event].deliveries(),
             event_fragments: u32::from(shard.events[event].present),
             event_bytes: shard.events[event].bytes,
         }
@@ -420,7 +422,7 @@ impl Engine {
     /// Flushed, not fenced.
     /// `false` where the log had no space.
     pub(crate) fn mark_event(&self, shard: &mut Shard, event: u32) -> bool {
-        if shard.events[event].is_logged() {
+        if shard.events.slab.is_logged(event) {
             return self.log_marks(shard, event);
         }
         if let Some(anchor) = shard.anchor(event) {
@@ -433,7 +435,7 @@ impl Engine {
     /// says otherwise: the first fragment may be another than it was at the grant, and recovery believes the highest. Flushed,
     /// not fenced.
     pub(crate) fn lower_marks(&self, shard: &mut Shard, event: u32) {
-        if shard.events[event].is_logged() {
+        if shard.events.slab.is_logged(event) {
             self.log_marks(shard, event);
             return;
         }
@@ -480,7 +482,7 @@ impl<'a> Round<'a> {
     /// Grants an event, if it is what was asked for and nothing holds it back.
     fn offer(&mut self, shard: &mut Shard, index: usize, event: u32) -> Result<bool> {
         let old_enough = self.latest_ns.is_some_and(|latest| shard.events[event].arrival_ns <= latest);
-        let all_warm = shard.events[event].is(Flag::AllWarm);
+        let all_warm = shard.events[event].is(Flag::Far);
         let wrong_level = self.request.level.is_some_and(|level| (level == Level::Warm) != all_warm);
         if !old_enough || wrong_level || !self.engine.matches(shard, event, &self.request.filter) {
             return Ok(false);

@@ -30,7 +30,7 @@ impl Store {
     pub fn outputs(&self, primary: &Primary) -> Result<Option<Vec<(String, Sources)>>> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let shard = engine.events.cell_of(primary.as_bytes()).lock();
+        let shard = engine.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
@@ -38,8 +38,8 @@ impl Store {
             let state = shard.events[*event].state;
             state == crate::events::State::Live(forebay_core::LiveState::Accepted)
         };
-        let Some(event) = shard.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
-        let detail = shard.events[event].lease;
+        let Some(event) = shard.events.find(primary.as_bytes()).filter(accepted) else { return Ok(None) };
+        let detail = shard.events[event].output();
         drop(shard);
         let names = engine.decisions.streams.read();
         let name = |stream: u8| names.get(usize::from(stream)).cloned().unwrap_or_default();

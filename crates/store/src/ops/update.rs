@@ -12,8 +12,9 @@ use super::put::Claimed;
 use crate::Store;
 use crate::decisions::ON_HOT_ONLY;
 use crate::engine::{Engine, closed};
-use crate::events::{NIL, Shard, State};
+use crate::events::{NIL, State};
 use crate::placement::Ticket;
+use crate::shards::Shard;
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
@@ -94,11 +95,11 @@ impl Store {
     pub fn update_attributes(&self, primary: &Primary, attributes: &Attributes, token: Option<&Token>) -> Result<()> {
         let engine = self.engine();
         engine.check_primary(primary)?;
-        let mut shard = engine.events.cell_of(primary.as_bytes()).lock();
+        let mut shard = engine.shards.cell_of(primary.as_bytes()).lock();
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.find(primary.as_bytes()).ok_or_else(|| engine.no_event(primary))?;
+        let event = shard.events.find(primary.as_bytes()).ok_or_else(|| engine.no_event(primary))?;
         engine.check_may_change(&shard, event, token)?;
         engine.attach(&mut shard, event, attributes, false)
     }
@@ -113,16 +114,16 @@ impl Engine {
         }
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let entry = {
-            let shard = self.events.cell_of(primary).lock();
+            let shard = self.shards.cell_of(primary).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.find(primary) else { return Ok(None) };
-            let Ok((_, word)) = shard.slot(event, rest) else { return Ok(None) };
+            let Some(event) = shard.events.find(primary) else { return Ok(None) };
+            let Ok((_, word)) = shard.events.slot(event, rest) else { return Ok(None) };
             if !word.is_present() || word.is_busy() || word.is_warm() {
                 return Ok(None);
             }
-            let kept_back = shard.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
+            let kept_back = shard.places.superseded.get(key).is_some_and(|ended| ended.on_hot_only);
             if !kept_back && !self.is_unsettled(key.as_bytes()) {
                 return Ok(None);
             }
@@ -147,12 +148,12 @@ impl Engine {
             ))
         };
         // The last version of which a device may be without the one after it.
-        let kept_back = |shard: &Shard| shard.superseded.get(key).filter(|e| e.on_hot_only).map(|e| e.version);
+        let kept_back = |shard: &Shard| shard.places.superseded.get(key).filter(|e| e.on_hot_only).map(|e| e.version);
         let mut persisted = None;
         let ticket = loop {
             let last = {
-                let mut shard = self.events.cell_of(primary).lock();
-                let (Some(event), Some(last)) = (shard.find(primary), kept_back(&shard)) else {
+                let mut shard = self.shards.cell_of(primary).lock();
+                let (Some(event), Some(last)) = (shard.events.find(primary), kept_back(&shard)) else {
                     break self.ticket_again(key.as_bytes());
                 };
                 if shard.closed {
@@ -180,7 +181,7 @@ impl Engine {
 
     /// An event may change while open or ready, or under its lease.
     fn check_may_change(&self, shard: &Shard, event: u32, token: Option<&Token>) -> Result<()> {
-        let name = || self.keyspace.schema.text(shard.primary(event).as_bytes());
+        let name = || self.keyspace.schema.text(shard.events.primary(event).as_bytes());
         match shard.events[event].state {
             State::Live(LiveState::Open | LiveState::Ready) if token.is_none() => Ok(()),
             State::Live(LiveState::Leased) if token.is_some_and(|token| self.holds(shard, event, token)) => Ok(()),
@@ -193,9 +194,12 @@ impl Engine {
 
     /// Whether the token is the event's lease in force.
     pub(crate) fn holds(&self, shard: &Shard, event: u32, token: &Token) -> bool {
-        let lease = shard.events[event].lease;
-        let leased = shard.events[event].state == State::Live(LiveState::Leased) && lease != NIL;
-        leased && *token == Token { epoch: 0, boot: self.life.boot, counter: shard.leases[lease].counter }
+        let leaf = &shard.events[event];
+        if leaf.state != State::Live(LiveState::Leased) || leaf.lease() == NIL {
+            return false;
+        }
+        let lease = leaf.lease();
+        *token == Token { epoch: 0, boot: self.life.boot, counter: shard.events.leases.out[lease].counter }
     }
 
     /// Marks the slot busy and reserves a place; answers the length of the old version.
@@ -207,14 +211,14 @@ impl Engine {
         known: Option<(Location, Entry)>,
     ) -> Result<std::result::Result<(Claimed, u32), Again>> {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let mut shard = self.events.cell_of(primary).lock();
+        let mut shard = self.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
         let text = || self.keyspace.schema.text(key.as_bytes());
         let absent = || Error::invalid(format!("{}: there is no such fragment to update", text()));
-        let event = shard.find(primary).ok_or_else(absent)?;
-        let (slot, word) = shard.slot(event, rest).map_err(|_| absent())?;
+        let event = shard.events.find(primary).ok_or_else(absent)?;
+        let (slot, word) = shard.events.slot(event, rest).map_err(|_| absent())?;
         if word.is_removed() {
             return Err(absent());
         }
@@ -233,13 +237,13 @@ impl Engine {
         };
         let entry = entry.ok_or_else(|| Error::corrupt(format!("{}: its entry does not verify", text())))?;
         // Later ones may have gone with the hot level: the next one is above those as well.
-        let last = shard.superseded.get(key).map_or(0, |ended| ended.version).max(entry.version);
+        let last = shard.places.superseded.get(key).map_or(0, |ended| ended.version).max(entry.version);
         let version =
             last.checked_add(1).ok_or_else(|| Error::invalid(format!("{}: has its last version, {last}", text())))?;
         let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
-        shard.set_word(event, slot, word.busy());
+        shard.events.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
         let claimed = Claimed::version(&entry, word, event, place, length, version);
         Ok(Ok((claimed, entry.length)))
@@ -251,7 +255,7 @@ impl Engine {
         let _effects = self.decisions.effects.begin();
         let (place, version) = (&claimed.place, claimed.version);
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
-        let cell = self.events.cell_of(primary);
+        let cell = self.shards.cell_of(primary);
         let mut shard = cell.lock();
         let event = claimed.event;
         let settled = (|| {
@@ -259,21 +263,21 @@ impl Engine {
                 return Err(closed());
             }
             let gone = || Error::conflict("the fragment was removed or its event decided meanwhile");
-            let (slot, word) = shard.slot(event, rest).map_err(|_| gone())?;
+            let (slot, word) = shard.events.slot(event, rest).map_err(|_| gone())?;
             if shard.events[event].state == State::Gone || word.is_removed() {
                 return Err(gone());
             }
-            shard.set_word(event, slot, word.settled());
+            shard.events.set_word(event, slot, word.settled());
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
             // Also one that is on its way there: its put may be answered at any moment; and one that took the place of such a
             // one without a device.
-            let kept_back = shard.superseded.get(&claimed.key).is_some_and(|ended| ended.on_hot_only);
+            let kept_back = shard.places.superseded.get(&claimed.key).is_some_and(|ended| ended.on_hot_only);
             let is_there = old.is_warm() || word.is_persisted() || self.lacks_devices();
             let on_device = is_there || shard.is_being_persisted(event) || kept_back;
             // Marks of the event travel with its first fragment: durable in the new version before the old one ends.
             let marks = shard.events[event].marks();
-            if marks != StateWord::FRESH && shard.events[event].is_logged() {
+            if marks != StateWord::FRESH && shard.events.slab.is_logged(event) {
                 self.log_marks(&mut shard, event);
             } else if marks != StateWord::FRESH {
                 self.placement.hot.mark(place.location, marks);
@@ -297,27 +301,27 @@ impl Engine {
                 // say it beside this one's.
                 shard.note_superseded(event, claimed.key, version - 1);
                 if on_device {
-                    shard.keep_superseded_back(&claimed.key);
+                    shard.places.keep_superseded_back(&claimed.key);
                 }
             }
             if shard.leave_warm(event) {
                 cell.publish_ready(&shard);
             }
-            let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().moved_to(place.location);
-            shard.set_word(event, slot, here);
+            let here = word.of_fragment(word.is_late(), claimed.length).not_persisted().carried_to(place.location);
+            shard.events.set_word(event, slot, here);
             if old.is_warm() {
                 // With the hot level lost it is the only one: it ends with its event, or when that goes down.
-                shard.copies.entry(event).or_default().push((old, 1));
+                shard.places.copies.entry(event).or_default().push((old, 1));
             }
             let (old_tally, new_tally) =
                 (Tally::fragment(u64::from(old_length)), Tally::fragment(u64::from(claimed.length)));
             let leaf = &mut shard.events[event];
             leaf.bytes = leaf.bytes - u64::from(old_length) + u64::from(claimed.length);
             let (run, state) = (leaf.run as usize, leaf.state);
-            let count = shard.runs[run].sources.of(rest);
+            let count = shard.events.runs[run].sources.of(rest);
             count.fragments += 1;
             count.bytes += u64::from(claimed.length);
-            let ledger = &mut shard.runs[run].ledger;
+            let ledger = &mut shard.events.runs[run].ledger;
             ledger.offered += new_tally;
             ledger.stored += new_tally;
             ledger.superseded += old_tally;
@@ -327,7 +331,7 @@ impl Engine {
             }
             Ok((old, ticket, on_device))
         })();
-        shard.settle(event);
+        shard.events.settle(event);
         // Letting go of the new version is the last that this call does to the region.
         match settled {
             Ok((old, ticket, on_device)) => {

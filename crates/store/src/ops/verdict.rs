@@ -10,9 +10,10 @@
 //! *On failure*: results whose verdict is not recorded are dead; recovery finds and ends them.
 
 use crate::engine::{Engine, closed};
-use crate::events::{Code, Ended, Given, Shard, Verdict, Word};
+use crate::events::{Code, Ended, Given, Verdict, Word};
 use crate::limits::SHARDS;
 use crate::placement::Ticket;
+use crate::shards::Shard;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, StateWord};
@@ -120,8 +121,8 @@ impl Store {
 
 impl Engine {
     fn check_held(&self, primary: &Primary, token: &Token) -> Result<()> {
-        let shard = self.events.cell_of(primary.as_bytes()).lock();
-        let held = shard.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
+        let shard = self.shards.cell_of(primary.as_bytes()).lock();
+        let held = shard.events.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
         if held { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
 
@@ -145,9 +146,10 @@ impl Engine {
     /// A token that is not in force: its recorded verdict again, or the fence.
     #[cold]
     fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
-        let index = self.events.shard_of(primary.as_bytes());
+        let index = self.shards.shard_of(primary.as_bytes());
         let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
-        let this_life = || shard.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.life.boot);
+        let this_life =
+            || shard.events.leases.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.life.boot);
         let recorded = if here { this_life().or_else(|| self.events.recent.lock().get(*token)) } else { None };
         let again = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         if recorded == Some(again) { Ok(()) } else { Err(self.fenced(primary, token)) }
@@ -164,8 +166,8 @@ impl Engine {
     /// force has nothing to wait for: while one is, nothing more begins.
     fn await_records_in_flight(&self, primary: &Primary, token: &Token) {
         let in_flight = || {
-            let shard = self.events.cell_of(primary.as_bytes()).lock();
-            let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
+            let shard = self.shards.cell_of(primary.as_bytes()).lock();
+            let event = shard.events.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
             event.is_some_and(|event| shard.events[event].pending > 0)
         };
         let mut deadline = None;
@@ -203,11 +205,12 @@ impl Engine {
         let mut keys = Vec::new();
         if !judgement.results.is_empty() {
             // A repetition writes nothing, and needs no space.
-            let mut shard = self.events.cell_of(primary.as_bytes()).lock();
+            let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
             if shard.closed {
                 return Err(closed());
             }
-            let Some(event) = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token)) else {
+            let Some(event) = shard.events.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token))
+            else {
                 return self.repeat(&shard, primary, token, judgement).map(|()| None);
             };
             keys.extend(judgement.results.iter().map(|(source, _)| {
@@ -235,20 +238,23 @@ impl Engine {
         written: &[Written],
         ended: &mut Ended,
     ) -> Result<Option<Ticket>> {
-        let index = self.events.shard_of(primary.as_bytes());
-        let cell = &self.events.cells[index];
+        let index = self.shards.shard_of(primary.as_bytes());
+        let cell = &self.shards.cells[index];
         let mut shard = cell.lock();
         if shard.closed {
             return Err(closed());
         }
-        let event = shard.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
+        let event = shard.events.find(primary.as_bytes()).filter(|&event| self.holds(&shard, event, token));
         let Some(event) = event else {
             return self.repeat(&shard, primary, token, judgement).map(|()| None);
         };
         self.check_judgement(&shard, event, judgement, written)?;
         let group = self.group_of(&shard, event);
-        let record =
-            |shard: &Shard, kind, detail| Decision { token: *token, detail, ..shard.decision(event, kind, group) };
+        let record = |shard: &Shard, kind, detail| Decision {
+            token: *token,
+            detail,
+            ..shard.events.decision(event, kind, group)
+        };
         let ticket;
         match judgement.verdict {
             Verdict::Accepted => {
@@ -256,8 +262,8 @@ impl Engine {
                 ticket = self.record(&shard, event, &with_results(decision, written))?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "accepted");
-                shard.move_to(event, LiveState::Accepted);
-                shard.events[event].lease = judgement.detail;
+                shard.events.move_to(event, LiveState::Accepted);
+                shard.events[event].set_output(judgement.detail);
                 self.queue_demotion(&mut shard, event);
             }
             Verdict::Rejected => {
@@ -272,16 +278,16 @@ impl Engine {
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];
-                (leaf.stage, leaf.deliveries) = (stage, 0);
+                leaf.set_progress(stage, 0);
                 // Recovery believes the latest stage and its deliveries, wherever they stand.
                 self.mark_event(&mut shard, event);
                 self.placement.hot.region.fence();
-                shard.move_to(event, LiveState::Ready);
+                shard.events.move_to(event, LiveState::Ready);
                 cell.publish_ready(&shard);
             }
         }
         let code = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
-        let by_number = shard.verdicts.note(token.counter / SHARDS as u64, code);
+        let by_number = shard.events.leases.verdicts.note(token.counter / SHARDS as u64, code);
         let given = Given { boot: self.life.boot, code, counter: token.counter };
         self.events.recent.lock().keep(given, !by_number, self.verdicts_kept());
         self.events.leases.fetch_sub(1, Ordering::Relaxed);
@@ -294,7 +300,7 @@ impl Engine {
 
     /// What would make a verdict impossible, before anything is recorded.
     fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
-        let stage = shard.events[event].stage;
+        let stage = shard.events[event].stage();
         if judgement.verdict == Verdict::Passed && judgement.detail <= u32::from(stage) {
             return Err(Error::invalid(format!(
                 "an event in stage `{}` cannot pass to `{}`: only to a later one",
@@ -302,15 +308,15 @@ impl Engine {
                 self.stage_name(judgement.detail as u8)
             )));
         }
-        if let Some(taken) = written.iter().find(|result| shard.slot(event, &result.rest).is_ok()) {
+        if let Some(taken) = written.iter().find(|result| shard.events.slot(event, &result.rest).is_ok()) {
             return Err(Error::conflict(format!(
                 "{}: the event has a fragment of source {}; a result needs one of its own",
-                self.keyspace.schema.text(shard.primary(event).as_bytes()),
+                self.keyspace.schema.text(shard.events.primary(event).as_bytes()),
                 self.keyspace.schema.source_text(&taken.rest)
             )));
         }
         let most = forebay_core::limits::FRAGMENTS_PER_EVENT_MAX as usize;
-        if usize::from(shard.events[event].slots) + written.len() > most {
+        if shard.events.slots(event) + written.len() > most {
             return Err(Error::invalid(format!("an event has at most {most} fragments")));
         }
         Ok(())
@@ -361,12 +367,12 @@ impl Engine {
     /// The verdict is recorded: its results are fragments of the event from now on.
     fn adopt_results(&self, shard: &mut Shard, event: u32, written: &[Written]) {
         for Written { rest, location, length } in written {
-            let Err(slot) = shard.slot(event, rest) else { continue };
-            shard.insert_slot(event, slot, rest, Word::at(*location).of_fragment(false, *length).of_result());
+            let Err(slot) = shard.events.slot(event, rest) else { continue };
+            shard.insert_slot(event, slot, rest, Word::of(*location).of_fragment(false, *length).of_result());
             let run = shard.events[event].run as usize;
-            shard.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
-            let primary = shard.primary(event);
-            shard.add_result(event, (primary.as_bytes(), rest), *length);
+            shard.events.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
+            let primary = shard.events.primary(event);
+            shard.events.add_result(event, (primary.as_bytes(), rest), *length);
             // Also once the log is folded the result says of itself that it counts.
             let marks = shard.events[event].marks();
             self.placement.hot.mark(*location, StateWord { ready: true, ..marks });

@@ -1,9 +1,9 @@
 //! Why a fragment is missing: for the person who looks for it at night.
 
-use crate::Why;
 use crate::engine::{Engine, closed};
-use crate::events::{Ending, Flag, Incident, IncidentKind, Run, Shard, State};
-use crate::{RunState, SourceState, Store};
+use crate::events::{Ending, Flag, Incident, IncidentKind, Run, State};
+use crate::shards::Shard;
+use crate::{RunState, SourceState, Store, Why};
 use forebay_core::{Key, LiveState, Result};
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ impl Store {
         let schema = &engine.keyspace.schema;
         let forgotten = engine.forgot_endings(schema.run_of(key.as_bytes()));
         let (primary, source) = key.as_bytes().split_at(schema.primary_bytes());
-        let shard = engine.events.cell_of(primary).lock();
+        let shard = engine.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
-        let incidents: Vec<String> = shard.incidents.of(key).map(|incident| engine.tell(incident)).collect();
+        let incidents: Vec<String> = shard.events.incidents.of(key).map(|incident| engine.tell(incident)).collect();
         let number = schema.run_of(primary);
-        let (answer, because) = match (shard.run_index(number), shard.find(primary)) {
+        let (answer, because) = match (shard.events.run_index(number), shard.events.find(primary)) {
             (None, _) => ("run-unknown", format!("run {number} was never opened in this store")),
-            (Some(run), None) => engine.why_no_event(&shard.runs[run as usize], primary, forgotten),
+            (Some(run), None) => engine.why_no_event(&shard.events.runs[run as usize], primary, forgotten),
             (Some(_), Some(event)) => engine.why_in_event(&shard, event, source),
         };
-        let lost = shard.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
+        let lost = shard.events.incidents.of(key).any(|incident| incident.kind == IncidentKind::Lost);
         let (answer, because) = match answer {
             "missing" | "not-expected" | "never-announced" if lost => {
                 ("lost", format!("{because}; it was stored, and damaged later: the operator accepted its loss"))
@@ -45,10 +45,11 @@ impl Engine {
     /// Whether more events of a run were released, removed or never seen than is remembered one by one.
     fn forgot_endings(&self, run: u64) -> bool {
         let mut remembered = 0;
-        for cell in &self.events.cells {
+        for cell in &self.shards.cells {
             let shard = cell.lock();
-            let Some(index) = shard.run_index(run) else { continue };
-            remembered += shard.runs[index as usize].endings.iter().map(crate::events::Decided::len).sum::<u64>();
+            let Some(index) = shard.events.run_index(run) else { continue };
+            remembered +=
+                shard.events.runs[index as usize].endings.iter().map(crate::events::Decided::len).sum::<u64>();
         }
         let ledger = self.sum_ledger(run);
         ledger.released.events + ledger.removed.events + ledger.never_seen > remembered
@@ -62,7 +63,7 @@ impl Engine {
                 format!("run {} is closed: its summary has its account, single events are not known", run.run),
             );
         }
-        let ended = |ending: Ending| run.endings[ending as usize].contains(self.events.decided_form, primary);
+        let ended = |ending: Ending| run.endings[ending as usize].contains(self.shards.decided_form, primary);
         if ended(Ending::Released) {
             return ("moved", format!("event {event} was released: the archive has taken it over"));
         }
@@ -72,10 +73,10 @@ impl Engine {
         if ended(Ending::NeverSeen) {
             return ("never-seen", format!("event {event} was announced, and nothing of it arrived in time"));
         }
-        if forgotten && run.decided.contains(self.events.decided_form, primary) {
+        if forgotten && run.decided.contains(self.shards.decided_form, primary) {
             return ("decided", format!("event {event} is decided: how it ended is not remembered any more"));
         }
-        if run.decided.contains(self.events.decided_form, primary) {
+        if run.decided.contains(self.shards.decided_form, primary) {
             return ("rejected", format!("event {event} was rejected by the selection"));
         }
         ("never-announced", format!("event {event} was never announced, and no fragment of it was ever stored"))
@@ -89,9 +90,9 @@ impl Engine {
             _ => "ending",
         };
         let age = Duration::from_nanos(self.now_ns().saturating_sub(leaf.arrival_ns));
-        let of = format!("event {} is {state}, {age:.1?} old", schema.text(shard.primary(event).as_bytes()));
+        let of = format!("event {} is {state}, {age:.1?} old", schema.text(shard.events.primary(event).as_bytes()));
         let named = schema.source_text(source);
-        if let Ok((_, word)) = shard.slot(event, source) {
+        if let Ok((_, word)) = shard.events.slot(event, source) {
             return match () {
                 () if word.is_pending() => ("in-flight", format!("{of}; the fragment is being written now")),
                 () if word.is_removed() => ("removed", format!("{of}; the fragment was removed")),
@@ -101,11 +102,11 @@ impl Engine {
                 () => ("present", format!("{of}; the fragment is there")),
             };
         }
-        if let Some(mask) = shard.masked(event, source) {
+        if let Some(mask) = shard.events.masked(event, source) {
             let by = if mask.automatic { "the run's policy" } else { "hand" };
             return ("masked", format!("{of}; source {named} is masked by {by}: the event does not wait for it"));
         }
-        let rule = shard.rule(event);
+        let rule = shard.events.rule(event);
         // An event that has all it waits for, and lacks a source that it names: this was masked.
         let was_masked = !rule.sources().is_empty() && leaf.is(Flag::Complete);
         match rule.absent(source, was_masked) {

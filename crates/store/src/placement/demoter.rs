@@ -1,7 +1,7 @@
 //! What moves between levels: planned events, writers, and what is not durable yet.
 
 use super::Level;
-use crate::events::WarmRecord;
+use crate::placement::WarmRecord;
 use forebay_core::Primary;
 use forebay_media::bytes::{Entry, ImageMarks, Stream};
 use forebay_media::hot::Location;

@@ -7,6 +7,7 @@ mod keeper;
 mod level;
 mod location;
 mod persisting;
+mod places;
 mod there;
 mod unsettled;
 
@@ -16,6 +17,7 @@ pub(crate) use keeper::Keeper;
 pub(crate) use level::Level;
 pub(crate) use location::{at, place_of, too_large};
 pub(crate) use persisting::{Answer, Persisting, Waiting};
+pub(crate) use places::{At, Kept, Places, WarmRecord};
 pub(crate) use there::There;
 pub(crate) use unsettled::{Awaited, Ticket, Unsettled};
 

@@ -9,9 +9,10 @@ use super::Version;
 use super::records::{Records, supersede, version_in};
 use crate::RunState;
 use crate::decisions::mark_parts;
-use crate::events::{Flag, State, WarmRecord, Word};
+use crate::events::{Flag, State, Word};
 use crate::placement::at;
 use crate::placement::place_of;
+use crate::placement::{At, WarmRecord};
 use forebay_core::{Key, Result, Tally};
 use forebay_media::bytes::{EntryFlags, Image, ImageMarks, ImageState, Mark, StateWord};
 use forebay_media::hot::Location;
@@ -29,23 +30,23 @@ impl Records<'_> {
         let schema = &engine.keyspace.schema;
         let primary = image.primary;
         let number = schema.run_of(primary);
-        let index = engine.events.shard_of(primary);
+        let index = engine.shards.shard_of(primary);
         let shard = &mut *self.shards[index];
-        let Some(run) = shard.run_index(number) else {
+        let Some(run) = shard.events.run_index(number) else {
             return self.lost(format!(
                 "container {} position {}: run {number} was never opened",
                 place.container, place.position
             ));
         };
-        let of_run = &shard.runs[run as usize];
+        let of_run = &shard.events.runs[run as usize];
         let kept = image.head.marks.state != ImageState::Undecided
             || self.decided.accepted.contains(primary)
             || self.decided.debug.contains(primary);
         let over = of_run.state == RunState::Closed && !kept;
-        if over || of_run.decided.contains(engine.events.decided_form, primary) {
+        if over || of_run.decided.contains(engine.shards.decided_form, primary) {
             return Ok(());
         }
-        let known = shard.find(primary);
+        let known = shard.events.find(primary);
         let (mut live, mut copies, mut for_later) = (0, 0, 0);
         // Whether anything of the event is to be found here and nowhere else.
         let mut brings = known.is_none();
@@ -60,12 +61,12 @@ impl Records<'_> {
             if !self.decided.removed.is_empty() && removed() {
                 continue;
             }
-            if !self.decided.superseded.is_empty() || !shard.superseded.is_empty() {
+            if !self.decided.superseded.is_empty() || !shard.places.superseded.is_empty() {
                 let key = named(entry.rest);
-                let ended = [self.decided.superseded.get(key.as_bytes()), shard.superseded.get(&key)];
+                let ended = [self.decided.superseded.get(key.as_bytes()), shard.places.superseded.get(&key)];
                 if ended.iter().flatten().any(|ended| ended.version >= entry.version) {
                     let kept_back = ended.iter().flatten().any(|ended| ended.on_hot_only);
-                    let standing = event.and_then(|event| shard.slot(event, entry.rest).ok());
+                    let standing = event.and_then(|event| shard.events.slot(event, entry.rest).ok());
                     match standing {
                         Some((_, word)) if !word.is_warm() => {
                             // With the hot level lost it is the only one.
@@ -84,9 +85,9 @@ impl Records<'_> {
                 }
             }
             let event = *event.get_or_insert_with(|| {
-                let event = shard.create(primary, run, self.now_ns);
-                shard.events[event].set(Flag::Warm);
-                shard.events[event].set(Flag::AllWarm);
+                let event = shard.events.create(primary, run, self.now_ns);
+                shard.events.slab.set_at(event, At::Warm);
+                shard.events[event].set(Flag::Far);
                 event
             });
             if !entry.flags.is_fragment() {
@@ -94,24 +95,24 @@ impl Records<'_> {
             }
             let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
             let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
-            let here = Word::at(at(place, number as u32)).of_fragment(late, entry.length);
+            let here = Word::of(at(place, number as u32)).of_fragment(late, entry.length);
             let here = if result { here.of_result() } else { here };
-            match shard.slot(event, entry.rest) {
-                Err(_) if !shard.has_room(event) => {}
+            match shard.events.slot(event, entry.rest) {
+                Err(_) if !shard.events.has_room(event) => {}
                 Err(slot) => {
                     shard.insert_slot(event, slot, entry.rest, here);
                     brings = true;
                     if entry.version > 0 {
                         self.versions.insert(named(entry.rest), entry.version);
                     }
-                    shard.runs[run as usize].ledger.offered += Tally::fragment(u64::from(entry.length));
+                    shard.events.runs[run as usize].ledger.offered += Tally::fragment(u64::from(entry.length));
                     if result {
-                        shard.add_result(event, (primary, entry.rest), entry.length);
+                        shard.events.add_result(event, (primary, entry.rest), entry.length);
                     } else {
-                        shard.arrived(event, (primary, entry.rest), entry.length);
+                        shard.events.arrived(event, (primary, entry.rest), entry.length);
                     }
                     if figures_kept {
-                        shard.runs[run as usize].sources.take_back(entry.rest, entry.length);
+                        shard.events.runs[run as usize].sources.take_back(entry.rest, entry.length);
                     }
                     live += 1;
                 }
@@ -122,7 +123,7 @@ impl Records<'_> {
                     // A container that was begun later may have the copy that was written earlier: the image that says
                     // what was decided must stay.
                     let weaker =
-                        shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
+                        shard.events.slab.at(event, At::SettledThere) && image.head.marks.state != ImageState::Accepted;
                     match version.cmp(&entry.version) {
                         Ordering::Greater => {
                             let cut = Version { location: here.location(), length: entry.length, on_hot_only: false };
@@ -136,7 +137,7 @@ impl Records<'_> {
                             self.versions.insert(named(entry.rest), entry.version);
                             match engine.level_entry(before) {
                                 Ok(standing) => {
-                                    shard.change_length(event, standing.length, entry.length);
+                                    shard.events.change_length(event, standing.length, entry.length);
                                     let said = self.decided.superseded.get(&[primary, entry.rest].concat());
                                     if said.is_some_and(|ended| ended.version >= version) {
                                         // It was taken for the last one until this one was found.
@@ -151,14 +152,14 @@ impl Records<'_> {
                             }
                         }
                     }
-                    shard.set_word(event, slot, here);
+                    shard.events.set_word(event, slot, here);
                     brings = true;
                     live += 1;
                 }
                 Ok((slot, word)) => {
                     let Some(standing) = engine.placement.hot.read_entry(word.location()) else { continue };
                     if standing.version == entry.version {
-                        shard.set_word(event, slot, word.persisted());
+                        shard.events.set_word(event, slot, word.persisted());
                         copies += 1;
                     } else if standing.version > entry.version {
                         let cut = Version { location: here.location(), length: entry.length, on_hot_only: true };
@@ -176,19 +177,20 @@ impl Records<'_> {
             // Another copy of it is found to be superseded from now on.
             shard.note_superseded(event, key, version);
             if cut.on_hot_only {
-                shard.keep_superseded_back(&key);
+                shard.places.keep_superseded_back(&key);
             }
-            supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, cut);
+            supersede(&mut self.replaced, &mut shard.events.runs[run as usize].ledger, cut);
         }
         if copies > 0 {
-            shard.copies.entry(event).or_default().push((at(place, 0), copies));
+            shard.places.copies.entry(event).or_default().push((at(place, 0), copies));
         }
-        let weaker = shard.events[event].is(Flag::SettledThere) && image.head.marks.state != ImageState::Accepted;
+        let weaker = shard.events.slab.at(event, At::SettledThere) && image.head.marks.state != ImageState::Accepted;
         let record = image.record.as_ref().filter(|record| {
             let older = |standing: &WarmRecord| {
                 standing.version < record.version || !weaker && standing.version == record.version
             };
-            shard.attribute_word(event).is_none_or(Word::is_warm) && shard.warm_records.get(&event).is_none_or(older)
+            shard.events.attribute_word(event).is_none_or(Word::is_warm)
+                && shard.places.warm_records.get(&event).is_none_or(older)
         });
         if live + copies == 0 && record.is_none() {
             return Ok(());
@@ -201,21 +203,21 @@ impl Records<'_> {
         match marks.state {
             // Final: it says more than any other image of the event.
             ImageState::Accepted => {
-                shard.reasons.remove(&event);
+                shard.events.lists.reasons.remove(&event);
                 let elsewhere = |location: Location| !location.is_warm() || place_of(location) != place;
                 let partly = shard.fragments(event, |_| true).any(|(_, location)| elsewhere(location));
-                let leaf = &mut shard.events[event];
-                if partly && !leaf.is(Flag::SettledThere) {
+                if partly && !shard.events.slab.at(event, At::SettledThere) {
                     self.mixed.insert((index, event));
                 }
-                leaf.set(Flag::SettledThere);
-                leaf.lease = marks.detail;
-                (leaf.stage, leaf.deliveries) = (0, 0);
+                shard.events.slab.set_at(event, At::SettledThere);
+                let leaf = &mut shard.events[event];
+                leaf.set_output(marks.detail);
+                leaf.set_progress(0, 0);
                 leaf.clear(Flag::Complete);
                 leaf.clear(Flag::LacksMasked);
                 leaf.adopt_marks(word_of(marks));
             }
-            _ if shard.events[event].is(Flag::SettledThere) && !shard.reasons.contains_key(&event) => {
+            _ if shard.events.slab.at(event, At::SettledThere) && !shard.events.lists.reasons.contains_key(&event) => {
                 if brings {
                     self.mixed.insert((index, event));
                 }
@@ -230,8 +232,8 @@ impl Records<'_> {
                 let forgiven = ImageMarks { deliveries: 0, ready: true, ..marks };
                 shard.events[event].adopt_marks(word_of(if believed { marks } else { forgiven }));
                 if believed && unmarked {
-                    shard.reasons.insert(event, marks.detail as u8);
-                    shard.events[event].set(Flag::SettledThere);
+                    shard.events.lists.reasons.insert(event, marks.detail as u8);
+                    shard.events.slab.set_at(event, At::SettledThere);
                 }
             }
             // Its fragments stand on the hot level, and with them what was marked since; or it was never swapped in.
@@ -239,12 +241,15 @@ impl Records<'_> {
             ImageState::Undecided => shard.events[event].adopt_marks(word_of(marks)),
         }
         if let Some(record) = record {
-            if let Some(before) = shard.attribute_word(event) {
+            if let Some(before) = shard.events.attribute_word(event) {
                 ended(before.location());
             }
             let bytes = record.bytes.into();
-            shard.warm_records.insert(event, WarmRecord { status: record.status, version: record.version, bytes });
-            shard.set_attribute_word(event, Word::at(at(place, 0)));
+            shard
+                .places
+                .warm_records
+                .insert(event, WarmRecord { status: record.status, version: record.version, bytes });
+            shard.events.set_attribute_word(event, Word::of(at(place, 0)));
         }
         Ok(())
     }
@@ -256,16 +261,16 @@ impl Records<'_> {
         let (shards, decided) = (&mut self.shards, self.decided);
         decided.marks.each(|primary, mark| {
             let (stage, detail) = mark_parts(mark);
-            let shard = &mut *shards[engine.events.shard_of(primary)];
+            let shard = &mut *shards[engine.shards.shard_of(primary)];
             // Also of one that nothing on the warm level belongs to any more: its records on the hot one do not have them.
-            let Some(event) = shard.find(primary) else { return };
-            if shard.events[event].is(Flag::Warm) {
-                shard.events[event].set(Flag::MarksLogged);
+            let Some(event) = shard.events.find(primary) else { return };
+            if shard.events.slab.at(event, At::Warm) {
+                shard.events.slab.set_at(event, At::MarksLogged);
             }
             let leaf = &mut shard.events[event];
-            (leaf.stage, leaf.deliveries) = (stage, detail as u8);
+            leaf.set_progress(stage, detail as u8);
             if detail & 1 << 8 != 0 {
-                leaf.set(Flag::ReadyMarked);
+                leaf.mark_ready();
             }
             // An image or a record may say that masks complete it; since then it has another rule.
             for flag in [Flag::Complete, Flag::LacksMasked] {
@@ -278,29 +283,29 @@ impl Records<'_> {
         for (index, event, marks) in std::mem::take(&mut self.doubted) {
             let shard = &mut *self.shards[index];
             let leaf = &mut shard.events[event];
-            let more = (marks.stage, marks.deliveries) > (leaf.stage, leaf.deliveries)
+            let more = (marks.stage, marks.deliveries) > (leaf.stage(), leaf.deliveries())
                 || marks.masked && !leaf.is(Flag::LacksMasked);
             // Later it may be the only image: the log says from now on that it is wrong.
-            if more && leaf.is(Flag::Warm) {
-                leaf.set(Flag::MarksLogged);
+            if more && shard.events.slab.at(event, At::Warm) {
+                shard.events.slab.set_at(event, At::MarksLogged);
             }
         }
         for (key, &ended) in &self.decided.superseded {
             let key = Key::from_packed(key);
             let primary = schema.primary_of(&key);
-            let shard = &mut *self.shards[engine.events.shard_of(primary.as_bytes())];
+            let shard = &mut *self.shards[engine.shards.shard_of(primary.as_bytes())];
             // Also where the version after it went with the hot level: an image of this one may be found in another life.
-            if let Some(event) = shard.find(primary.as_bytes()) {
+            if let Some(event) = shard.events.find(primary.as_bytes()) {
                 shard.note_superseded(event, key, ended.version);
                 if ended.on_hot_only {
-                    shard.keep_superseded_back(&key);
+                    shard.places.keep_superseded_back(&key);
                 }
-            } else if let Some(run) = shard.run_index(schema.run_of(primary.as_bytes()))
-                && let known = &shard.runs[run as usize]
+            } else if let Some(run) = shard.events.run_index(schema.run_of(primary.as_bytes()))
+                && let known = &shard.events.runs[run as usize]
                 && !known.is_over()
-                && !known.decided.contains(engine.events.decided_form, primary.as_bytes())
+                && !known.decided.contains(engine.shards.decided_form, primary.as_bytes())
             {
-                shard.superseded.insert(key, ended);
+                shard.places.superseded.insert(key, ended);
             }
         }
     }
@@ -309,20 +314,20 @@ impl Records<'_> {
     pub(super) fn adopt_image_state(&mut self, at: usize, event: u32) {
         let shard = &mut *self.shards[at];
         let leaf = &shard.events[event];
-        if !leaf.is(Flag::Warm) || !matches!(leaf.state, State::Live(_)) {
+        if !shard.events.slab.at(event, At::Warm) || !matches!(leaf.state, State::Live(_)) {
             return;
         }
-        if let Some(&reason) = shard.reasons.get(&event) {
-            shard.move_to(event, forebay_core::LiveState::Debug);
-            shard.reasons.insert(event, reason);
+        if let Some(&reason) = shard.events.lists.reasons.get(&event) {
+            shard.events.move_to(event, forebay_core::LiveState::Debug);
+            shard.events.lists.reasons.insert(event, reason);
             self.engine.queue_again(shard, event);
-        } else if leaf.is(Flag::SettledThere) {
-            let detail = leaf.lease;
-            shard.move_to(event, forebay_core::LiveState::Accepted);
-            shard.events[event].lease = detail;
+        } else if shard.events.slab.at(event, At::SettledThere) {
+            let detail = leaf.output();
+            shard.events.move_to(event, forebay_core::LiveState::Accepted);
+            shard.events[event].set_output(detail);
             if self.mixed.contains(&(at, event)) {
                 // Images of the rest say less: the log keeps the decision until the event has gone there whole.
-                shard.events[event].clear(Flag::SettledThere);
+                shard.events.slab.clear_at(event, At::SettledThere);
             }
             self.engine.queue_again(shard, event);
         }

@@ -6,9 +6,10 @@ use crate::decisions::{
     Folded, FoldedRun, LOST, ON_HOT_ONLY, Seen, decode_hold, decode_mask, decode_producer, decode_run, mark_of,
 };
 use crate::engine::Engine;
-use crate::events::{Ending, Given, Run, ShardGuard, Verdict, shard_of_parts};
+use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
 use crate::limits::{BATCH_RUNS, SHARD_BLOCK_BITS, SHARDS};
 use crate::runs::{Hold, KnownProducer, KnownRun, apply_mask};
+use crate::shards::ShardGuard;
 use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, Ledger, Result, Tally, Token};
 use forebay_media::bytes::{Blob, Decision, DecisionKind, SegmentHeader, SegmentKind, Slot};
@@ -214,7 +215,7 @@ impl<'a> Replay<'a> {
     fn new(engine: &'a Engine, folded: Folded, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
         let mut replay = Replay {
             engine,
-            shards: engine.events.lock_all(),
+            shards: engine.shards.lock_all(),
             runs: Vec::new(),
             streams: Vec::new(),
             decided: Decided::new(engine),
@@ -283,8 +284,8 @@ impl<'a> Replay<'a> {
         for known in &self.runs {
             let masks = Arc::new(known.masks.clone());
             for shard in self.shards.iter_mut() {
-                if let Some(index) = shard.run_index(known.run) {
-                    shard.runs[index as usize].masks = masks.clone();
+                if let Some(index) = shard.events.run_index(known.run) {
+                    shard.events.runs[index as usize].masks = masks.clone();
                 }
             }
         }
@@ -318,15 +319,15 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
     // The first snapshot of this life tells the devices.
     let shadowed = engine.placement.level.as_ref().map_or(0, |level| level.log.end());
     for (at, shard) in shards.iter_mut().enumerate() {
-        match shard.run_index(known.run) {
+        match shard.events.run_index(known.run) {
             Some(index) => {
-                shard.runs[index as usize].enter(known.state, now);
+                shard.events.runs[index as usize].enter(known.state, now);
             }
             None => {
-                shard.add_run(known.run, plan.clone(), known.state, now, shadowed);
+                shard.events.add_run(known.run, plan.clone(), known.state, now, shadowed);
                 if at == 0 {
-                    let index = shard.runs.len() - 1;
-                    shard.runs[index].ledger = with_stored(ledger);
+                    let index = shard.events.runs.len() - 1;
+                    shard.events.runs[index].ledger = with_stored(ledger);
                 }
             }
         }
@@ -376,7 +377,7 @@ fn adopt_snapshot(
     }
     for incident in folded.incidents {
         let primary = engine.keyspace.schema.primary_of(&incident.key);
-        shards[engine.events.shard_of(primary.as_bytes())].incidents.note(incident);
+        shards[engine.shards.shard_of(primary.as_bytes())].events.incidents.note(incident);
     }
     let mut recent = engine.events.recent.lock();
     for given in folded.verdicts {
@@ -400,15 +401,15 @@ fn adopt_folded_run(
         for (high, intervals) in groups {
             for (shard, pieces) in by_shard(&high, &intervals).into_iter().enumerate() {
                 let set = IntervalSet::from_intervals(pieces.into_iter())?;
-                let Some(index) = shards[shard].run_index(run).filter(|_| !set.is_empty()) else { continue };
-                let of_run = &mut shards[shard].runs[index as usize];
+                let Some(index) = shards[shard].events.run_index(run).filter(|_| !set.is_empty()) else { continue };
+                let of_run = &mut shards[shard].events.runs[index as usize];
                 let into = if which == 0 { &mut of_run.decided } else { &mut of_run.endings[which - 1] };
                 into.set(&high, set);
             }
         }
     }
-    let Some(index) = shards[0].run_index(run) else { return Ok(()) };
-    let of_run = &mut shards[0].runs[index as usize];
+    let Some(index) = shards[0].events.run_index(run) else { return Ok(()) };
+    let of_run = &mut shards[0].events.runs[index as usize];
     (of_run.ended, of_run.groups, of_run.released) = (ended, groups, released);
     for (source, count) in sources {
         *of_run.sources.of(&source) = count;
@@ -467,17 +468,17 @@ impl Replay<'_> {
             return Err(Error::corrupt(format!("a {kind:?} record with a key of {bytes} bytes")));
         }
         let primary = &decision.key[..schema.primary_bytes()];
-        let number = engine.events.shard_of(primary);
+        let number = engine.shards.shard_of(primary);
         let shard = &mut shards[number];
         let run = schema.run_of(primary);
-        let Some(index) = shard.run_index(run) else {
+        let Some(index) = shard.events.run_index(run) else {
             return Err(Error::corrupt(format!("a {:?} record of run {run}, which was never opened", decision.kind)));
         };
         let seen = accounts_seen.get(usize::from(index) / BATCH_RUNS).map_or(0, |batch| batch[number]);
         let booked = position < seen;
         note_verdict(engine, primary, decision);
-        let endings_bytes = shard.endings_bytes;
-        let of_run = &mut shard.runs[index as usize];
+        let endings_bytes = shard.events.shape.endings_bytes;
+        let of_run = &mut shard.events.runs[index as usize];
         let detail = decision.detail;
         let judged = (primary.to_vec(), decision.token.counter as u32);
         match decision.kind {
@@ -507,10 +508,10 @@ impl Replay<'_> {
             }
             DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
                 if of_run.state != RunState::Closed || of_run.keeps_decided {
-                    of_run.decided.insert(engine.events.decided_form, primary);
+                    of_run.decided.insert(engine.shards.decided_form, primary);
                     if let Some(ending) = Ending::of(decision.kind) {
                         let endings = &mut of_run.endings[ending as usize];
-                        endings.insert_within(endings_bytes, engine.events.decided_form, primary);
+                        endings.insert_within(endings_bytes, engine.shards.decided_form, primary);
                     }
                 }
                 decided.accepted.remove(primary);

@@ -15,10 +15,11 @@ mod records;
 mod standing;
 mod verify;
 
-use crate::decisions::{Absent, ON_HOT_ONLY};
+use crate::decisions::{Absent, ON_HOT_ONLY, Superseded};
 use crate::engine::Engine;
-use crate::events::{Reason, Shard, Superseded};
+use crate::events::Reason;
 use crate::placement::{Level, There, Ticket};
+use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Error, LiveState, Result};
 use forebay_media::bytes::{Decision, DecisionKind, RecordSeed, SegmentHeader, SegmentKind, SegmentState};
@@ -52,7 +53,7 @@ struct Decided {
 
 impl Decided {
     fn new(engine: &Engine) -> Decided {
-        let standing = || Standing::new(engine.events.decided_form, engine.keyspace.schema.primary_bytes());
+        let standing = || Standing::new(engine.shards.decided_form, engine.keyspace.schema.primary_bytes());
         Decided {
             accepted: standing(),
             debug: standing(),
@@ -90,7 +91,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     let headers = read_headers(engine)?;
     // The hot log alone says what is decided; the shadows are brought up to it.
     let decided = log::read(engine, &headers)?;
-    let mut shards = engine.events.lock_all();
+    let mut shards = engine.shards.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
     data.sort_unstable_by_key(|header| header.order);
@@ -100,7 +101,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
         engine.config.verify || power_lost && (open || !engine.placement.hot.region.is_persistent())
     };
     let rotten = verify::rotten(engine, &data.iter().filter(doubted).copied().collect::<Vec<_>>());
-    shards.iter_mut().for_each(|shard| shard.recovering = true);
+    shards.iter_mut().for_each(|shard| shard.events.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, rotten);
     for header in data {
@@ -126,8 +127,8 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
 pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
     let decided = log::read_shadows(engine, &there.decisions)?;
-    let mut shards = engine.events.lock_all();
-    shards.iter_mut().for_each(|shard| shard.recovering = true);
+    let mut shards = engine.shards.lock_all();
+    shards.iter_mut().for_each(|shard| shard.events.recovering = true);
     let shards_of = shards.iter_mut().map(|guard| &mut **guard).collect();
     let mut records = Records::new(engine, shards_of, &decided, HashSet::new());
     records.hot_lost = true;
@@ -148,10 +149,10 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
     }
     let primary_bytes = engine.keyspace.schema.primary_bytes();
     let unknown = |primary: &[u8]| {
-        let shard = &shards[engine.events.shard_of(primary)];
-        let run = shard.run_index(engine.keyspace.schema.run_of(primary));
-        let over = |run: u16| shard.runs[run as usize].decided.contains(engine.events.decided_form, primary);
-        shard.find(primary).is_none() && run.is_some_and(|run| !over(run))
+        let shard = &shards[engine.shards.shard_of(primary)];
+        let run = shard.events.run_index(engine.keyspace.schema.run_of(primary));
+        let over = |run: u16| shard.events.runs[run as usize].decided.contains(engine.shards.decided_form, primary);
+        shard.events.find(primary).is_none() && run.is_some_and(|run| !over(run))
     };
     let of = |standing: &Standing| {
         let mut kept = Vec::new();
@@ -240,18 +241,19 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
 
 /// Once the new boot generation is durable: the log is folded, so that the next recovery is as short.
 pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
-    let mut shards = engine.events.lock_all();
+    let mut shards = engine.shards.lock_all();
     for shard in &mut shards {
         // An event on which processes died too often goes where a person looks.
-        let mut failed = shard.ready_events();
-        failed.retain(|&event| shard.events[event].deliveries >= engine.keyspace.deliveries_max);
+        let mut failed = shard.events.ready_events();
+        failed.retain(|&event| shard.events[event].deliveries() >= engine.keyspace.deliveries_max);
         for event in failed {
             let group = engine.group_of(shard, event);
             let reason = Reason::ProcessDied as u8;
-            let record = Decision { detail: u32::from(reason), ..shard.decision(event, DecisionKind::Debug, group) };
+            let record =
+                Decision { detail: u32::from(reason), ..shard.events.decision(event, DecisionKind::Debug, group) };
             let recorded = engine.record(shard, event, &record).map(Ticket::unanswered).is_ok();
-            shard.move_to(event, LiveState::Debug);
-            shard.reasons.insert(event, reason);
+            shard.events.move_to(event, LiveState::Debug);
+            shard.events.lists.reasons.insert(event, reason);
             // Without a record its marks say so, beside its fragments: these stay where they are.
             if recorded {
                 engine.queue_demotion(shard, event);
@@ -259,7 +261,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         }
     }
     drop(shards);
-    for cell in &engine.events.cells {
+    for cell in &engine.shards.cells {
         cell.publish_ready(&cell.lock());
     }
     let left = end_replaced(engine, replaced)?;

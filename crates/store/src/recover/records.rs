@@ -3,7 +3,9 @@
 use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
-use crate::events::{Flag, Incident, IncidentKind, Kept, Shard, State, Word};
+use crate::events::{Flag, Incident, IncidentKind, State, Word};
+use crate::placement::{At, Kept};
+use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Error, Key, Ledger, LiveState, Result, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, ImageMarks, Mark, RecordSeed, SegmentHeader, SegmentState, StateWord};
@@ -174,7 +176,7 @@ impl<'a> Records<'a> {
         let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
-            _ => (engine.events.shard_of(primary), None),
+            _ => (engine.shards.shard_of(primary), None),
         };
         let shard = &mut *self.shards[at];
         let run = match known {
@@ -182,14 +184,14 @@ impl<'a> Records<'a> {
             Some(event) => shard.events[event].run,
             None => {
                 let number = schema.run_of(primary);
-                let Some(run) = shard.run_index(number) else {
+                let Some(run) = shard.events.run_index(number) else {
                     let place = format!("segment {} entry {}", location.segment, location.entry);
                     self.lost(format!("{place}: run {number} was never opened"))?;
                     return Ok(Fate::Dead);
                 };
-                let of_run = &shard.runs[run as usize];
+                let of_run = &shard.events.runs[run as usize];
                 let over =
-                    of_run.state == RunState::Closed || of_run.decided.contains(engine.events.decided_form, primary);
+                    of_run.state == RunState::Closed || of_run.decided.contains(engine.shards.decided_form, primary);
                 if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
                     return Ok(Fate::Dead);
                 }
@@ -221,19 +223,24 @@ impl<'a> Records<'a> {
         let shard = &mut *self.shards[at];
         let special = [EntryFlags::CONFLICT, EntryFlags::ATTRIBUTES].contains(&entry.flags);
         let known_flags = entry.flags.is_fragment() || special;
-        let crowded = known.or_else(|| shard.find(primary)).is_some_and(|event| !shard.has_room(event));
+        let crowded = known.or_else(|| shard.events.find(primary)).is_some_and(|event| !shard.events.has_room(event));
         if !known_flags || crowded || entry.flags == EntryFlags::ATTRIBUTES && !engine.has_event_records() {
             self.lost(format!("segment {} entry {}: cannot belong to this store", location.segment, location.entry))?;
             return Ok(Fate::Dead);
         }
         if entry.flags == EntryFlags::CONFLICT {
-            shard.kept.push(Kept { key: entry.key, location, length: entry.length, checksum: entry.payload_crc });
+            shard.places.kept.push(Kept {
+                key: entry.key,
+                location,
+                length: entry.length,
+                checksum: entry.payload_crc,
+            });
             engine.events.conflict_bytes.fetch_add(engine.placement.hot.record_bytes(entry.length), Ordering::Relaxed);
             return Ok(Fate::Live);
         }
-        let event = known.or_else(|| shard.find(primary)).unwrap_or_else(|| {
+        let event = known.or_else(|| shard.events.find(primary)).unwrap_or_else(|| {
             engine.placement.hot.events.fetch_add(1, Ordering::Relaxed);
-            shard.create(primary, run, self.now_ns)
+            shard.events.create(primary, run, self.now_ns)
         });
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
@@ -243,17 +250,17 @@ impl<'a> Records<'a> {
             return self.attributes(at, event, location, entry);
         }
         let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
-        let here = Word::at(location).of_fragment(late, entry.length);
+        let here = Word::of(location).of_fragment(late, entry.length);
         let here = if result { here.of_result() } else { here };
-        match shard.slot(event, rest) {
+        match shard.events.slot(event, rest) {
             Err(slot) => {
                 shard.insert_slot(event, slot, rest, here);
-                let run = &mut shard.runs[run as usize];
+                let run = &mut shard.events.runs[run as usize];
                 run.ledger.offered += Tally::fragment(u64::from(entry.length));
                 if result {
-                    shard.add_result(event, (primary, rest), entry.length);
+                    shard.events.add_result(event, (primary, rest), entry.length);
                 } else {
-                    shard.arrived(event, (primary, rest), entry.length);
+                    shard.events.arrived(event, (primary, rest), entry.length);
                 }
             }
             Ok((slot, word)) => {
@@ -267,7 +274,7 @@ impl<'a> Records<'a> {
                     // hot level is lost.
                     let lower = entry.version.min(other.version);
                     shard.note_superseded(event, entry.key, lower);
-                    shard.keep_superseded_back(&entry.key);
+                    shard.places.keep_superseded_back(&entry.key);
                 }
                 // An evacuated copy is the same version; an update whose record is missing is a higher one.
                 let (loser, lower) = match entry.version.cmp(&other.version) {
@@ -276,16 +283,16 @@ impl<'a> Records<'a> {
                     }
                     std::cmp::Ordering::Less => {
                         let version = Version { location, length: entry.length, on_hot_only };
-                        supersede(&mut self.replaced, &mut shard.runs[run as usize].ledger, version);
+                        supersede(&mut self.replaced, &mut shard.events.runs[run as usize].ledger, version);
                         return Ok(Fate::Live);
                     }
                     std::cmp::Ordering::Greater => (standing, other),
                 };
-                shard.set_word(event, slot, here);
+                shard.events.set_word(event, slot, here);
                 let leaf = &mut shard.events[event];
                 leaf.bytes = leaf.bytes + u64::from(entry.length) - u64::from(lower.length);
                 let live = leaf.state;
-                let ledger = &mut shard.runs[run as usize].ledger;
+                let ledger = &mut shard.events.runs[run as usize].ledger;
                 let (new, old) = (Tally::fragment(u64::from(entry.length)), Tally::fragment(u64::from(lower.length)));
                 ledger.offered += new;
                 ledger.stored += new;
@@ -307,8 +314,9 @@ impl<'a> Records<'a> {
         let (engine, schema) = (self.engine, &self.engine.keyspace.schema);
         for (location, entry) in std::mem::take(&mut self.doomed) {
             let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
-            let shard = &*self.shards[engine.events.shard_of(primary)];
-            let word = shard.find(primary).and_then(|event| shard.slot(event, rest).ok()).map(|(_, word)| word);
+            let shard = &*self.shards[engine.shards.shard_of(primary)];
+            let word =
+                shard.events.find(primary).and_then(|event| shard.events.slot(event, rest).ok()).map(|(_, word)| word);
             let version = word.map(|word| match word.is_warm() {
                 true => version_in(&self.versions, &entry.key),
                 false => engine.placement.hot.read_entry(word.location()).map_or(0, |standing| standing.version),
@@ -332,21 +340,23 @@ impl<'a> Records<'a> {
     fn book_lost(&mut self, entry: &Entry) {
         let schema = &self.engine.keyspace.schema;
         let primary = schema.primary_of(&entry.key);
-        let shard = &mut *self.shards[self.engine.events.shard_of(primary.as_bytes())];
-        if let (Some(run), true) = (shard.run_index(schema.run_of(primary.as_bytes())), entry.flags.is_fragment()) {
+        let shard = &mut *self.shards[self.engine.shards.shard_of(primary.as_bytes())];
+        if let (Some(run), true) =
+            (shard.events.run_index(schema.run_of(primary.as_bytes())), entry.flags.is_fragment())
+        {
             let tally = Tally::fragment(u64::from(entry.length));
-            let ledger = &mut shard.runs[run as usize].ledger;
+            let ledger = &mut shard.events.runs[run as usize].ledger;
             ledger.offered += tally;
             ledger.stored += tally;
             ledger.lost += tally;
             let incident = Incident { key: entry.key, kind: IncidentKind::Lost, at_ns: 0, length: entry.length };
-            shard.incidents.note(incident);
+            shard.events.incidents.note(incident);
         }
     }
 
     fn attributes(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
         let shard = &mut *self.shards[at];
-        if let Some(word) = shard.attribute_word(event) {
+        if let Some(word) = shard.events.attribute_word(event) {
             let standing = word.location();
             let other = self.engine.placement.hot.read_entry(standing);
             if other.is_some_and(|other| other.version >= entry.version) {
@@ -354,7 +364,7 @@ impl<'a> Records<'a> {
             }
             self.engine.placement.hot.end_record(standing, self.engine.placement.hot.length_of(standing));
         }
-        shard.set_attribute_word(event, Word::at(location));
+        shard.events.set_attribute_word(event, Word::of(location));
         Ok(Fate::Live)
     }
 
@@ -366,33 +376,33 @@ impl<'a> Records<'a> {
         self.settle_doomed()?;
         for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
-            let shard = &mut *self.shards[engine.events.shard_of(primary)];
-            let Some(run) = shard.run_index(schema.run_of(primary)) else { continue };
-            let of_run = &shard.runs[run as usize];
-            if of_run.state == RunState::Closed || of_run.decided.contains(engine.events.decided_form, primary) {
+            let shard = &mut *self.shards[engine.shards.shard_of(primary)];
+            let Some(run) = shard.events.run_index(schema.run_of(primary)) else { continue };
+            let of_run = &shard.events.runs[run as usize];
+            if of_run.state == RunState::Closed || of_run.decided.contains(engine.shards.decided_form, primary) {
                 continue;
             }
-            let known = shard.find(primary);
+            let known = shard.events.find(primary);
             if known.is_none() && engine.lacks_devices() {
                 // The rest of it may be on a device that is not there (`Absent`).
                 continue;
             }
             let event = known.unwrap_or_else(|| {
                 engine.placement.hot.events.fetch_add(1, Ordering::Relaxed);
-                shard.create(primary, run, self.now_ns)
+                shard.events.create(primary, run, self.now_ns)
             });
-            if let Err(slot) = shard.slot(event, rest) {
+            if let Err(slot) = shard.events.slot(event, rest) {
                 let word = if result { Word::REMOVED_KEY.of_result() } else { Word::REMOVED_KEY };
                 shard.insert_slot(event, slot, rest, word);
-                shard.remove_slot_for_good(event, slot);
+                shard.events.remove_slot_for_good(event, slot);
                 engine.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
                 // A removed fragment has arrived: with it the event may have been complete. A result never counts.
-                let counts = !result && shard.rule(event).counts(rest);
+                let counts = !result && shard.events.rule(event).counts(rest);
                 let leaf = &mut shard.events[event];
                 leaf.arrived += u16::from(counts);
                 if let (false, State::Live(state)) = (leaf.is(Flag::Counted), leaf.state) {
                     leaf.set(Flag::Counted);
-                    shard.runs[run as usize].ledger.live(state).events += 1;
+                    shard.events.runs[run as usize].ledger.live(state).events += 1;
                 }
             }
         }
@@ -405,58 +415,57 @@ impl<'a> Records<'a> {
 
     fn settle_shard(&mut self, at: usize) -> Result<()> {
         let engine = self.engine;
-        for run in 0..self.shards[at].runs.len() {
-            let mut next = self.shards[at].runs[run].open.first();
+        for run in 0..self.shards[at].events.runs.len() {
+            let mut next = self.shards[at].events.runs[run].open.first();
             while let Some(event) = next {
-                next = crate::events::List::after(&self.shards[at].events, event);
+                next = crate::events::List::after(&self.shards[at].events.slab, event);
                 self.read_event_record(at, event)?;
                 let shard = &mut *self.shards[at];
-                let of_run = &shard.runs[run];
+                let of_run = &shard.events.runs[run];
                 let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
                 let leaf = &shard.events[event];
-                if leaf.slots == 0 {
+                if shard.events.slots(event) == 0 {
                     if leaf.is(Flag::Announced) {
-                        shard.runs[run].ledger.awaited += 1;
+                        shard.events.runs[run].ledger.awaited += 1;
                         continue;
                     }
                     // Only attributes: its first fragment never came.
-                    if let Some(word) = shard.attribute_word(event) {
+                    if let Some(word) = shard.events.attribute_word(event) {
                         engine
                             .placement
                             .hot
                             .end_record(word.location(), engine.placement.hot.length_of(word.location()));
                     }
-                    let reserved = !shard.events[event].is(Flag::AllWarm);
+                    let reserved = !shard.events[event].is(Flag::Far);
                     shard.withdraw(event);
                     engine.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
                 } else if leaf.present > 0 {
-                    let primary = shard.primary(event);
+                    let primary = shard.events.primary(event);
                     let passed = self.decided.passed.get(primary.as_bytes());
-                    let leaf = &mut shard.events[event];
-                    if let Some(&stage) = passed.filter(|&&stage| stage > leaf.stage) {
-                        (leaf.stage, leaf.deliveries) = (stage, 0);
-                        leaf.set(Flag::ReadyMarked);
-                        if leaf.is(Flag::Warm) {
+                    if let Some(&stage) = passed.filter(|&&stage| stage > shard.events[event].stage()) {
+                        shard.events[event].set_progress(stage, 0);
+                        shard.events[event].mark_ready();
+                        if shard.events.slab.at(event, At::Warm) {
                             // Its images say less, and the record that says it is folded soon.
-                            leaf.set(Flag::MarksLogged);
+                            shard.events.slab.set_at(event, At::MarksLogged);
                         }
                     }
-                    let marked = leaf.is(Flag::ReadyMarked) || stopped;
-                    shard.consider_recovered(event);
+                    let marked = shard.events[event].is_marked_ready() || stopped;
+                    shard.events.consider_recovered(event);
                     if marked && shard.events[event].state == State::Live(LiveState::Open) {
-                        shard.events[event].set(Flag::ReadyMarked);
-                        shard.move_to(event, LiveState::Ready);
+                        shard.events[event].mark_ready();
+                        shard.events.move_to(event, LiveState::Ready);
                     }
                     self.adopt_image_state(at, event);
                 }
             }
         }
         let shard = &mut *self.shards[at];
-        shard.recovering = false;
+        shard.events.recovering = false;
         // Marks may have come from records that end here: the first fragment of each event has them from now on.
-        for event in shard.ready_events() {
+        for event in shard.events.ready_events() {
             let leaf = &shard.events[event];
-            if (leaf.is(Flag::ReadyMarked) || leaf.deliveries > 0) && !leaf.is(Flag::Warm) {
+            if (leaf.is_marked_ready() || leaf.deliveries() > 0) && !shard.events.slab.at(event, At::Warm) {
                 engine.mark_event(shard, event);
             }
         }
@@ -468,18 +477,18 @@ impl<'a> Records<'a> {
     fn settle_decided(&mut self) {
         let (engine, decided, shards) = (self.engine, self.decided, &mut self.shards);
         decided.accepted.each(|primary, output| {
-            let shard = &mut *shards[engine.events.shard_of(primary)];
-            if let Some(event) = shard.find(primary) {
-                shard.move_to(event, LiveState::Accepted);
-                shard.events[event].lease = output as u32;
+            let shard = &mut *shards[engine.shards.shard_of(primary)];
+            if let Some(event) = shard.events.find(primary) {
+                shard.events.move_to(event, LiveState::Accepted);
+                shard.events[event].set_output(output as u32);
                 engine.queue_again(shard, event);
             }
         });
         decided.debug.each(|primary, reason| {
-            let shard = &mut *shards[engine.events.shard_of(primary)];
-            if let Some(event) = shard.find(primary) {
-                shard.move_to(event, LiveState::Debug);
-                shard.reasons.insert(event, reason as u8);
+            let shard = &mut *shards[engine.shards.shard_of(primary)];
+            if let Some(event) = shard.events.find(primary) {
+                shard.events.move_to(event, LiveState::Debug);
+                shard.events.lists.reasons.insert(event, reason as u8);
                 engine.queue_again(shard, event);
             }
         });
@@ -487,11 +496,11 @@ impl<'a> Records<'a> {
 
     /// What an event's own record says: its announcement, its sources, what follows from its attributes.
     fn read_event_record(&mut self, at: usize, event: u32) -> Result<()> {
-        let Some(word) = self.shards[at].attribute_word(event) else { return Ok(()) };
+        let Some(word) = self.shards[at].events.attribute_word(event) else { return Ok(()) };
         let record = match self.engine.event_record(&*self.shards[at], event, word) {
             Ok(record) => record,
             Err(error) => {
-                let name = self.engine.keyspace.schema.text(self.shards[at].primary(event).as_bytes());
+                let name = self.engine.keyspace.schema.text(self.shards[at].events.primary(event).as_bytes());
                 return self.lost(format!("{name}: {error}"));
             }
         };
@@ -500,7 +509,7 @@ impl<'a> Records<'a> {
             shard.events[event].set(Flag::Announced);
         }
         if let Some(own) = record.own.filter(|own| !own.is_empty()) {
-            shard.set_own_rule(event, own);
+            shard.events.set_own_rule(event, own);
         }
         self.engine.follow_attributes(shard, event, &record.attributes);
         Ok(())

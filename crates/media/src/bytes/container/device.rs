@@ -5,8 +5,9 @@
 //! bytes 2 | container_bytes 8 | log_bytes 8 | revision 8 | zero 52 | crc 4 at 124
 //! ```
 
-use super::{CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX};
-use super::{set, u16_at, u32_at, u64_at, zero};
+use super::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX, set, u16_at, u32_at, u64_at, zero,
+};
 use forebay_core::limits::KEY_BYTES_MAX;
 use forebay_core::{Error, Result, crc32c};
 

@@ -8,8 +8,7 @@
 //! *Invariants*: one checksum covers all of it after the crc, seeded with its position.
 
 use super::image::{Image, ImageLayout};
-use super::{ContainerSeed, IMAGE_ALIGN};
-use super::{set, u32_at, u64_at, zero};
+use super::{ContainerSeed, IMAGE_ALIGN, set, u32_at, u64_at, zero};
 use forebay_core::{Error, Result};
 
 const MAGIC: [u8; 4] = *b"FBDR";

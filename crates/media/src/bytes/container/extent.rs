@@ -4,8 +4,7 @@
 //! magic 4 | crc 4 | bytes 8 | images 4 | fragments 4 | committed 8 | number 4 | kind 1, zero 3 | payload_bytes 8 | zero 16
 //! ```
 
-use super::{CONTAINER_BLOCK_BYTES, ContainerSeed};
-use super::{set, u32_at, u64_at, zero};
+use super::{CONTAINER_BLOCK_BYTES, ContainerSeed, set, u32_at, u64_at, zero};
 
 const MAGIC: [u8; 4] = *b"FBEX";
 

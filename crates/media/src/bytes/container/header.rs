@@ -6,8 +6,9 @@
 //! fragments 8 | payload_bytes 8 | revision 8 | zero 116 | crc 4 at 252
 //! ```
 
-use super::{CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_DATA_OFFSET, Stream};
-use super::{set, u16_at, u32_at, u64_at, zero};
+use super::{
+    CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_DATA_OFFSET, Stream, set, u16_at, u32_at, u64_at, zero,
+};
 use forebay_core::{Error, Result, crc32c};
 use std::fmt;
 

@@ -12,8 +12,7 @@
 //! table; where a payload begins follows from the lengths before it. A *void* image holds nothing: bytes that did not
 //! verify while they were copied stand there.
 
-use super::{ContainerSeed, IMAGE_ALIGN};
-use super::{set, u16_at, u32_at, u64_at, zero};
+use super::{ContainerSeed, IMAGE_ALIGN, set, u16_at, u32_at, u64_at, zero};
 use crate::bytes::EntryFlags;
 use forebay_core::limits::KEY_BYTES_MAX;
 

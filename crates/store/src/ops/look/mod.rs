@@ -58,7 +58,7 @@ impl Engine {
             reserve: self.placement.hot.reserve(Class::NewEvent),
             pinned: self.segments_pinned(),
             // The debug stream is for a person to look at: past its quota the trigger pauses, until somebody has.
-            debug_bytes: self.events.cells.iter().map(|cell| cell.lock().debug_bytes).sum(),
+            debug_bytes: self.shards.cells.iter().map(|cell| cell.lock().events.lists.debug_bytes).sum(),
             debug_quota: self.debug_quota(),
             warm: None,
         }
@@ -83,8 +83,8 @@ impl Engine {
     /// Live data of all runs by state.
     pub(crate) fn live(&self) -> [Tally; 5] {
         let mut live = [Tally::default(); 5];
-        for cell in &self.events.cells {
-            for run in &cell.lock().runs {
+        for cell in &self.shards.cells {
+            for run in &cell.lock().events.runs {
                 for (sum, tally) in live.iter_mut().zip(run.ledger.live) {
                     *sum += tally;
                 }
