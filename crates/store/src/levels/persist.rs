@@ -108,8 +108,8 @@ impl Engine {
         shard.places.sets_out_persisting(way);
         let standing = self.shadow_standing(level, &shard, event);
         let marks = self.persisted_marks(&shard, event);
-        let needs = shard.events.runs[shard.events[event].run as usize].shadowed.max(standing);
-        Ok(Some(Waiting { number: 0, entry, from, marks, needs, answer: Answer::default() }))
+        let run = shard.events.runs[shard.events[event].run as usize].shadowed;
+        Ok(Some(Waiting { number: 0, entry, from, marks, run, standing, answer: Answer::default() }))
     }
 
     /// What an image of a part of an event says: where the event stands in the selection, but not where it went; that the
@@ -172,7 +172,7 @@ impl Engine {
                 Ok(placed) => {
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
-                            Placed::At(place) => self.persisted_at(level, event, place),
+                            Placed::At(place) => self.persisted_at(level, event, place, deadline),
                             Placed::Rotten(_) => fail(event, "its bytes do not match their checksum"),
                             Placed::TooLarge => fail(event, "it is larger than a container"),
                         }
@@ -193,26 +193,35 @@ impl Engine {
         }
     }
 
-    /// The image of an event is durable, on a device that knows what came before.
-    fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace) {
+    /// The image of an event is durable: it counts once its device knows the run. An image of a run that nobody opened is
+    /// nothing to a life without the hot level.
+    fn persisted_at(&self, level: &Level, fragments: &[Waiting], place: ImagePlace, deadline: Instant) {
+        self.locks.assert_free();
+        let run = fragments.iter().map(|waiting| waiting.run).max().unwrap_or(0);
         let device = level.warm.device_of(place.container);
-        if !self.note_copy(fragments, device, at(place, 0)) {
+        if let Err(error) = level.log.wait(device, run, deadline) {
+            level.note(error.to_string());
+            self.doubt(fragments, &[device]);
+            level.warm.ended(place, fragments.len() as u32);
+            fail(fragments, error.message());
+        } else if !self.note_copy(fragments, device, at(place, 0)) {
             fail(fragments, "the store was closed meanwhile");
         }
     }
 
-    /// Waits until a device knows what was decided before any of a group set out, and answers which one may be written; `None`
-    /// is any. It must know first: the images do not say it, and a cut can come right after they are durable.
-    fn device_that_knows(&self, level: &Level, needs: u64, deadline: Instant) -> Result<Option<u32>> {
+    /// Waits until a device knows what was decided of a group's events before they set out, and answers which one may be
+    /// written; `None` is any, as it is for events that wait for their decision. It must know first: the images do not say it,
+    /// and a cut can come right after they are durable.
+    fn device_that_knows(&self, level: &Level, standing: u64, deadline: Instant) -> Result<Option<u32>> {
         self.locks.assert_free();
-        let knows = |device: &u32| level.log.is_durable(*device, needs);
+        let knows = |device: &u32| level.log.is_durable(*device, standing);
         if level.present().all(|device| knows(&device)) {
             return Ok(None);
         }
         let devices = level.warm.devices();
         let first = level.present().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
         let device = first.ok_or_else(|| Error::unavailable("no device is there"))?;
-        level.log.wait(device, needs, deadline)?;
+        level.log.wait(device, standing, deadline)?;
         Ok(Some(device))
     }
 
@@ -220,8 +229,8 @@ impl Engine {
         if Instant::now() >= deadline {
             return Err(Error::unavailable("the device did not answer others of the same commit in time"));
         }
-        let needs = events.iter().flat_map(|event| event.iter()).map(|waiting| waiting.needs).max().unwrap_or(0);
-        let device = self.device_that_knows(level, needs, deadline)?;
+        let standing = events.iter().flat_map(|event| event.iter()).map(|waiting| waiting.standing).max().unwrap_or(0);
+        let device = self.device_that_knows(level, standing, deadline)?;
         let target = Target { run, stream: Stream::Undecided, kind: KIND, device, moving: false };
         let plans: Vec<ImagePlan<'_>> = events.iter().map(|event| self.persisted_image(event)).collect();
         let mut writers = level.persisting.writer.lock();

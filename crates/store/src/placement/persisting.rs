@@ -13,8 +13,11 @@ pub(crate) struct Waiting {
     pub(crate) from: Location,
     /// What its image says of its event.
     pub(crate) marks: ImageMarks,
-    /// Position up to which the device must know what was decided before.
-    pub(crate) needs: u64,
+    /// Position in the shadows of the opening of its run: the device has it before the put is answered.
+    pub(crate) run: u64,
+    /// Position of what was decided of its event before: the device has it before it has anything of the event. 0 where
+    /// nothing was.
+    pub(crate) standing: u64,
     pub(crate) answer: Answer,
 }
 
