@@ -27,7 +27,7 @@ pub(super) struct Count {
 /// Counts what stands under a crate's `src`.
 pub(super) fn count(src: &Path) -> Result<Count> {
     let mut files = Vec::new();
-    super::collect(src, &mut files)?;
+    super::collect(src, ".rs", &mut files)?;
     let mut count = Count { circles: walls::circles(src)?.len(), ..Count::default() };
     for file in files {
         let inside = file.strip_prefix(src).unwrap_or(&file);

@@ -1,9 +1,11 @@
-//! The tidy check: rules about source files that no compiler checks.
+//! The tidy check: rules about source files and documents that no compiler checks.
 //!
 //! Files of at most 800 lines; a module head on each; no circle of folders in a crate; nothing unfinished or skipped; a
-//! SAFETY line at each `unsafe`; no test that fails where the machine is busy; kept inputs for each fuzz target.
+//! SAFETY line at each `unsafe`; no test that fails on a busy machine; kept inputs for each fuzz target; no dead link or
+//! path in a document.
 
 mod count;
+mod documents;
 mod walls;
 
 use crate::{Result, child};
@@ -82,10 +84,10 @@ fn crates(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Every breach in the Rust files under `root`, as `file:line: what`.
+/// Every breach in the Rust files and documents under `root`, as `file:line: what`.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    collect(root, &mut files)?;
+    collect(root, ".rs", &mut files)?;
     files.sort();
     let mut breaches = Vec::new();
     for file in &files {
@@ -103,6 +105,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             breaches.push(format!("crates/{name}: a circle of folders: {rooms} (`cargo xtask tidy --arrows {name}`)"));
         }
     }
+    breaches.extend(documents::check(root)?);
     if files.is_empty() {
         breaches.push("no Rust file found: run from the workspace".to_owned());
     }
@@ -117,16 +120,21 @@ fn lacks_inputs(root: &Path, file: &Path) -> bool {
     is_target && !root.join("fuzz").join("kept").join(format!("{name}.inputs")).exists()
 }
 
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Files under `dir` whose names end like this, without those that a build or a fuzzer made.
+fn collect(dir: &Path, ending: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
-            let made = name.starts_with('.') || name.starts_with("target") || name == "corpus" || name == "artifacts";
+            let made = name.starts_with('.')
+                || name.starts_with("target")
+                || name == "corpus"
+                || name == "artifacts"
+                || name == "results";
             if !made {
-                collect(&entry.path(), files)?;
+                collect(&entry.path(), ending, files)?;
             }
-        } else if name.ends_with(".rs") {
+        } else if name.ends_with(ending) {
             files.push(entry.path());
         }
     }

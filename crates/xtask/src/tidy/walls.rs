@@ -23,7 +23,7 @@ pub(super) fn circles(src: &Path) -> Result<Vec<Vec<String>>> {
 /// What the rooms of a crate take from each other.
 pub(super) fn arrows(src: &Path) -> Result<Arrows> {
     let mut files = Vec::new();
-    super::collect(src, &mut files)?;
+    super::collect(src, ".rs", &mut files)?;
     let top = |name: &str| src.join(name);
     let root = [top("lib.rs"), top("main.rs")].into_iter().find(|file| file.exists());
     let Some(root) = root else { return Ok(Arrows::new()) };
