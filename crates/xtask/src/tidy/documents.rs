@@ -4,7 +4,8 @@
 //! [text](target#heading) ─▶ target exists beside the document      `crates/a/src/{b,c}.rs` ─▶ each file exists
 //! ```
 //!
-//! *Not here*: paths in decisions, which name the code of their day, and in documents whose rewrite is under way (`NOT_YET`).
+//! *Not here*: paths in decisions, which name the code of their day, and in documents whose rewrite is under way
+//! (`NOT_YET`).
 
 use crate::Result;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
     targets.filter(|target| !target.contains("://")).filter_map(|target| target.split('#').next())
 }
 
-/// Paths in backticks; braces stand for several.
+/// Paths in backticks; braces list several.
 fn paths(line: &str) -> impl Iterator<Item = String> {
     let quoted = line.split('`').skip(1).step_by(2);
     let is_path = |text: &&str| {

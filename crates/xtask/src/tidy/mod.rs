@@ -12,11 +12,11 @@ use crate::{Result, child};
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 800;
-/// A bound on time that a test asserts: shorter ones do not hold beside other work. Or one names what is not waited for.
+/// Shortest bound on time that a test may assert: shorter ones fail beside other work.
 const BOUND_SECONDS_MIN: u64 = 10;
 /// Lines above an `unsafe` that may separate it from its SAFETY line, beyond the comment that the line begins.
 const SAFETY_WITHIN: usize = 3;
-/// What finished work does not contain. In pieces, so that this file passes its own check.
+/// Words of unfinished work. In pieces, so that this file passes its own check.
 const UNFINISHED: [&str; 5] = [
     concat!("to", "do!"),
     concat!("unimple", "mented!"),
@@ -28,16 +28,16 @@ const UNFINISHED: [&str; 5] = [
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Show what the rooms of this crate (`store`) take from each other.
+    /// Show the dependencies between the folders of this crate (such as `store`).
     #[arg(long, value_name = "CRATE")]
     arrows: Option<String>,
-    /// Show what each crate weighs: lines of code, comments that say why, assertions, what is longest.
+    /// Show the size of each crate: lines of code, comments that say why, assertions, longest function and struct.
     #[arg(long, conflicts_with = "arrows")]
     count: bool,
 }
 
-/// Prints every breach, or what is asked for.
-#[expect(clippy::print_stdout, reason = "whoever asks reads it")]
+/// Prints every breach, or the requested tables.
+#[expect(clippy::print_stdout, reason = "output of the command")]
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = child::root();
     if options.count {
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-#[expect(clippy::print_stdout, reason = "whoever asks reads it")]
+#[expect(clippy::print_stdout, reason = "output of the command")]
 fn print_counts(root: &Path) -> Result<bool> {
     println!(
         "crate        code lines  comments/100  assertions  pub(crate)  circles  longest function, largest struct"
@@ -112,7 +112,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
-/// Whether this is a fuzz target for which nothing is kept. What targets share is in the same folder, and is none.
+/// Whether this is a fuzz target without kept inputs. Shared code is in the same folder and is not a target.
 fn lacks_inputs(root: &Path, file: &Path) -> bool {
     let is_target = file.starts_with(root.join("fuzz").join("fuzz_targets"))
         && std::fs::read_to_string(file).is_ok_and(|text| text.contains("fuzz_target!("));
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn bounds_on_time_are_generous_or_relations() {
-        // `@` stands for "less than", so that these lines are none of those that the check is about.
+        // `@` replaces "less than", so that this file passes the check.
         let line = |bound: &str| format!("//! Head.\n  assert!(from.elapsed{bound});\n").replace('@', "<");
         let breach = |bound: &str| check_text(&line(bound)).len();
         assert_eq!(breach("() @ Duration::from_millis(500)"), 1);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn unsafe_needs_its_reason_close_above() {
-        // `@` stands for the word, so that these lines are none of those that the check is about.
+        // `@` replaces the word, so that this file passes the check.
         let breach = |body: &str| !check_text(&format!("//! Head.\n{body}\n").replace('@', "unsafe")).is_empty();
         assert!(breach("@ { f() }"));
         assert!(breach("// SAFETY: far away.\n\n\n\n\n\n@ { f() }"));
