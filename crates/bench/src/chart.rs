@@ -97,7 +97,7 @@ fn steps(upward: Upward, values: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Where values stand in the picture.
+/// Positions of values in the picture.
 struct Axes {
     left: f64,
     first: f64,
@@ -127,7 +127,7 @@ impl Axes {
         }
         let bottom = TOP + PANEL_HEIGHT;
         for (at, (value, text)) in marks.iter().enumerate() {
-            // Some marks are close together: every other text stands lower.
+            // Some marks are close together: every other text is placed lower.
             let (x, y) = (self.x(*value), bottom + if at % 2 == 0 { 18.0 } else { 32.0 });
             let _ = writeln!(out, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\" stroke=\"#eee\"/>");
             let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");

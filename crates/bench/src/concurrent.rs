@@ -8,7 +8,7 @@ use crate::Result;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How far each side is, in events; and whether it is over.
+/// The progress of each side, in events, and whether the test has ended.
 struct Progress {
     put: AtomicU64,
     taken: AtomicU64,
@@ -40,7 +40,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, bytes: usize, results: &mut 
     bench.end_run(run)
 }
 
-/// A side that ends, in whatever way, ends the test.
+/// A side that ends, also by an error, ends the test.
 fn ended(progress: &Progress, rate: Result<f64>) -> Result<f64> {
     progress.over.store(true, Ordering::Relaxed);
     rate

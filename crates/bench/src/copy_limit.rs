@@ -98,8 +98,8 @@ impl Mapping {
         let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is as long and that nobody else
-        // knows; it replaces nothing.
+        // SAFETY: a new mapping at an address of the kernel's choice, of a file of the same length that no other
+        // process has open; it replaces no mapping.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, &file, 0)? };
         let start = NonNull::new(start.cast()).ok_or("the mapping starts at no address")?;
         let mut mapping = Mapping { start, bytes };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Fragments of one event, where the table does not say otherwise.
 pub(super) const SOURCES: u64 = 16;
 
-/// A directory of one's own, removed at the end.
+/// A private directory, removed at the end.
 pub(super) struct Scratch {
     path: PathBuf,
 }
@@ -102,11 +102,11 @@ impl Bench {
         Err("reclaiming does not come to rest".into())
     }
 
-    /// Waits until next to nothing is occupied.
+    /// Waits until almost all segments are free.
     pub(super) fn wait_for_space(&self) -> Result<()> {
         let from = Instant::now();
         loop {
-            // Whatever is live is gone: open segments and the decision log may stay.
+            // No live data is left: open segments and the decision log may remain.
             let stats = self.store.stats();
             if stats.segments - stats.segments_free <= stats.segments / 8 + 4 {
                 return Ok(());
@@ -127,12 +127,12 @@ fn is_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.downcast_ref::<forebay_core::Error>().is_some_and(|error| error.kind() == Kind::Full)
 }
 
-/// The configuration of every store here: two write heads, because two threads put at most; else the defaults.
+/// The configuration of every store here: two write cursors for at most two putting threads; else the defaults.
 pub(super) fn config(hot_bytes: u64) -> Config {
     Config { hot_bytes, write_heads: 2, put_deadline: Duration::from_secs(5), ..Config::default() }
 }
 
-/// Closes a store and gives its last handle up.
+/// Closes a store and drops its last handle.
 fn close(store: Store) -> Result<()> {
     Ok(store.close()?)
 }
@@ -231,7 +231,7 @@ impl Span {
         })
     }
 
-    /// Takes a guard on every fragment and leaves the bytes alone.
+    /// Takes a guard on every fragment and does not touch the bytes.
     pub(super) fn get_untouched(&self, store: &Store) -> Result<()> {
         self.each(store, |key| {
             std::hint::black_box(&store.get(key)?.ok_or("a fragment is missing")?);
@@ -290,7 +290,7 @@ pub(super) fn try_side_by_side<T: Send>(inputs: Vec<T>, work: impl Fn(T) -> Resu
     }
 }
 
-/// How often per second, for so many in the time of `work`.
+/// Rate per second of `many` operations in the time of `work`.
 pub(super) fn rate(many: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let from = Instant::now();
     work()?;

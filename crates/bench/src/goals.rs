@@ -1,4 +1,4 @@
-//! The goals of the project and what this run says to each. The goals are the only figures written down in this program.
+//! The goals of the project and how this run meets each. The goals are the only figures written in this program.
 
 use super::memory::SHARE_BYTES;
 use super::results::{Results, Unit};
@@ -85,7 +85,7 @@ impl Judge<'_> {
         Some(of("plain")?.max(of("stream")?))
     }
 
-    /// So many times what Redis does with random keys, which, like the store's, do not all stay in the cache.
+    /// This multiple of Redis with random keys, which, like the store's, do not all stay in the cache.
     fn times_redis(&self, times: f64, bytes: usize) -> Option<f64> {
         self.median("redis.set.32", bytes).map(|rate| times * rate)
     }
@@ -188,8 +188,8 @@ impl Judge<'_> {
         self.add("entry at 16-byte keys: at most 48 B".into(), Unit::Bytes, entry, Some(48.0), true, true);
         let share = self.median("payload.share", SHARE_BYTES);
         self.add("payload at 1 KiB: 95 % of the occupied region".into(), Unit::Share, share, Some(0.95), false, true);
-        // Up to one segment is the decision log's, which the first fill found empty. A leak is what never comes back:
-        // the best of the later half of the fills tells. The least of all tells how much decisions take at times.
+        // The first fill finds the decision log empty; later ones find up to one segment of it in use. The best fill of
+        // the later half shows a leak, because leaked space never comes back. The smallest shows how much decisions take.
         let of = |id: &str| self.median(id, refill::BYTES);
         let whole = of("refill.first").zip(of("refill.segment")).map(|(first, segment)| first - segment);
         let later = self.results.samples("refill.later", refill::BYTES);

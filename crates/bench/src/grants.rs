@@ -31,7 +31,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Re
     bench.end_run(run)
 }
 
-/// Time of the calls that lease `BATCH` events, so many in each; then they are rejected, which is not timed.
+/// Time of the calls that lease `BATCH` events, `each` per call; the rejects after them are not timed.
 fn granted(store: &Store, each: usize) -> Result<Duration> {
     let request = GetAny { n: each, ..GetAny::default() };
     let mut calls: Vec<Vec<Lease>> = Vec::with_capacity(BATCH);

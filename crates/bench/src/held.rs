@@ -1,9 +1,8 @@
-//! One per cent of the events held under lease while everything else goes on at full rate.
+//! One per cent of the events held under lease while the others are selected at full rate.
 //!
 //! One thread puts single-fragment events as fast as the selection takes them; the other takes them in batches, accepts
-//! and releases them, and keeps every hundredth lease for a given time before its verdict. Guards are given up at once:
-//! a lease, not a pin, is what is held. Held events lie scattered over all segments, so that their space comes back by
-//! evacuation only.
+//! and releases them, and keeps every hundredth lease for a given time before its verdict. Guards are dropped at once:
+//! the thread holds leases, not pins. Held events are scattered over all segments, so only evacuation frees their space.
 
 use super::engine::{Bench, Span, create};
 use super::options::Plan;
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BATCH: usize = 64;
-/// One event of so many is held.
+/// One event in this many is held.
 const HELD_OF: u64 = 100;
 
 /// Measures without, with, and again without held leases; every repetition after one warm-up.
@@ -53,7 +52,7 @@ fn phase(
         putting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         rate
     })?;
-    // No leak: nothing is leased, and whatever the selection did not reach goes away with its space.
+    // No leak: no event is leased or accepted; the space of the rest is freed with its run.
     let stats = store.stats();
     if stats.leases != 0 || stats.events[2].events != 0 || stats.events[4].events != 0 {
         return Err(format!("{} leases and {} accepted events are left", stats.leases, stats.events[4].events).into());

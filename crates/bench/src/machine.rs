@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// The file system that a directory lies on: device, kind and mount point.
+/// The file system of a directory: device, kind and mount point.
 pub(super) fn medium(dir: &Path) -> Result<String> {
     let dir = dir.canonicalize()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;

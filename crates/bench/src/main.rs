@@ -1,8 +1,8 @@
-//! `forebay-bench`, started by `cargo xtask bench`: what the project publishes about its speed, measured beside Redis, `fio`
-//! and the limits of the machine in one run.
+//! `forebay-bench`, started by `cargo xtask bench`: the project's published figures, measured beside Redis, `fio` and the
+//! limits of the machine in one run.
 //!
-//! *Invariants*: figures come from a build without assertions; one that has them says so beside the commit, and serves to
-//! try the benchmark itself (`--smoke`).
+//! *Invariants*: figures come from a build without assertions; one with assertions says so beside the commit, and only tests
+//! the benchmark itself (`--smoke`).
 //!
 //! *Not here*: a measurement of your own data on your own machine: `forebay bench`.
 #![expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]

@@ -1,7 +1,7 @@
 //! Memory beyond the region, per fragment: as the store counts it, and as the kernel sees the process grow.
 //!
-//! Each case runs in a process of its own, whose heap nothing else has used: what the kernel sees then includes the
-//! allocator's slack. The region itself is shared memory and does not show in the private pages that are counted.
+//! Each case runs in its own process with an unused heap, so the kernel's figure includes the slack of the allocator. The
+//! region is shared memory and not part of the counted private pages.
 
 use super::engine::{Bench, Numbering, SOURCES, Span};
 use super::options::Plan;
@@ -20,7 +20,7 @@ const BYTES: usize = 64;
 /// Size at which the payload's share of the region is measured.
 pub(super) const SHARE_BYTES: usize = 1024;
 
-/// What one process measures.
+/// The measurement of one process.
 #[derive(Args)]
 pub(crate) struct ProbeOptions {
     #[arg(long)]
@@ -53,7 +53,7 @@ impl Case {
     }
 }
 
-/// What one process found.
+/// The result of one process.
 #[derive(Serialize, Deserialize)]
 struct Found {
     /// Bytes per fragment or decided event, by the store's own count.

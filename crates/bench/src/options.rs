@@ -23,13 +23,13 @@ pub(crate) struct Options {
     /// Bytes of the hot region, in MiB.
     #[arg(long, default_value_t = 4096)]
     hot_mib: u64,
-    /// Where the report goes, from the workspace root.
+    /// Directory of the report, from the workspace root.
     #[arg(long, default_value = "results")]
     pub(super) out: PathBuf,
-    /// Everything in small, in well under a minute: tries the benchmark itself, its figures mean nothing.
+    /// Everything in small, in well under a minute: tests the benchmark itself; its figures have no meaning.
     #[arg(long)]
     smoke: bool,
-    /// Leave Redis out; goals relative to it are then not judged.
+    /// Leave Redis out; goals relative to it are not judged.
     #[arg(long)]
     without_redis: bool,
 }

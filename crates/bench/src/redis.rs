@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// there to be got.
 const PRELOAD: u64 = 4;
 
-/// A server of our own, ended (by its process id) when this is dropped.
+/// A private server, ended (by its process id) when this is dropped.
 pub(super) struct Server {
     process: Child,
     socket: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one on a Unix socket, and on a free port of TCP where that is wanted; waits until it answers.
+    /// Starts one on a Unix socket, and on a free TCP port if wanted; waits until it answers.
     pub(super) fn start(dir: &Path, tcp: bool) -> Result<Server> {
         let scratch = Scratch::new(dir)?;
         let socket = scratch.path().join("redis.sock");
@@ -81,7 +81,7 @@ impl Server {
         let run = |test: &str, pipeline: u64, requests: u64| {
             self.benchmark(test, database, bytes, Some(keys), pipeline, requests.max(100))
         };
-        // Fills the keyspace the first time; tells every time how many requests the wanted time holds.
+        // Fills the keyspace the first time; computes each time how many requests fit the wanted time.
         let first = results.median("redis.set.32", bytes).is_none();
         let set_rate = run("set", 32, if first { PRELOAD * keys } else { keys })?;
         let pipelined = (set_rate * plan.redis.pipelined.as_secs_f64()) as u64;

@@ -23,7 +23,7 @@ pub(super) fn measure(plan: &Plan, results: &mut Results) -> Result<()> {
         let stored = Span::dense(run, 0..more_than_fits).put_until_full(&bench.store, &mut blocks)?;
         results.record(if round == 0 { "refill.first" } else { "refill.later" }, BYTES, stored as f64);
         bench.end_run(run)?;
-        // The next fill tells how much space there is only once reclaiming has come to rest.
+        // The next fill shows the free space only after reclaiming has ended.
         bench.wait_for_rest()?;
     }
     let segment_bytes = bench.store.stats().segment_bytes;

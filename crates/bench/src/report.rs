@@ -31,7 +31,7 @@ pub(super) struct Report<'a> {
     pub(super) results: &'a Results,
     pub(super) goals: &'a [Goal],
     pub(super) failures: &'a [String],
-    /// Tables over the sizes: their titles and what they hold.
+    /// Tables over the sizes: titles and series.
     pub(super) tables: [(&'static str, Unit); 2],
     pub(super) plots: Vec<Plot>,
 }
@@ -63,7 +63,7 @@ impl Report<'_> {
         format!("{}{}.svg", self.name, plot.suffix)
     }
 
-    /// The report as people read it.
+    /// The report in Markdown.
     fn markdown(&self) -> String {
         let mut page =
             format!("# Benchmark: {}\n\n{}\n- plan: {}\n\n{}\n", self.title, self.machine, self.plan, self.what);
@@ -95,7 +95,7 @@ impl Report<'_> {
         page
     }
 
-    /// Series that were measured at every size share one table; the others stand below.
+    /// Series that were measured at every size share one table; the others follow.
     fn add_tables(&self, page: &mut String) {
         let rows: Vec<Row<'_>> = self.results.rows().collect();
         let of = |id: &str| rows.iter().filter(move |row| row.series.id == id).collect::<Vec<_>>();

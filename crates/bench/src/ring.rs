@@ -17,7 +17,7 @@ const SPAN: u64 = 2048;
 const LINKS: u64 = 48;
 /// A millisecond of a 62.5 MHz clock.
 const WINDOW_TICKS: u64 = 62_500;
-/// Turns of ring and store in one repetition, and at most so many frames of each link in one of them.
+/// Turns of ring and store in one repetition, and the most frames of each link in one turn.
 const TURNS: u64 = 5;
 const FRAMES_MAX: u64 = 200;
 const WINDOWS: u64 = 40;

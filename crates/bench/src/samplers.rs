@@ -1,6 +1,6 @@
-//! What a monitor costs the selection: one thread takes events in batches, accepts or rejects them in turn and releases
-//! what it accepted; beside it another one samples at 1 kHz, or nobody does. The three take turns, in short stretches on
-//! the same store, so that drift hits all alike.
+//! The cost of a monitor for the selection: one thread leases events in batches, accepts or rejects them in turn and
+//! releases the accepted ones, with or without another thread that samples at 1 kHz. The cases take turns in short
+//! periods on the same store, so that drift affects all alike.
 
 use super::engine::{Span, create};
 use super::options::Plan;
@@ -40,7 +40,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Re
     let mut times = [Duration::ZERO; 3];
     let mut seen = [0_u64; 3];
     for turn in 0..TURNS * all {
-        // Another one begins each round, so that nobody always comes after the same one.
+        // Each round begins with another case, so that none always follows the same one.
         let at = ((turn + turn / all) % all) as usize;
         let (time, samples) = watched(&bench.store, MONITORS[at], stretch)?;
         times[at] += time;
@@ -56,7 +56,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Re
     bench.end_run(run)
 }
 
-/// Decides so many events beside a monitor; yields the time that took, and how many the monitor saw.
+/// Decides this many events beside a monitor; returns the time and the number of events that the monitor saw.
 fn watched(store: &Store, monitor: Monitor, events: u64) -> Result<(Duration, u64)> {
     if monitor == Monitor::Nobody {
         return Ok((decided(store, events)?, 0));

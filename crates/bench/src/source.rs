@@ -32,7 +32,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Noise of at least so many bytes.
+    /// Noise of at least this many bytes.
     pub(super) fn new(bytes: usize) -> Buffer {
         let mut noise = vec![0_u8; bytes.next_multiple_of(LINE) + LINE];
         for (at, chunk) in noise.chunks_exact_mut(8).enumerate() {

@@ -1,6 +1,6 @@
 //! A selection in two stages on two threads, each doing both: `fast` reads one source of ten and passes one event of ten,
-//! `final` reads everything and accepts; the archive takes over at once. The events are there beforehand: what is
-//! counted is how many are decided per second.
+//! `final` reads everything and accepts; the events are released at once. All events are put before the measurement, which
+//! counts decided events per second.
 
 use super::engine::{Bench, Span, try_side_by_side};
 use super::options::Plan;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const BYTES: usize = 64;
 /// Fragments of one event.
 const SOURCES: u64 = 10;
-/// One event of so many is passed.
+/// One event in this many is passed.
 const PASSED_OF: u64 = 10;
 const BATCH: usize = 64;
 
@@ -34,7 +34,7 @@ pub(super) fn measure(plan: &Plan, buffer: &Buffer, results: &mut Results) -> Re
         let worker = Worker::new(&bench.store.named(&format!("worker-{thread}")))?;
         let done = worker.work(&left);
         if done.is_err() {
-            // The other thread must not wait for what this one had.
+            // The other thread must not wait for events of this one.
             left.store(0, Ordering::Relaxed);
         }
         done

@@ -1,9 +1,9 @@
 //! The same three calls over the network: a server in this process, a client that connects to it.
 //!
-//! A server is mostly a process of its own (`forebay serve DIR`); here it is started by the library.
+//! A server usually is a separate process (`forebay serve DIR`); here the library starts it.
 //!
-//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{GetAny, Keyspace, PutOptions, PutOutcome, Result};
 use forebay_client::{Client, Options};
@@ -12,14 +12,14 @@ use forebay_server::{Server, ServerConfig};
 fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("forebay-example-12-{}", std::process::id()));
     let store = engine::Store::create(&dir, &Keyspace::events("first", 2), engine::Config::default())?;
-    // Port 0: the system chooses.
+    // Port 0: the system chooses a port.
     let config = ServerConfig { native: vec!["tcp://127.0.0.1:0".parse()?], ..ServerConfig::default() };
     let server = Server::start(vec![store.clone()], config)?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();
 
     let client = Client::connect(&address, Options::default())?;
     println!("{client:?}");
-    // 1. Put: one at a time, or many in a call.
+    // 1. Put: one fragment, or many in a call.
     let key = |source| client.schema().key(&[1, 42, source]);
     assert_eq!(client.put(&key(0)?, b"bytes of one source", &PutOptions::default())?, PutOutcome::Stored);
     let many = [(key(1)?, &b"bytes of another"[..], PutOptions::default())];

@@ -1,7 +1,7 @@
 //! Many calls at once over one connection, in an async program.
 //!
-//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{Error, GetAny, Keyspace, PutOptions, PutOutcome, Result};
 use forebay_client::{AsyncClient, Options, Verdict, WireJudgement};

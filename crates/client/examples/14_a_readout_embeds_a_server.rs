@@ -1,7 +1,7 @@
-//! The base model: a readout embeds a server. It reaches its own node without a socket; filters come over the network.
+//! The base model: a readout embeds a server. It reaches its own node without a socket; filters use the network.
 //!
-//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{EventStore, GetAny, Keyspace, PutOptions, PutOutcome, Result};
 use forebay_client::{Client, Options};
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();
 
     let filter = std::thread::spawn(move || decide(&Client::connect(&address, Options::default())?));
-    // The readout's puts are calls of the store: no socket, no copy but the one into the store.
+    // The readout calls the store directly: no socket, and only the copy into the store.
     read_out(&store)?;
     let accepted = filter.join().unwrap_or_else(|_| Ok(0))?;
     println!("{accepted} of {EVENTS} events accepted");
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whatever the store is: embedded, or a client.
+/// Works for both: an embedded store and a client.
 fn read_out(store: &impl EventStore) -> Result<()> {
     for event in 0..EVENTS {
         for source in 0..2 {
@@ -41,7 +41,7 @@ fn read_out(store: &impl EventStore) -> Result<()> {
     Ok(())
 }
 
-/// The same code would run in the readout's process.
+/// The same code runs in the readout's process.
 fn decide(store: &impl EventStore) -> Result<u64> {
     let (mut decided, mut accepted) = (0, 0);
     while decided < EVENTS {

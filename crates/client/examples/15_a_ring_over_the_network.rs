@@ -1,8 +1,8 @@
-//! Continuous readout over the network: links put into a ring on a server, a trigger asks for a window and pins what it may
-//! want again.
+//! Continuous readout over the network: links put into a ring on a server, a trigger reads a window and pins the
+//! ticks that it may read again.
 //!
-//! (`engine` is `forebay-store` by another name: in your own crate write `forebay_store`.)
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! (`engine` is `forebay-store` under another name: in your own crate write `forebay_store`.)
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_client::core::{Coverage, Result, RingKeyspace, RingOutcome, RingPut, RingSources};
 use forebay_client::{Options, RingClient, RingFrame};
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let server = Server::start([ring.clone()], config)?;
     let address = server.endpoints().map(|(_, endpoint)| endpoint.to_string()).next().unwrap_or_default();
 
-    // A link puts frames as they come, many in a call. One is missing.
+    // A link puts its frames, many in a call. One is missing.
     let links = RingClient::connect(&address, Options::default())?;
     let source = links.keyspace().source(&[3])?;
     let value = vec![7; 7200];
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
         assert_eq!(outcome?, RingOutcome::Stored);
     }
 
-    // A trigger asks for a stretch of time of all links, and waits a moment for what is not there yet.
+    // A trigger asks for a window of all links, and waits a moment for frames that have not arrived.
     let trigger = RingClient::connect(&address, Options::default())?;
     let (begin, end) = (48 * u64::from(SPAN), 53 * u64::from(SPAN));
     let pin = trigger.pin(begin, end, &RingSources::All, Duration::from_secs(10))?;

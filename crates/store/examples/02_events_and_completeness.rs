@@ -1,8 +1,8 @@
 //! Events and when they are complete: `cargo run -p forebay-store --example 02_events_and_completeness`.
 //!
-//! All fragments with the same run/event are one event. It is *open* until it has what its run expects, somebody seals
-//! it, or `complete_within` is over; then it is *ready* for the selection, and never open again.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! All fragments with the same run/event are one event. It is *open* until it has all sources of its run, is sealed, or
+//! `complete_within` is over; then it is *ready* for the selection, and never open again.
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{AttributeSchema, Attributes, Completeness, Keyspace, LiveState, RunConfig};
 use forebay_store::{Config, PutOptions, PutOutcome, Sources, Store};
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::create(&dir, &keyspace, Config { hot_bytes: 16 << 20, ..Config::default() })?;
     let schema = store.schema();
 
-    // Run 7: every event must have sources 0, 1 and 2. The time limit always stands; here it is out of the way.
+    // Run 7: every event must have sources 0, 1 and 2. There is always a time limit; here it is long.
     let completeness = Completeness::first_sources(schema, 3)?;
     store.run_open(7, &RunConfig::new(completeness, Duration::from_secs(3600)))?;
 
@@ -31,19 +31,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(event.missing, [schema.key(&[7, 1, 1])?]);
     println!("event 7/1 is {} and waits for source 1", event.state.name());
 
-    // A fragment without bytes is legal and counts: the source said that it has nothing.
+    // A fragment without bytes is valid and counts: the source reported that it has no data.
     assert_eq!(store.put(&schema.key(&[7, 1, 1])?, b"", &PutOptions::default())?, PutOutcome::Stored);
     let event = store.get_event(&primary, &Sources::None)?.ok_or("event 7/1 is there")?;
     assert_eq!(event.state, LiveState::Ready);
     println!("event 7/1 is {}: {:?}", event.state.name(), event.attributes.text(&keyspace.attributes));
 
-    // An event that will not get more: sealing makes it ready with what it has.
+    // An event that gets no more fragments: sealing makes it ready with those it has.
     assert_eq!(store.put(&schema.key(&[7, 2, 0])?, b"alone", &PutOptions::default())?, PutOutcome::Stored);
     assert!(store.seal(&schema.primary(&[7, 2])?)?);
     let event = store.get_event(&schema.primary(&[7, 2])?, &Sources::None)?.ok_or("event 7/2 is there")?;
     assert_eq!(event.state, LiveState::Ready);
 
-    // The run's account always balances, and says where everything is.
+    // The run's account always balances and shows the state of all data.
     let ledger = store.ledger(7)?;
     assert_eq!(ledger.imbalance(), None);
     assert_eq!((ledger.stored.fragments, ledger.live[LiveState::Ready as usize].events), (4, 2));

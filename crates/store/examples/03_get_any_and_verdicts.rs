@@ -1,7 +1,7 @@
 //! The selection: lease any ready event, look, decide: `cargo run -p forebay-store --example 03_get_any_and_verdicts`.
 //!
 //! A lease is an exclusive right to one event for a limited time, fenced by a token. One verdict ends it.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Keyspace, Kind, LiveState};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sources, Store};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Store::create(&dir, &Keyspace::events("events", 3), Config { hot_bytes: 16 << 20, ..Config::default() })?;
     let schema = store.schema();
 
-    // Four events of three sources each: ready as they come.
+    // Four events of three sources each: ready with their last fragment.
     for event in 1..=4 {
         for source in 0..3 {
             let value = format!("event {event} source {source}");
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // Up to two events, with only source 0 of each read in the same call: a filter rarely needs it all.
+    // Up to two events, with only source 0 of each read in the same call: a filter rarely needs all sources.
     let request = GetAny { n: 2, sources: Sources::only(schema, [0])?, ..GetAny::default() };
     let leases = store.get_any(&request)?;
     assert_eq!(leases.len(), 2);
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("leased {} with token {}", schema.text(lease.primary.as_bytes()), lease.token);
     }
 
-    // The first is interesting: read the rest of it, verify it, accept it into a stream. The second is not.
+    // The first is interesting: read and verify its other sources, accept it into a stream. Reject the second.
     let (first, second) = (&leases[0], &leases[1]);
     for fragment in first.get(&Sources::All)? {
         fragment.verify()?;
@@ -39,12 +39,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     first.accept(&["physics"])?;
     second.reject()?;
 
-    // Repeating a verdict with its token is safe, after an unknown outcome for instance; another verdict is fenced.
+    // Repeating a verdict with its token is safe, for instance after an unknown outcome; another verdict is fenced.
     first.accept(&["physics"])?;
     let fenced = first.reject().expect_err("the event is decided");
     assert_eq!(fenced.kind(), Kind::Fenced);
 
-    // A decided event stays closed: what comes later is late, and nobody gets the event again.
+    // A decided event stays closed: later puts are late, and no worker gets the event again.
     let outcome = store.put(&schema.key(&[1, 9, 0])?, b"another event", &PutOptions::default())?;
     assert_eq!(outcome, PutOutcome::Stored);
     let late = store.put(
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     assert_eq!(late, PutOutcome::Late);
 
-    // A third one is given back, for another worker: four events, two decided, two ready.
+    // A third event is given back, for another worker: four events, two decided, two ready.
     for lease in store.get_any(&GetAny::default())? {
         lease.requeue()?;
     }

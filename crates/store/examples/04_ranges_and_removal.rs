@@ -1,5 +1,5 @@
 //! Ranges over composite keys, new versions, removal: `cargo run -p forebay-store --example 04_ranges_and_removal`.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Bounds, Keyspace};
 use forebay_store::{Config, PutOptions, PutOutcome, Store};
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("source 2 of events 3 to 5: {found:?}");
 
-    // An update makes a new version; whoever reads from now on gets it. A guard on the old one keeps its bytes.
+    // An update makes a new version; later reads get it. A guard on the old version keeps its bytes.
     let key = schema.key(&[1, 3, 2])?;
     let before = store.get(&key)?.ok_or("1/3/2 is there")?;
     let version = store.update(&key, b"recalibrated", None)?;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!((&*before, before.version()), (&[3_u8, 2][..], 0));
     assert_eq!((&*after, after.version()), (&b"recalibrated"[..], version));
 
-    // One fragment, one event, a range: each answers what it did.
+    // Remove one fragment, one event, a range: each call returns what it removed.
     assert!(store.remove(&schema.key(&[1, 1, 0])?)?);
     assert!(!store.remove(&schema.key(&[1, 1, 0])?)?);
     assert!(store.remove_event(&schema.primary(&[1, 2])?)?);

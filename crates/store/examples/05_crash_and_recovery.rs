@@ -1,9 +1,9 @@
-//! A process dies in the middle of its work; nothing acknowledged is lost:
+//! A process dies during its work; no acknowledged data is lost:
 //! `cargo run -p forebay-store --example 05_crash_and_recovery`.
 //!
-//! The example runs itself as a child process that puts, decides and leases, says what was acknowledged, and aborts
-//! without closing anything. The parent then opens the store and checks every promise.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader, and its child to it")]
+//! The example starts itself as a child process. The child puts, decides and leases, prints what was acknowledged, and
+//! aborts without closing the store. The parent then opens the store and checks every promise.
+#![expect(clippy::print_stdout, reason = "the example prints for its reader, its child for the example")]
 
 use forebay_store::core::{Bounds, Keyspace, Kind, LiveState, Token};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sources, Store};
@@ -25,11 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned();
     println!("the child ended with {}; it had been told:\n{said}", child.status);
 
-    // Opening reads every entry of the segments that were being written, decisions first.
+    // Opening reads the decisions first, then every entry of the open segments.
     let store = Store::open(&dir, Config::default())?;
     let schema = store.schema();
 
-    // Every acknowledged fragment is there, bytes and all, except those of the rejected event.
+    // Every acknowledged fragment is there with its bytes, except those of the rejected event.
     let mut fragments = 0;
     for fragment in store.range(&Bounds::all(schema)) {
         let fragment = fragment?;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(fragments, EVENTS - 1);
 
-    // The verdicts stand: the accepted event is accepted, the rejected one stays closed.
+    // The verdicts are in force: the accepted event is accepted, the rejected one stays closed.
     let accepted = schema.parse_primary(&after("accepted"))?;
     let event = store.get_event(&accepted, &Sources::None)?.ok_or("the accepted event is there")?;
     assert_eq!(event.state, LiveState::Accepted);
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         PutOutcome::Late
     );
 
-    // The lease died with its process: the event is ready again, and the old token decides nothing any more.
+    // The lease ended with its process: the event is ready again, and the old token is rejected.
     let leased = schema.parse_primary(&after("leased"))?;
     let event = store.get_event(&leased, &Sources::None)?.ok_or("the leased event is there")?;
     assert_eq!(event.state, LiveState::Ready);
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Works, reports what was acknowledged, and dies.
+/// Works, prints what was acknowledged, and aborts.
 fn child(dir: &Path) -> Result<(), Box<dyn Error>> {
     let config = Config { hot_bytes: 16 << 20, ..Config::default() };
     let store = Store::create(dir, &Keyspace::events("events", 1), config)?;

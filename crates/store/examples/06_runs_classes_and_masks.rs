@@ -1,9 +1,9 @@
-//! The life of a run, classes of events, and a link that dies in its middle:
+//! The life of a run, classes of events, and a link that fails during the run:
 //! `cargo run -p forebay-store --example 06_runs_classes_and_masks`.
 //!
-//! Which sources an event waits for says, in this order, the event itself (`open_event`), its class, or its run. A mask
-//! takes one source out of all three.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! The sources that an event waits for come from its announcement (`open_event`), else from its class, else from its
+//! run. A mask removes one source from all three.
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Attributes, Keyspace, Kind, LiveState};
 use forebay_store::{Config, GetAny, OpenEvent, PutOptions, PutOutcome, SourceState, Sources, Store};
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(found.ok_or("the event is there")?.state)
     };
 
-    // This keyspace wants runs opened by name; an unknown one takes nothing.
+    // In this keyspace runs are opened by a call; an unknown run accepts nothing.
     let unknown = put(1, 0, &PutOptions::default()).expect_err("run 7 is not open");
     assert_eq!(unknown.kind(), Kind::Closed);
     store.run_open(7, &keyspace.run)?;
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(put(2, 3, &of_class)?, PutOutcome::Stored);
     assert_eq!((state(1)?, state(2)?), (LiveState::Open, LiveState::Ready));
 
-    // Event 3 is announced by the trigger with sources of its own: it exists before its first fragment.
+    // The trigger announces event 3 with its own list of sources: it exists before its first fragment.
     let own = [schema.source(&[0])?, schema.source(&[2])?];
     let announced = schema.primary(&[7, 3])?;
     let how = OpenEvent { sources: Some(&own), ..OpenEvent::default() };
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(state(3)?, LiveState::Ready);
     println!("by class, event 2 needs one source; by announcement, event 3 needs two; event 1 waits for source 3");
 
-    // Source 3 has died. Masked, it is waited for no more: event 1 is ready, and says why source 3 is not in it.
+    // Source 3 has failed. Once it is masked, no event waits for it: event 1 is ready and shows source 3 as masked.
     let dead = schema.source(&[3])?;
     store.mask(7, &dead, None)?;
     assert_eq!(state(1)?, LiveState::Ready);
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(why.answer, "masked");
     println!("{}", why.because);
 
-    // It is repaired: events from number 100 on wait for it again.
+    // After the repair, events from number 100 on wait for it again.
     store.unmask(7, &dead, Some(&schema.primary(&[7, 100])?))?;
     for (event, wanted) in [(99, LiveState::Ready), (100, LiveState::Open)] {
         for source in 0..3 {
@@ -85,15 +85,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("event 99 is ready without source 3, event 100 waits for it again");
 
-    // What the producer counted by itself is a check that does not come from the store.
+    // The producer's own counts are an independent check of the store.
     if let Some(producer) = producer.take() {
         producer.announced(1);
         (0..12).for_each(|_| producer.offered(3));
         producer.finish()?;
     }
 
-    // Pause: what comes is taken, while the time that open events wait stands still. Stop: no new events; without a
-    // grace time what still waits is ready with what it has. Only then can everything be decided and the run be closed.
+    // Pause: fragments are accepted, but the waiting time of open events stops. Stop: no new events; without a grace
+    // time, open events become ready at once. Then all events can be decided and the run can be closed.
     store.run_pause(7)?;
     store.run_resume(7)?;
     store.run_stop(7)?;
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         lease.reject()?;
     }
 
-    // The summary is what remains of a run; it is also a file.
+    // The summary of a closed run is also a file.
     let summary = store.run_close(7)?;
     assert!(dir.join("runs/run-7.json").exists());
     assert_eq!(summary.ledger.imbalance(), None);

@@ -1,9 +1,9 @@
-//! A selection in two steps, and where accepted events go:
+//! A selection in two stages, with streams for accepted events:
 //! `cargo run -p forebay-store --example 07_stages_and_streams`.
 //!
-//! The `fast` stage reads a few sources, as a region of interest does, and passes what it likes. The `final` stage reads
-//! all of it and accepts into streams, each with the sources that it keeps.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! The `fast` stage reads a few sources, a region of interest, and passes interesting events. The `final` stage reads
+//! all sources and accepts into streams, each with the sources that it keeps.
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Keyspace, Kind, Prescale};
 use forebay_store::{Accept, Config, GetAny, PutOptions, PutOutcome, Sources, Store};
@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // Stage `fast`: only the muon sources come with the lease; more are read where they are wanted. What the stage found
-    // goes along as a result: a fragment of a source of its own.
+    // Stage `fast`: only the muon sources come with the lease; others are read when needed. The stage adds
+    // its result as a fragment with a new source.
     let fast_result = schema.source(&[1000])?;
     let fast = GetAny {
         n: 64,
@@ -67,10 +67,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("fast: {passed} of {EVENTS} events passed");
 
-    // A prescale keeps a share of events by a hash of their names: every worker, and every replay, keeps the same ones.
+    // A prescale keeps a share of events by a hash of their keys: every worker and every replay keeps the same events.
     let calibration = Prescale::new("calibration", 4.0)?;
 
-    // Stage `final`: what it adds goes to every stream. Physics keeps everything, calibration only the calorimeter.
+    // Stage `final`: its results go to every stream. Physics keeps everything, calibration only the calorimeter.
     let final_result = schema.source(&[1001])?;
     let results = [(&final_result[..], &b"accepted"[..])];
     let last = GetAny { n: 64, stage: Some("final".to_owned()), ..GetAny::default() };
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 calibrations += 1;
             }
             lease.accept_into(&Accept { streams: &streams, results: &results })?;
-            // The answer to a repeat is the recorded one; its results are not there twice.
+            // A repeat gets the recorded answer; the results are not added twice.
             lease.accept_into(&Accept { streams: &streams, results: &results })?;
             let back = lease.pass("final", &[]).expect_err("the event is decided");
             assert_eq!(back.kind(), Kind::Fenced);
@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!((1..100).contains(&calibrations));
     println!("final: {} accepted, {calibrations} of them also into `calibration`", accepted.len());
 
-    // What each stream keeps of an event, for whoever archives it; then the archive has it, and its space is free.
+    // The archive asks which sources each stream keeps, copies them, and releases the event: its space is free.
     for primary in &accepted {
         let event = store.get_event(primary, &Sources::All)?.ok_or("an accepted event is there")?;
         assert_eq!(event.fragments.len(), 10);

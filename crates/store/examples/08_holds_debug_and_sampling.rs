@@ -1,6 +1,6 @@
-//! Holding events back, events that nobody can process, and looking without taking:
+//! Holds, the debug stream, and samples:
 //! `cargo run -p forebay-store --example 08_holds_debug_and_sampling`.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Attributes, Keyspace};
 use forebay_store::{Config, GetAny, PutOptions, PutOutcome, Sampling, Store};
@@ -32,13 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(store.put(&schema.key(&[1, event, 0])?, &[event as u8; 64], &options)?, PutOutcome::Stored);
     }
 
-    // A monitor looks at live events, at its own rate: it takes nothing, delays nobody, and gets copies.
+    // A monitor gets copies of live events at its own rate: it leases nothing and delays nothing.
     let mut monitor = store.sampler(&Sampling { rate_hz: 1000.0, ..Sampling::default() })?;
     let seen = monitor.next(Duration::from_secs(1))?.ok_or("there are events to see")?;
     assert_eq!((&*seen.state, seen.fragments.len()), ("ready", 1));
     println!("a monitor sees {} ({})", schema.text(seen.primary.as_bytes()), seen.state);
 
-    // Sections 5 to 9 wait for their calibration: workers get the others only.
+    // Sections 5 to 9 wait for their calibration: workers only get the others.
     let hold = store.hold(Some(1), &["lumi=5..9"])?;
     let mut taken = 0;
     loop {
@@ -55,13 +55,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!((taken, store.stats().held), (50, 50));
     println!("{} events are held back: {:?}", store.stats().held, store.holds());
 
-    // Another monitor wants to see decisions as they are made, rejected events too.
+    // Another monitor sees events as they are decided, rejected ones too.
     let decided = Sampling { decided: true, rate_hz: 1000.0, ..Sampling::default() };
     let mut decisions = store.sampler(&decided)?;
     let watching = std::thread::spawn(move || decisions.next(Duration::from_secs(10)));
 
-    // The calibration is there. One event is such that workers die on it: after two of them (`deliveries_max`) it goes
-    // to the debug stream instead of to a third.
+    // The calibration is ready. Workers die on one event: after two deliveries (`deliveries_max`) it goes to the debug
+    // stream instead of to a third worker.
     assert!(store.release_hold(hold)?);
     let poison = schema.primary(&[1, 77])?;
     for _ in 0..2 {
@@ -80,12 +80,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!((failed[0].primary, &*failed[0].reason, failed[0].deliveries), (poison, "worker silent", 2));
     println!("{}", store.stats().debug.alarm.ok_or("the debug stream is an alarm")?);
 
-    // Somebody repairs the workers and gives them the event again, with a clean record.
+    // After the workers are repaired, the event is replayed with its delivery count reset.
     assert!(store.replay(&poison)?);
     let lease = store.lease(&poison, None)?.ok_or("the event is ready again")?;
     assert_eq!(lease.delivery, 1);
     while !watching.is_finished() {
-        // A verdict leaves its event to a monitor only where one waits at that moment.
+        // A decided event is sampled only if a monitor waits at that moment.
         for lease in store.get_any(&GetAny::default())? {
             lease.reject()?;
         }

@@ -1,9 +1,9 @@
-//! Two levels: what is urgent stands in memory, what must be safe or has been decided stands on a device:
+//! Two levels: memory for urgent data, a device for data that must be safe or is accepted:
 //! `cargo run -p forebay-store --example 10_two_levels`.
 //!
-//! A store with one warm device. A fragment is persisted before its put returns, events are accepted and go down, and
-//! after reopening everything stands where it stood.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! A store with one warm device. One fragment is persisted before its put returns. Accepted events are demoted. After
+//! reopening, all data is where it was.
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Keyspace, Level, LiveState};
 use forebay_store::{Config, GetAny, PutOptions, Sources, Store, WarmDevice};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("forebay-example-10-{}", std::process::id()));
 
-    // One device: a directory, best on an NVMe disk of its own. Its containers are allocated now, each written front to
-    // back and recycled as a whole. Their sizes matter at creation only.
+    // One device: a directory, best on an NVMe disk of its own. Its containers are allocated now. Each is written front
+    // to back and reclaimed as a whole. Their size is fixed at creation.
     let config = Config {
         hot_bytes: 32 << 20,
         warm: vec![WarmDevice::directory(dir.join("device"), 64 << 20)],
@@ -25,18 +25,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Store::create(&dir.join("store"), &Keyspace::events("events", 2), config)?;
     let schema = store.schema();
 
-    // Stored: it survives the end of this process. Persisted: it is on the device as well, where the loss of power does
-    // not reach it. Puts that come at the same time share one write and one sync.
+    // Stored: the fragment survives the end of this process. Persisted: it is also on the device and survives a power
+    // loss. Concurrent puts share one write and one sync.
     let precious = PutOptions { persisted: true, ..PutOptions::default() };
     let _ = store.put(&schema.key(&[1, 1, 0])?, b"stored", &PutOptions::default())?;
     let _ = store.put(&schema.key(&[1, 1, 1])?, b"stored and persisted", &precious)?;
 
-    // For the selection it stands on the hot level all the same.
+    // The selection still reads it from the hot level.
     let fragment = store.get(&schema.key(&[1, 1, 1])?)?.ok_or("it was just put")?;
     assert_eq!(fragment.level(), Level::Hot);
     drop(fragment);
 
-    // Twenty more events; half of them are accepted. What is accepted goes down by itself, whole, soon after its verdict.
+    // Twenty more events; half of them are accepted. Accepted events are demoted as a whole, soon after the verdict.
     for event in 2..=21 {
         for source in 0..2 {
             let _ = store.put(&schema.key(&[1, event, source])?, &[event as u8; 10_000], &PutOptions::default())?;
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     store.close()?;
     drop(store);
 
-    // Opening needs the store's directory alone: it says where the devices are.
+    // Opening needs only the store's directory, which lists the devices.
     let store = Store::open(&dir.join("store"), Config::default())?;
     let schema = store.schema();
     for event in 1..=21 {
@@ -74,11 +74,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // The selection can be told from which level to take, as a second farm for the backlog would.
+    // `get_any` can choose the level, for instance for a second farm that works on the backlog.
     let from_warm = GetAny { n: 100, level: Some(Level::Warm), ..GetAny::default() };
     assert!(store.get_any(&from_warm)?.is_empty(), "what stands there alone has been decided");
 
-    // Releasing what the archive has ends it; the container is recycled when the last of its events is gone.
+    // Release the archived events; the container is reclaimed when its last event is gone.
     for event in (2..=20).step_by(2) {
         assert!(store.release(&schema.primary(&[1, event])?)?);
     }

@@ -1,9 +1,9 @@
-//! What a mover does: it takes a full container of an accepted stream, reads its events one by one, and releases them:
+//! The work of a mover: drain a full container of an accepted stream, read its events one by one, and release them:
 //! `cargo run -p forebay-store --example 11_draining_containers`.
 //!
-//! The device writes into other containers meanwhile. When the last event of the container is gone, all of its space comes
-//! back at once.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+//! Meanwhile the device writes into other containers. When the last event of the container is gone, all its space is
+//! free at once.
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 use forebay_store::core::{Keyspace, Kind, Level};
 use forebay_store::{Config, GetAny, PutOptions, Store, WarmDevice};
@@ -45,22 +45,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    // A stream that nobody accepted into is a mistake in the call, not an empty answer.
+    // An unknown stream is an error, not an empty answer.
     let unknown = store.drain("calibration").err().ok_or("no such stream")?;
     assert_eq!(unknown.kind(), Kind::Invalid);
 
-    // The oldest full container first. Nothing is written into it, nobody else drains it.
+    // The oldest full container first. It is not written to any more, and no other caller drains it.
     let mut moved = 0;
     while let Some(mut drain) = store.drain("physics")? {
         let mut of_container = 0;
         while let Some(event) = drain.next_event()? {
             for fragment in &event.fragments {
-                // Here the mover writes to the archive, reads back and compares; then it may release.
+                // Here a mover writes to the archive, reads back and compares; then it releases.
                 fragment.verify()?;
                 assert_eq!((&**fragment, fragment.level()), (&FRAGMENT[..], Level::Warm));
             }
             let primary = event.primary;
-            // The guards go first: space under a guard is never used again.
+            // Drop the guards first: space under a guard is not reused.
             drop(event);
             assert!(store.release(&primary)?);
             of_container += 1;
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         moved += of_container;
     }
 
-    // What is left stands in containers that are still being filled: they are drained when they are full, or closed.
+    // The other events are in containers that are still filling: they are drained once they are full or closed.
     let ledger = store.ledger(7)?;
     assert_eq!((ledger.released.events, ledger.imbalance()), (moved, None));
     assert!(moved > 0 && moved < EVENTS);

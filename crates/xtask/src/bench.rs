@@ -1,10 +1,10 @@
-//! Measurements: `crates/bench`, built in the release profile. This program is none of it, so that checks start at once.
+//! Measurements: `crates/bench`, built in the release profile. It is a separate program, so that checks start at once.
 
 use crate::{Result, child};
 use clap::Args;
 use std::ffi::OsString;
 
-/// What `forebay-bench` is told.
+/// Arguments of `forebay-bench`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
@@ -13,7 +13,7 @@ pub(crate) struct Options {
     arguments: Vec<OsString>,
 }
 
-/// Builds it and gives it the terminal; `true` where it succeeded.
+/// Builds and runs it on this terminal; `true` if it succeeded.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = child::cargo(&["run", "--quiet", "--release", "--package", "forebay-bench", "--"]);
     Ok(command.args(&options.arguments).status()?.success())

@@ -24,8 +24,8 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// The cargo that runs this program, in the workspace root, without what it told this program about its package: ring's
-/// build looks at that, and would be made again, with all that is built on it, after each build by hand.
+/// The cargo that runs this program, in the workspace root, without the package variables that it set for this program:
+/// the build script of the crate `ring` reads them, and would rebuild it and all its dependents.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
@@ -50,7 +50,7 @@ pub fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| Path::new(&dir).join(program).is_file())
 }
 
-/// Hears what children say and what they cost; several threads may speak at once.
+/// Receives the output and processor time of children; several threads may call it at once.
 pub trait Listener: Sync {
     /// One line of a child's output, or of its errors, without the line's end.
     fn line(&self, line: &str);
@@ -78,13 +78,13 @@ pub struct Ended {
     pub stdout: String,
 }
 
-/// Runs a command to its end; the listener hears its output as it comes. Standard output is kept as well.
+/// Runs a command to its end; the listener gets its output line by line. Standard output is kept as well.
 pub fn stream(command: &mut Command, listener: &dyn Listener) -> Result<Ended> {
     listener.line(&format!("$ {}", describe(command)));
     follow(command, listener, &|line| listener.line(line))
 }
 
-/// Like `stream`, for a command whose standard output is for programs: the listener hears its errors only.
+/// Like `stream`, for a command whose standard output is for programs: the listener gets its errors only.
 pub fn stream_errors(command: &mut Command, listener: &dyn Listener) -> Result<Ended> {
     listener.line(&format!("$ {}", describe(command)));
     follow(command, listener, &|_| {})
@@ -109,7 +109,7 @@ fn follow(command: &mut Command, listener: &dyn Listener, said: &dyn Fn(&str)) -
     Ok(Ended { success, stdout })
 }
 
-/// Reads to the end; bytes that are no UTF-8 are replaced.
+/// Reads to the end; invalid UTF-8 is replaced.
 fn lines(pipe: Option<impl Read>, said: &dyn Fn(&str)) -> String {
     let mut all = String::new();
     let Some(pipe) = pipe else { return all };
@@ -139,7 +139,7 @@ fn ticks(stat: &str) -> u64 {
     fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// What a short command says, without its surrounding white space; an error where it fails.
+/// The trimmed output of a short command; an error if it fails.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = describe(command);
     let done = command.stdin(Stdio::null()).output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;

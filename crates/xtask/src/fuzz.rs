@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What libFuzzer wants to know of a program: which branches it took, and what it compared.
+/// Instrumentation for libFuzzer: branches and comparisons.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address -Cdebug-assertions --cfg fuzzing";
@@ -85,7 +85,7 @@ pub(crate) fn build(optimised: bool, listener: &dyn Listener) -> Result<Vec<Targ
     let mut targets = Vec::new();
     for entry in std::fs::read_dir(fuzz_dir().join("fuzz_targets"))? {
         let path = entry?.path();
-        // What targets share is in the same folder, and is no program.
+        // Shared code is in the same folder and is not a program.
         if let Some(name) = path.file_stem().map(|name| name.to_string_lossy().into_owned())
             && std::fs::read_to_string(&path)?.contains("fuzz_target!(")
         {
@@ -96,7 +96,7 @@ pub(crate) fn build(optimised: bool, listener: &dyn Listener) -> Result<Vec<Targ
     Ok(targets)
 }
 
-/// Fuzzes the targets, several at a time, with a directory for each in `corpora`; yields what is wrong with each.
+/// Fuzzes the targets, several at a time, with a directory for each in `corpora`; returns the failures.
 pub(crate) fn each(
     targets: &[Target],
     seconds: u64,
@@ -131,7 +131,7 @@ impl Target {
         Ok(unpack(&bytes).ok_or_else(|| format!("{}: not what `cargo xtask fuzz --keep` writes", file.display()))?)
     }
 
-    /// Each kept input, then new ones; what is wrong.
+    /// Runs each kept input, then new ones; returns the failures.
     fn fuzz(&self, seconds: u64, corpus: &Path, listener: &dyn Listener) -> Result<Option<String>> {
         let kept = if self.kept_file().exists() { self.kept()? } else { Vec::new() };
         std::fs::create_dir_all(corpus)?;
@@ -140,8 +140,8 @@ impl Target {
         }
         let artifacts = fuzz_dir().join("artifacts").join(&self.name);
         std::fs::create_dir_all(&artifacts)?;
-        // libFuzzer ends by itself; a hang or a hunger for memory in a decoder is a find. Its clock is that on the wall: an
-        // input of a millisecond has been seen to take half a minute on a machine with ten times the work that it can do.
+        // libFuzzer ends by itself; a hang or excessive memory in a decoder is a find. The time-out is in wall time: on a
+        // machine with ten times its load, an input of a millisecond has taken half a minute.
         let limits = ["-timeout=240", "-rss_limit_mb=2048", INPUT_BYTES_MAX, "-verbosity=1", "-print_final_stats=1"];
         let mut command = self.command();
         command.args(limits).arg(format!("-max_total_time={seconds}"));
@@ -179,7 +179,7 @@ impl Target {
         for entry in std::fs::read_dir(&fewest)? {
             inputs.push(std::fs::read(entry?.path())?);
         }
-        // Their order says nothing; a fixed one makes for small differences.
+        // Their order has no meaning; a fixed one makes small diffs.
         inputs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         std::fs::create_dir_all(fuzz_dir().join("kept"))?;
         let bytes = pack(&inputs);
@@ -189,13 +189,13 @@ impl Target {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Globals that two parts of the standard library both define are no fault of a target's.
+        // Two parts of the standard library define the same globals; that is not an error of the target.
         command.current_dir(fuzz_dir()).env("ASAN_OPTIONS", "detect_odr_violation=0");
         command
     }
 }
 
-/// Keeps what a fuzzer says, and passes on what it cost.
+/// Keeps the output of a fuzzer, and passes on its processor time.
 struct Quiet<'a> {
     listener: &'a dyn Listener,
     said: Mutex<String>,

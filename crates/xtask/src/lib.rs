@@ -1,6 +1,6 @@
-//! What the project's chores share with its benchmarks: children with what they cost, and the tools that must be there.
+//! Shared by the project's chores and its benchmarks: child processes with their cost, and required tools.
 //!
-//! *Not here*: the chores themselves, which are the program; Forebay's crates, so that the program is built in seconds.
+//! *Not here*: the chores themselves, which are in the program; Forebay's crates, so that the program builds in seconds.
 
 pub mod child;
 pub mod tools;

@@ -23,13 +23,13 @@ struct Cli {
 enum Chore {
     /// Install what is missing, then run every check; the last line is `N passed, M failed`.
     Test(test::Options),
-    /// Kill a child that acknowledges what it does, again and again; check every promise after each kill.
+    /// Kill a child that acknowledges its operations, many times; check every promise after each kill.
     Crash(crash::Options),
-    /// Fuzz the decoders from the inputs that are kept for each; finds stay in fuzz/artifacts.
+    /// Fuzz the decoders, starting from their kept inputs; finds are in fuzz/artifacts.
     Fuzz(fuzz::Options),
     /// Measure: `embedded`, `warm` or `network`.
     Bench(bench::Options),
-    /// Check the rules about source files that no compiler checks, or show what they are about.
+    /// Check the rules about source files that no compiler checks, or show their figures.
     Tidy(tidy::Options),
     /// Measure whether calls got slower since a revision: both compiled, and run in turn.
     Pairs(pairs::Options),

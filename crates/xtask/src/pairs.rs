@@ -7,7 +7,7 @@
 //! then, again and again: one, the other; the other, one ─▶ ratio of each pair ─▶ median, spread, judgement
 //! ```
 //!
-//! *Invariants*: a row whose ratios spread further than its limit is undecided, and is called so.
+//! *Invariants*: a row whose ratios spread further than its limit is reported as undecided.
 
 use crate::{Result, child};
 use clap::Args;
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     disk: Option<PathBuf>,
 }
 
-/// Builds both, runs them in turn and says what came of it; `false` where a row is slower than its limit.
+/// Builds both, runs them in turn and prints the result; `false` if a row is slower than its limit.
 #[expect(clippy::print_stdout, reason = "a command-line tool talks to people on standard output")]
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let dir = child::target_dir().join("pairs");
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let disk = options.disk.clone().unwrap_or_else(|| dir.clone());
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for pair in 1..=options.pairs {
-        // Neither is always the one that finds the machine as the other left it.
+        // Each is first in turn, because the first one leaves its traces on the machine.
         let turns = if pair % 2 == 0 { [&before, &now] } else { [&now, &before] };
         let [first, second] = [figures(turns[0], &disk, &options.only)?, figures(turns[1], &disk, &options.only)?];
         let (old, new) = if pair % 2 == 0 { (first, second) } else { (second, first) };

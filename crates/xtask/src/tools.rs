@@ -12,7 +12,7 @@ const FIO: (&str, &str) = ("fio", "fio");
 const OPENSSL: (&str, &str) = ("openssl", "openssl");
 const PYTHON: (&str, &str) = ("python3", "python3");
 const PIP: (&str, &str) = ("pip3", "python3-pip");
-/// Packages of Python that tests use, kept beside the build: nothing of the system's changes.
+/// Python packages for tests, kept in the build directory: the system is not changed.
 const PYTHON_PACKAGES: [&str; 1] = ["redis==8.1.0"];
 const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.

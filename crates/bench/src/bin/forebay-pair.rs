@@ -115,7 +115,7 @@ fn puts_and_gets(
     get: impl Fn(&[Key]) -> Result<()>,
 ) -> Result<()> {
     let (mut puts, mut gets, value) = (Vec::new(), Vec::new(), vec![0x5A; bytes]);
-    // The first pass writes into memory that nothing was written to.
+    // The first pass writes into memory that was never written.
     for pass in 0..=PASSES {
         *run += 1;
         open_run(store, *run, SOURCES)?;
@@ -225,7 +225,7 @@ fn warm_store(dir: &Path, devices: u64, container_bytes: u64) -> Result<Store> {
         container_bytes,
         device_log_bytes: 16 << 20,
         hot_bytes: HOT_BYTES / 4,
-        // Nothing goes down by itself.
+        // No event is demoted without a call.
         demote_high: 0.8,
         demote_low: 0.7,
         ..config()

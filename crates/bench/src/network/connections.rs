@@ -97,7 +97,7 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
 /// A connection without a client's comforts: a thousand of them cost one thread.
 struct Link {
     stream: UnixStream,
-    /// What was received and not granted anew.
+    /// Bytes that were received and not yet granted again.
     owed: u32,
 }
 

@@ -6,7 +6,7 @@
 //! all samples ─▶ medians ─▶ goals ─▶ network.md, network.json
 //! ```
 //!
-//! *Invariants*: a share is made of figures of the same repetition; servers have one thread for their connections; every
+//! *Invariants*: a share uses figures of the same repetition; servers have one thread for their connections; every
 //! process is ended at the end, by its id.
 
 mod connections;
@@ -53,7 +53,7 @@ struct Measurement<'a> {
     redis: &'a Server,
     results: &'a mut Results,
     run: u64,
-    /// Measurements of two things side by side: who is first changes.
+    /// Measurements of two things side by side, each first in turn.
     turns: u64,
 }
 

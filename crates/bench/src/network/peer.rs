@@ -72,7 +72,7 @@ pub(crate) fn serve(options: &PeerOptions) -> Result<()> {
     Ok(())
 }
 
-/// A certificate for this run, which nobody signs but itself: clients believe it as it is.
+/// A self-signed certificate for this run, which clients trust.
 fn certificate(dir: &Path) -> Result<TlsFiles> {
     let key = KeyPair::generate()?;
     let made = CertificateParams::new(vec!["127.0.0.1".to_owned()])?.self_signed(&key)?;

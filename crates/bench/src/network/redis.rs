@@ -43,7 +43,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same command of the same benchmark for both, by so many clients.
+/// The same command of the same benchmark for both, with this many clients.
 fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32, requests: u64) -> Result<()> {
     // Every command another event, which is complete with it: as many as there are requests, drawn at random. A run of
     // its own each time: what was removed of an earlier one stays closed.

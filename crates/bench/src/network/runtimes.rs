@@ -35,7 +35,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
         });
         let measured = load(on, name, &path);
         let _ = stop.send(());
-        // Whoever waits for a connection gets a last one.
+        // Wakes the thread that waits for a connection.
         let _ = UnixStream::connect(&path);
         let _ = server.join();
         std::fs::remove_file(&path)?;

@@ -1,6 +1,6 @@
-//! What TLS costs: the same fragments out and in, and the same round trip, over TCP with it and without.
+//! The cost of TLS: the same fragments out and in, and the same round trip, over TCP with and without TLS.
 //!
-//! *Invariants*: either is measured beside the other, in turns who is first; TLS is 1.3, with the suite that the report names.
+//! *Invariants*: both are measured side by side, each first in turn; TLS is 1.3, with the suite that the report names.
 
 use super::Measurement;
 use super::latency::{self, QUANTILES};
@@ -33,7 +33,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Measures without TLS and with it; who is first changes from one to the next.
+/// Measures without TLS and with it, each first in turn.
 fn both<T>(
     on: &mut Measurement<'_>,
     mut measure: impl FnMut(&mut Measurement<'_>, &str) -> Result<T>,

@@ -114,8 +114,8 @@ pub(super) fn push(address: &str, frames: u64, pieces: &[&[u8]], ahead: u64) -> 
     Ok(())
 }
 
-/// Asks for `frames` frames of so many bytes, `ahead` of them before the first has come, into one place; how long they took,
-/// once one has come. They come from one place too, or where `cold` says so from memory that no cache holds.
+/// Requests `frames` frames of `bytes` bytes, `ahead` of them before the first arrives, into one buffer; returns the time
+/// from the first arrival on. The peer sends from one buffer too, or with `cold` from memory that is in no cache.
 pub(super) fn pull(address: &str, frames: u64, bytes: usize, ahead: u64, cold: bool) -> Result<f64> {
     let mut stream = connect(address)?;
     stream.write_all(&[&[if cold { 3 } else { 2 }], &(bytes as u64).to_le_bytes()[..]].concat())?;

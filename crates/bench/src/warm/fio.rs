@@ -1,7 +1,7 @@
 //! The yardstick: `fio` on files of the same directory, preallocated alike, with the same sizes, depths and direct I/O.
 //!
-//! *Invariants*: what fio may use (io_uring, direct I/O) is found out by a small job first and named in the report; files
-//! belong to the scratch directory that they lie in and go away with it.
+//! *Invariants*: a small job first finds out whether fio may use io_uring and direct I/O, and the report names the result;
+//! files are removed with their scratch directory.
 
 use super::super::engine::Scratch;
 use crate::{Result, child};
@@ -45,9 +45,9 @@ pub(super) struct Job<'a> {
     pub(super) processes: u64,
     /// Bytes of the file that are touched, all processes together.
     pub(super) bytes: u64,
-    /// Data made durable after so many writes of each process; 0 leaves it to the file system.
+    /// Writes of each process between two syncs; 0 leaves syncing to the file system.
     pub(super) synced_every: u32,
-    /// Goes round the file for so long, and ends then; `None` goes through it once.
+    /// Loops over the file for this time; `None` passes over it once.
     pub(super) time: Option<Duration>,
 }
 
@@ -140,7 +140,7 @@ impl Fio {
             command.args(job.arguments(at));
         }
         let said = child::output(&mut command)?;
-        // Warnings stand before the JSON.
+        // Warnings precede the JSON.
         let json = said.find('{').map_or("", |from| &said[from..]);
         moved(&serde_json::from_str(json)?, jobs)
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Payload that the store demotes at a time: what one extent holds at least.
 pub(super) const EXTENT_BYTES: usize = 8 << 20;
 
-/// What one pass writes: events of so many fragments of so many bytes.
+/// The data of one pass: fragments per event and bytes per fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) fragments: usize,
@@ -108,8 +108,8 @@ impl Level {
         Ok(())
     }
 
-    /// Writes `payload` bytes of events with so many threads, each to a container of its own, commits each extent and
-    /// waits for the last; answers the rate in payload bytes per second and where the events are.
+    /// Writes `payload` bytes of events with this many threads, each to its own container, commits each extent and waits
+    /// for the last; returns the rate in payload bytes per second and the places of the events.
     pub(super) fn write(
         &self,
         payloads: &Payloads<'_>,

@@ -18,13 +18,13 @@ pub(super) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A file system of so many bytes, mounted in the scratch directory under this name.
+    /// A file system of this size, mounted in the scratch directory under this name.
     pub(super) fn new(scratch: &Scratch, name: &str, bytes: u64) -> Result<LoopDevice> {
         let image = preallocated(&scratch.path().join(format!("{name}.img")), bytes)?;
         let mount = scratch.path().join(name);
         std::fs::create_dir(&mount)?;
         let device = child::output(Command::new("losetup").args(["--direct-io=on", "--find", "--show"]).arg(&image))?;
-        // From here on `drop` takes down whatever is there.
+        // From here on `drop` removes everything that was set up.
         let made = LoopDevice { device, mount };
         let ready = ["-q", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
         child::output(Command::new("mkfs.ext4").args(ready).arg(&made.device))?;

@@ -1,7 +1,7 @@
 //! One writes at full speed while others drain: on one device, on two, and with both on the same container.
 //!
-//! *Drain* means: events read whole, in the order in which they stand in their container, by as many threads as fio has
-//! operations in flight. Each side ends when the writer has written all; the sum of both is compared.
+//! *Drain* means: whole events are read in the order of their container, by as many threads as fio has operations in
+//! flight. Both sides end when the writer has finished; the sum of both is compared.
 
 use super::Measurement;
 use super::fio::{Fio, Job, Pattern, preallocated};
@@ -60,7 +60,7 @@ struct Files {
 }
 
 impl Files {
-    /// Files of so many bytes in these directories, with blocks for everything.
+    /// Files of this size in these directories, with all blocks allocated.
     fn new(on: &Measurement<'_>, dirs: [&PathBuf; 2], bytes: u64) -> Result<Files> {
         let scratch = [Scratch::new(dirs[0])?, Scratch::new(dirs[1])?];
         let files = [
@@ -94,7 +94,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Goes once over everything, so that all blocks are there, and writes what will be drained.
+    /// Writes everything once, so that all blocks are allocated, and writes the events that will be drained.
     fn new(on: &Measurement<'a>, level: Level, payload: u64, devices: [Option<u32>; 2]) -> Result<Pair<'a>> {
         let payloads = Payloads::new(on.buffer, SHAPE);
         let events = SHAPE.events(payload);
@@ -115,7 +115,7 @@ impl<'a> Pair<'a> {
         Ok(rate)
     }
 
-    /// Writes and reads back from the very containers that are written, in the same order, as soon as it is durable.
+    /// Writes, and reads back from the same containers, in the same order, as soon as the data is durable.
     fn same_container(&self) -> Result<f64> {
         let durable: Mutex<(usize, Vec<EventPlace>)> = Mutex::default();
         let drained = || {
@@ -139,7 +139,7 @@ impl<'a> Pair<'a> {
         Ok(rate)
     }
 
-    /// Writes in this thread, drains in others until all is written; where there is nothing to drain yet, they wait.
+    /// Writes in this thread and drains in others until the writer has finished; drainers wait for data.
     fn side_by_side(
         &self,
         drained: impl Fn() -> Option<EventPlace> + Sync,

@@ -6,9 +6,9 @@
 //! all samples ─▶ medians ─▶ goals ─▶ warm.md, warm.json, warm-threads.svg, warm-operations.svg
 //! ```
 //!
-//! *Invariants*: a share is made of figures of the same repetition, fio's and the work's in turn; fio has the same
+//! *Invariants*: a share uses figures of the same repetition, fio's and the work's in turn; fio has the same
 //! block size, depth and direct I/O, and files in the same state: never written, or written before; every file, mount and
-//! loop device is taken down at the end, and by the next run where this one was killed.
+//! loop device is removed at the end, or by the next run if this one was killed.
 
 mod demoted;
 mod fio;
@@ -61,9 +61,8 @@ impl Measurement<'_> {
         self.results.record(id, bytes, value);
     }
 
-    /// Runs fio and some work in turn, twice, each answering a rate; records both, and the work's share of what fio made:
-    /// drifts of the device and whatever it remembers hit both alike. `id` makes a series of the words `fio`, `warm` and
-    /// `share`.
+    /// Runs fio and some work in turn, twice, and records both rates and the work's share of fio's rate: drift and caches
+    /// of the device affect both alike. `id` makes a series of the words `fio`, `warm` and `share`.
     fn beside(
         &mut self,
         id: impl Fn(&str) -> String,

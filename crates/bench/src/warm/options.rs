@@ -31,10 +31,10 @@ pub(crate) struct Options {
     /// reopening, undecided.
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
-    /// Where the report goes, from the workspace root.
+    /// Directory of the report, from the workspace root.
     #[arg(long, default_value = "results")]
     pub(super) out: PathBuf,
-    /// Everything in small, in some seconds: tries the benchmark itself, its figures mean nothing.
+    /// Everything in small, in some seconds: tests the benchmark itself; its figures have no meaning.
     #[arg(long)]
     smoke: bool,
 }

@@ -1,8 +1,8 @@
 //! Many demoted events without a decision: no put is refused, verdicts on them succeed, and snapshots of the decision log
 //! delay these verdicts little.
 //!
-//! Verdicts run beside one snapshot after another and without, in turn. Each verdict waits for the device. A few threads
-//! give them: they leave processor time over, so that a wait shows what a snapshot stops, not the queue for the processor.
+//! Verdicts run in turn with continuous snapshots and without. Each verdict waits for the device. Few threads give them, so
+//! that processor time is left and a wait shows the effect of a snapshot, not the queue for the processor.
 
 use super::demoted::{BYTES, RUN, demoting, put, wait_for_demotion};
 use super::options::Plan;

@@ -1,6 +1,6 @@
-//! Runs tests that are built: several programs side by side, each one's output in one piece; counts what they say.
+//! Runs tests that are built: several programs side by side, each one's output in one piece; counts their results.
 //!
-//! *Invariants*: a program that ends badly without a failed test (a crash, a signal) is one failure; no test at all in a
+//! *Invariants*: a program that fails without a failed test (a crash, a signal) is one failure; no test at all in a
 //! whole run is a failure too: a check that cannot fail is a defect.
 
 use super::Outcome;
@@ -72,7 +72,7 @@ fn one(built: &Built, set: &[(&str, String)], log: &Log<'_>) -> Result<Outcome> 
     Ok(outcome)
 }
 
-/// Runs a `cargo test` and counts what it says.
+/// Runs a `cargo test` and counts its results.
 pub(crate) fn cargo_tests(command: &mut Command, log: &Log<'_>) -> Result<Outcome> {
     let ended = child::stream(command, log)?;
     Ok(some(count(&ended.stdout, ended.success)))

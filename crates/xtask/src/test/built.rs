@@ -12,7 +12,7 @@ use std::process::Command;
 /// Fast enough, with assertions: see Cargo.toml.
 pub(crate) const PROFILE: &str = "checked";
 
-/// What a program is for.
+/// Purpose of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Tests, of a library, a program or a file in `tests`.
@@ -31,13 +31,13 @@ pub(crate) struct Built {
     pub(crate) package: String,
     /// Its target, such as `crash`.
     pub(crate) target: String,
-    /// Where the package lies: tests run there.
+    /// Directory of the package, in which its tests run.
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
 }
 
 impl Built {
-    /// How people name it.
+    /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.package, self.target)
     }
@@ -60,7 +60,7 @@ pub(crate) fn everything(log: &Log<'_>) -> Result<Vec<Built>> {
     }
 }
 
-/// What one of cargo's messages says was built, where it is a program.
+/// The program that one of cargo's messages reports as built.
 fn read(message: &str) -> Option<Built> {
     let message: Value = serde_json::from_str(message).ok()?;
     let program = PathBuf::from(message["executable"].as_str()?);

@@ -31,7 +31,7 @@ impl Extent {
         }
     }
 
-    /// Variables that random tests read; what is not set has the number that is written in the test.
+    /// Variables that random tests read; without one, the number in the test applies.
     pub(crate) fn variables(self) -> Vec<(&'static str, String)> {
         let set: &[(&str, u64)] = match self {
             Extent::Quick => &[
@@ -40,7 +40,7 @@ impl Extent {
                 ("FOREBAY_NETWORK_SECONDS", 1),
                 ("FOREBAY_POWER_STEPS", 150),
             ],
-            // What makes it long enough is written in the tests.
+            // The tests have the default numbers.
             Extent::Usual => &[],
             Extent::Long => &[
                 ("FOREBAY_CLOSE_ROUNDS", 100),
@@ -48,12 +48,12 @@ impl Extent {
                 ("FOREBAY_DECISIONS_SEEDS", 20),
                 ("FOREBAY_MODEL_OPERATIONS", 100_000),
                 ("FOREBAY_NETWORK_SECONDS", 120),
-                // More than there are: every one.
+                // More than exist: all of them.
                 ("FOREBAY_POWER_STEPS", 10_000_000),
                 ("FOREBAY_SESSION_ROUNDS", 500),
             ],
         };
-        // Set by the person who calls: that counts.
+        // A value that the caller has set wins.
         let free = set.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         free.map(|&(name, value)| (name, value.to_string())).collect()
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check, side by side where nothing is measured; what each cost, and all failures, at the end.
+//! `cargo xtask test`: every check, side by side unless it measures; the cost of each, and all failures, at the end.
 //!
 //! ```text
 //! prepare ──▶ ┐                     ┌─▶ tests, levels, examples, demos, chaos ─▶ ┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! *Invariants*: the last line is `N passed, M failed` and nothing else; a step that ran no test at all has failed; a
-//! step that could not run for want of an input says `not run` and counts as neither. No step needs a quiet machine.
+//! step without its input says `not run` and counts as neither. No step needs a quiet machine.
 
 mod binaries;
 mod built;
@@ -30,13 +30,13 @@ use steps::STEPS;
 /// What to check.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// For use between two changes: without the steps that take long or have a build of their own; fewer rounds.
+    /// For use between two changes: without slow steps and steps with a separate build; fewer rounds.
     #[arg(long, conflicts_with = "long")]
     quick: bool,
     /// Proofs that take hours: every random test with many more rounds and seeds.
     #[arg(long)]
     long: bool,
-    /// Only this step, and what it needs (may be given several times); one step at a time.
+    /// Only this step and the steps that it needs (may be repeated); one step at a time.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
     /// List the steps and end.
@@ -54,7 +54,7 @@ pub(crate) struct Outcome {
     pub(crate) passed: u64,
     /// Tests that failed.
     pub(crate) failed: u64,
-    /// What a person must know: failures by name, and what was not run.
+    /// For the reader: failures by name, and steps that did not run.
     pub(crate) notes: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Step {
     run: fn(&Context, &Log<'_>) -> Result<Outcome>,
 }
 
-/// What steps know of the whole.
+/// Shared by all steps.
 pub(crate) struct Context {
     extent: Extent,
     fuzz_seconds: u64,
@@ -100,7 +100,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// What the step `build` has made.
+    /// The programs of the step `build`.
     pub(crate) fn built(&self) -> Result<&[Built]> {
         Ok(self.built.get().ok_or("nothing is built")?)
     }

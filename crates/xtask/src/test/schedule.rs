@@ -1,4 +1,4 @@
-//! Runs steps side by side: two at a time, what is measured alone.
+//! Runs steps side by side: two at a time, measurements alone.
 //!
 //! ```text
 //! steps in order ──▶ first one whose needs are done and whose resource is free ──▶ hand 1
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Steps at a time: the machine that the times are written down for has two processors.
 const HANDS: usize = 2;
 
-/// What a step must have to itself.
+/// The resource that a step needs exclusively.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Nothing: it runs beside any other.

@@ -1,13 +1,13 @@
-//! What a person sees while steps run side by side: each step's output in one piece when it ends, and now and then a line
-//! that says what is being done.
+//! The output while steps run side by side: each step's output in one piece when it ends, and a line of progress from time
+//! to time.
 //!
 //! ```text
 //! child ──line──▶ Log of its step ──▶ target/checks/STEP.log          (at once)
 //!                        │ at the step's end, in one piece ──▶ Screen ──▶ standard output
-//! ticker ── who runs, since when, its last line ─────────────▶   ┘
+//! ticker ── active steps, their time, their last line ───────▶   ┘
 //! ```
 //!
-//! *Invariants*: two steps never mix on standard output; where only one step runs, its lines are shown as they come.
+//! *Invariants*: two steps never mix on standard output; if only one step runs, its lines are shown at once.
 
 use crate::Result;
 use crate::child::{self, Listener};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The first line about what is being done comes after this time.
+/// The first line of progress comes after this time.
 const FIRST: Duration = Duration::from_secs(2);
 /// The next ones: on a terminal one line that is written over, elsewhere lines of their own.
 const EVERY_ON_A_TERMINAL: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Screen {
     /// Shows text that ends its line.
     pub(crate) fn show(&self, text: &str) {
         let _whole = lock(&self.out);
-        // Output that nobody reads is no reason to stop checking.
+        // A closed terminal does not stop the checks.
         let _ = self.write(&format!("{text}\n"));
     }
 
@@ -78,7 +78,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Says what is being done until `finish` is called.
+    /// Shows progress until `finish` is called.
     pub(crate) fn tick(&self) {
         if self.live {
             return;
@@ -133,7 +133,7 @@ impl Screen {
     }
 }
 
-/// What one step says, and what its children cost.
+/// The output of one step, and the processor time of its children.
 pub(crate) struct Log<'a> {
     screen: &'a Screen,
     name: &'static str,
@@ -143,7 +143,7 @@ pub(crate) struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Names what the step is at, where its last line does not.
+    /// Names the current work of the step, if its last line does not.
     pub(crate) fn status(&self, status: &str) {
         if let Some(step) = lock(&self.screen.running).iter_mut().find(|step| step.name == self.name) {
             step.status.clear();
@@ -185,7 +185,7 @@ impl Listener for Log<'_> {
     }
 }
 
-/// A thread that panicked leaves nothing half done here.
+/// A panicked thread leaves a consistent state here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

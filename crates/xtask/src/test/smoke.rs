@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 const FRAMES: &str = "../shared/data/protodune-wib1-frames.bin";
 
-/// Runs a benchmark in small and looks at its files; where they are, and what is wrong with them.
+/// Runs a small benchmark and checks its files; returns their directory and the failures.
 fn bench_in_small(which: &str, files: &[&str], context: &Context, log: &Log<'_>) -> Result<(PathBuf, Vec<String>)> {
     let out = child::target_dir().join(format!("bench-{which}-smoke"));
     let _ = std::fs::remove_dir_all(&out);
@@ -70,7 +70,7 @@ fn relations(report: &Value) -> Vec<String> {
         ("redis.set.1", "redis.set.32", 64, "a pipeline helps"),
     ];
     for (less, more, bytes, why) in no_greater {
-        // Twice: busy machines jitter, wrong programs are wrong by more.
+        // A factor of two: busy machines jitter, real errors are larger.
         if median(less, bytes) >= 2.0 * median(more, bytes) {
             wrong.push(format!("{less} should not beat {more} at {bytes} B: {why}"));
         }
@@ -88,7 +88,7 @@ pub(crate) fn demo(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     run_demo(context, log, &[])
 }
 
-/// Runs a server, readouts and filters as processes, two of which are killed: everybody must agree with the ledger.
+/// Runs a server, readouts and filters as processes, two of which are killed: all counts must agree with the ledger.
 pub(crate) fn demo_processes(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let killed = ["--processes", "--kill-filter", "--kill-server", "--seconds", "3", "--json"];
     let ended = child::stream(program(context, "forebay")?.arg("demo").args(killed), log)?;
@@ -111,7 +111,7 @@ pub(crate) fn demo_dune(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     run_demo(context, log, &["--profile", "dune", "--links", "2"])
 }
 
-/// Runs the demo on recorded detector frames, where they are.
+/// Runs the demo on recorded detector frames, if they exist.
 pub(crate) fn demo_input(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     match child::root().join(FRAMES).exists() {
         true => run_demo(context, log, &["--input", FRAMES]),

@@ -1,4 +1,4 @@
-//! The steps: what each runs, and what it needs.
+//! The steps: the command and the needs of each.
 
 use super::binaries::{self, cargo_tests};
 use super::built::{self, Built, Kind};
@@ -16,7 +16,7 @@ const FREE: Step = Step { name: "", what: "", from: Quick, takes: Nothing, needs
 /// A step that runs programs of the one build.
 const BUILT: Step = Step { needs: &["build"], after: &["prepare"], ..FREE };
 
-/// In the order in which they begin where nothing keeps them from it: what others wait for and what takes long comes first.
+/// In their order of starting: steps that others wait for, and slow steps, come first.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "build",
@@ -158,7 +158,7 @@ fn tests(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     binaries::run(&test_programs(context)?, &context.extent.variables(), log)
 }
 
-/// What a call means does not depend on the level: every test of it runs with all data demoted before each call.
+/// Semantics do not depend on the level: every test of them runs with all data demoted before each call.
 fn levels(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     let mut programs = test_programs(context)?;
     programs.retain(|built| built.package == "forebay-store" && built.target == "semantics");
@@ -208,7 +208,7 @@ fn tsan(_: &Context, log: &Log<'_>) -> Result<Outcome> {
     let known = format!("suppressions={}", child::root().join("crates/xtask/tsan-suppressions.txt").display());
     let mut command = child::cargo(&arguments);
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env("TSAN_OPTIONS", known);
-    // Names and lines are in its reports; what only a debugger reads is not.
+    // Its reports need names and lines, but no further debug information.
     command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
     cargo_tests(&mut command, log)
 }

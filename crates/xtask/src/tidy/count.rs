@@ -1,4 +1,4 @@
-//! What a crate weighs: lines of code, comments that say why, assertions, the longest function, the largest struct.
+//! The size of a crate: lines of code, comments that say why, assertions, the longest function, the largest struct.
 //!
 //! *Code lines* have a token of the program on them: no blank lines, comments, documentation, tests or assertions.
 
@@ -24,10 +24,10 @@ pub(super) struct Count {
     pub(super) circles: usize,
 }
 
-/// Counts what stands under a crate's `src`.
+/// Counts the files under a crate's `src`.
 pub(super) fn count(src: &Path) -> Result<Count> {
     let mut files = Vec::new();
-    super::collect(src, &mut files)?;
+    super::collect(src, ".rs", &mut files)?;
     let mut count = Count { circles: walls::circles(src)?.len(), ..Count::default() };
     for file in files {
         let inside = file.strip_prefix(src).unwrap_or(&file);

@@ -1,20 +1,22 @@
-//! The tidy check: rules about source files that no compiler checks.
+//! The tidy check: rules about source files and documents that no compiler checks.
 //!
 //! Files of at most 800 lines; a module head on each; no circle of folders in a crate; nothing unfinished or skipped; a
-//! SAFETY line at each `unsafe`; no test that fails where the machine is busy; kept inputs for each fuzz target.
+//! SAFETY line at each `unsafe`; no test that fails on a busy machine; kept inputs for each fuzz target; no dead link or
+//! path in a document.
 
 mod count;
+mod documents;
 mod walls;
 
 use crate::{Result, child};
 use std::path::{Path, PathBuf};
 
 const LINES_MAX: usize = 800;
-/// A bound on time that a test asserts: shorter ones do not hold beside other work. Or one names what is not waited for.
+/// Shortest bound on time that a test may assert: shorter ones fail beside other work.
 const BOUND_SECONDS_MIN: u64 = 10;
 /// Lines above an `unsafe` that may separate it from its SAFETY line, beyond the comment that the line begins.
 const SAFETY_WITHIN: usize = 3;
-/// What finished work does not contain. In pieces, so that this file passes its own check.
+/// Words of unfinished work. In pieces, so that this file passes its own check.
 const UNFINISHED: [&str; 5] = [
     concat!("to", "do!"),
     concat!("unimple", "mented!"),
@@ -26,16 +28,16 @@ const UNFINISHED: [&str; 5] = [
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Show what the rooms of this crate (`store`) take from each other.
+    /// Show the dependencies between the folders of this crate (such as `store`).
     #[arg(long, value_name = "CRATE")]
     arrows: Option<String>,
-    /// Show what each crate weighs: lines of code, comments that say why, assertions, what is longest.
+    /// Show the size of each crate: lines of code, comments that say why, assertions, longest function and struct.
     #[arg(long, conflicts_with = "arrows")]
     count: bool,
 }
 
-/// Prints every breach, or what is asked for.
-#[expect(clippy::print_stdout, reason = "whoever asks reads it")]
+/// Prints every breach, or the requested tables.
+#[expect(clippy::print_stdout, reason = "output of the command")]
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let root = child::root();
     if options.count {
@@ -57,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-#[expect(clippy::print_stdout, reason = "whoever asks reads it")]
+#[expect(clippy::print_stdout, reason = "output of the command")]
 fn print_counts(root: &Path) -> Result<bool> {
     println!(
         "crate        code lines  comments/100  assertions  pub(crate)  circles  longest function, largest struct"
@@ -82,10 +84,10 @@ fn crates(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Every breach in the Rust files under `root`, as `file:line: what`.
+/// Every breach in the Rust files and documents under `root`, as `file:line: what`.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    collect(root, &mut files)?;
+    collect(root, ".rs", &mut files)?;
     files.sort();
     let mut breaches = Vec::new();
     for file in &files {
@@ -103,13 +105,14 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             breaches.push(format!("crates/{name}: a circle of folders: {rooms} (`cargo xtask tidy --arrows {name}`)"));
         }
     }
+    breaches.extend(documents::check(root)?);
     if files.is_empty() {
         breaches.push("no Rust file found: run from the workspace".to_owned());
     }
     Ok(breaches)
 }
 
-/// Whether this is a fuzz target for which nothing is kept. What targets share is in the same folder, and is none.
+/// Whether this is a fuzz target without kept inputs. Shared code is in the same folder and is not a target.
 fn lacks_inputs(root: &Path, file: &Path) -> bool {
     let is_target = file.starts_with(root.join("fuzz").join("fuzz_targets"))
         && std::fs::read_to_string(file).is_ok_and(|text| text.contains("fuzz_target!("));
@@ -117,16 +120,21 @@ fn lacks_inputs(root: &Path, file: &Path) -> bool {
     is_target && !root.join("fuzz").join("kept").join(format!("{name}.inputs")).exists()
 }
 
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Files under `dir` whose names end like this, without those that a build or a fuzzer made.
+fn collect(dir: &Path, ending: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
-            let made = name.starts_with('.') || name.starts_with("target") || name == "corpus" || name == "artifacts";
+            let made = name.starts_with('.')
+                || name.starts_with("target")
+                || name == "corpus"
+                || name == "artifacts"
+                || name == "results";
             if !made {
-                collect(&entry.path(), files)?;
+                collect(&entry.path(), ending, files)?;
             }
-        } else if name.ends_with(".rs") {
+        } else if name.ends_with(ending) {
             files.push(entry.path());
         }
     }
@@ -201,7 +209,7 @@ mod tests {
 
     #[test]
     fn bounds_on_time_are_generous_or_relations() {
-        // `@` stands for "less than", so that these lines are none of those that the check is about.
+        // `@` replaces "less than", so that this file passes the check.
         let line = |bound: &str| format!("//! Head.\n  assert!(from.elapsed{bound});\n").replace('@', "<");
         let breach = |bound: &str| check_text(&line(bound)).len();
         assert_eq!(breach("() @ Duration::from_millis(500)"), 1);
@@ -214,7 +222,7 @@ mod tests {
 
     #[test]
     fn unsafe_needs_its_reason_close_above() {
-        // `@` stands for the word, so that these lines are none of those that the check is about.
+        // `@` replaces the word, so that this file passes the check.
         let breach = |body: &str| !check_text(&format!("//! Head.\n{body}\n").replace('@', "unsafe")).is_empty();
         assert!(breach("@ { f() }"));
         assert!(breach("// SAFETY: far away.\n\n\n\n\n\n@ { f() }"));

@@ -1,10 +1,10 @@
-//! Walls: what the rooms of a crate take from each other, read from the tokens of its files.
+//! Walls: the dependencies between the rooms of a crate, read from the tokens of its files.
 //!
 //! ```text
 //! src/a/…, src/b.rs ─ `crate::b::X`, `super::…`, re-exports of lib.rs ─▶ arrows a ─▶ b ─▶ circles (Tarjan)
 //! ```
 //!
-//! A *room* is what lib.rs or main.rs declares: a folder or a file. Tests are no part of it: they may look everywhere.
+//! A *room* is what lib.rs or main.rs declares: a folder or a file. Tests are excluded: they may use every room.
 
 use crate::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -23,7 +23,7 @@ pub(super) fn circles(src: &Path) -> Result<Vec<Vec<String>>> {
 /// What the rooms of a crate take from each other.
 pub(super) fn arrows(src: &Path) -> Result<Arrows> {
     let mut files = Vec::new();
-    super::collect(src, &mut files)?;
+    super::collect(src, ".rs", &mut files)?;
     let top = |name: &str| src.join(name);
     let root = [top("lib.rs"), top("main.rs")].into_iter().find(|file| file.exists());
     let Some(root) = root else { return Ok(Arrows::new()) };
@@ -141,7 +141,7 @@ impl Paths {
                 }
                 1
             }
-            // `*`, or `<` of generic arguments: what stands before it is taken.
+            // `*`, or `<` of generic arguments: the path before it counts.
             _ => {
                 self.found.push(prefix.clone());
                 0
