@@ -13,6 +13,7 @@
 //!
 //! Start with [`Store::create`], [`Store::put`] and [`Store::get_any`]; `examples/` shows them in learning order.
 
+mod calls;
 mod check;
 mod config;
 mod decisions;
@@ -27,13 +28,14 @@ mod locks;
 #[doc(hidden)]
 pub mod measure;
 mod open;
-mod ops;
 mod placement;
 mod recover;
 mod runs;
 mod shards;
 mod store;
+mod upkeep;
 
+pub use calls::{Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use check::{CheckReport, check};
 pub use config::{Arrival, Arrivals, Config, WarmDevice};
 pub use forebay_core as core;
@@ -47,8 +49,8 @@ pub use forebay_media::hot::{FlushPolicy, Kept, KeptBy, Medium};
 pub use forebay_media::warm::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 pub use fragment::{Event, Fragment, Sample};
 pub use levels::Drain;
-pub use ops::{InhibitWatch, Lease, Producer, Range, Reservation, Sampler, Watch};
 pub use store::Store;
+pub use upkeep::InhibitWatch;
 
 forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));
 

@@ -16,7 +16,7 @@ use crate::config::check_marks;
 use crate::engine::{Engine, new_holder};
 use crate::levels;
 use crate::placement::{Level, There};
-use crate::{Store, ops, recover};
+use crate::{Store, recover, upkeep};
 use forebay_core::{Error, KeySchema, Keyspace, Kind, Result};
 use forebay_media::bytes::Geometry;
 use forebay_media::hot::{CALLS_WAIT, Hot, Kept, Medium, Region, outlasted, wait_for_none};
@@ -95,7 +95,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_anew_on(medium: Arc<dyn Medium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
+    pub fn open_without_hot_on(medium: Arc<dyn Medium>, keyspace: &Keyspace, config: Config) -> Result<Store> {
         check_marks(&config, false)?;
         let found = levels::open(None, None, keyspace, &config)?
             .ok_or_else(|| Error::invalid("a store without devices has nothing but its hot level"))?;
@@ -303,7 +303,7 @@ impl Store {
         let holder = new_holder(&Arc::new(engine), "store");
         if maintenance {
             let failed = |error| Error::unavailable("cannot start a thread").with_source(error);
-            ops::spawn(&holder).map_err(failed)?;
+            upkeep::spawn(&holder).map_err(failed)?;
             if holder.engine.placement.level.is_some() {
                 levels::spawn(&holder).map_err(failed)?;
             }

@@ -23,11 +23,11 @@ fn a_put_that_would_wait_says_so_and_is_no_offer() {
     let options = PutOptions::default();
     let value = [7; 16 << 10];
     let mut event = 0;
-    while store.put_now(&key(1, event, 0), &value, &options, Some(crc32c(&value))).unwrap().is_some() {
+    while store.try_put(&key(1, event, 0), &value, &options, Some(crc32c(&value))).unwrap().is_some() {
         event += 1;
     }
     assert!(event > 50, "{event} events found space");
-    assert!(store.reserve_now(&key(1, event, 0), value.len(), &options).unwrap().is_none());
+    assert!(store.try_reserve(&key(1, event, 0), value.len(), &options).unwrap().is_none());
     let ledger = store.ledger(1).unwrap();
     assert_eq!((ledger.offered.fragments, ledger.refused.fragments), (event, 0));
     refused(put(&store, &key(1, event, 0), &value), Kind::Full);
@@ -38,11 +38,11 @@ fn a_put_that_would_wait_says_so_and_is_no_offer() {
 fn bytes_that_are_not_as_they_were_sent_are_not_stored() {
     let (_dir, store) = small();
     let (options, wrong) = (PutOptions::default(), Some(crc32c(b"sent")));
-    refused(store.put_now(&key(1, 1, 0), b"came", &options, wrong), Kind::Corrupt);
+    refused(store.try_put(&key(1, 1, 0), b"came", &options, wrong), Kind::Corrupt);
     assert!(store.get(&key(1, 1, 0)).unwrap().is_none());
-    assert_eq!(store.put_now(&key(1, 1, 0), b"sent", &options, wrong).unwrap(), Some(PutOutcome::Stored));
-    refused(store.put_now(&key(1, 1, 0), b"came", &options, wrong), Kind::Corrupt);
-    assert_eq!(store.put_now(&key(1, 1, 0), b"sent", &options, wrong).unwrap(), Some(PutOutcome::Duplicate));
+    assert_eq!(store.try_put(&key(1, 1, 0), b"sent", &options, wrong).unwrap(), Some(PutOutcome::Stored));
+    refused(store.try_put(&key(1, 1, 0), b"came", &options, wrong), Kind::Corrupt);
+    assert_eq!(store.try_put(&key(1, 1, 0), b"sent", &options, wrong).unwrap(), Some(PutOutcome::Duplicate));
     assert_eq!(store.ledger(1).unwrap().conflict.fragments, 0);
 }
 
@@ -50,10 +50,10 @@ fn bytes_that_are_not_as_they_were_sent_are_not_stored() {
 fn a_put_beside_one_in_flight_would_wait() {
     let (_dir, store) = small();
     let options = PutOptions::default();
-    let first = store.reserve_now(&key(1, 1, 0), 4, &options).unwrap().unwrap();
-    assert!(store.put_now(&key(1, 1, 0), b"data", &options, None).unwrap().is_none());
+    let first = store.try_reserve(&key(1, 1, 0), 4, &options).unwrap().unwrap();
+    assert!(store.try_put(&key(1, 1, 0), b"data", &options, None).unwrap().is_none());
     first.abort();
-    assert_eq!(store.put_now(&key(1, 1, 0), b"data", &options, None).unwrap(), Some(PutOutcome::Stored));
+    assert_eq!(store.try_put(&key(1, 1, 0), b"data", &options, None).unwrap(), Some(PutOutcome::Stored));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Ahead {
     /// Asks for what the commands will touch.
     pub(super) fn touch(&self, store: Option<&Store>) {
         if let Some(store) = store.filter(|_| self.keys.len() >= KEYS_MIN) {
-            store.will_touch(&self.keys);
+            store.prefetch(&self.keys);
         }
     }
 }

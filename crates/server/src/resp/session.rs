@@ -318,7 +318,7 @@ impl Session {
             Ok(if may_wait {
                 Some((key, store.reserve(&key, length, &options)?))
             } else {
-                store.reserve_now(&key, length, &options)?.map(|reservation| (key, reservation))
+                store.try_reserve(&key, length, &options)?.map(|reservation| (key, reservation))
             })
         });
         let (key, target) = match target {

@@ -80,7 +80,7 @@ impl Turn<'_> {
         Ok(if self.may_wait {
             Some(store.put(key, value, &options)?)
         } else {
-            store.put_now(key, value, &options, None)?
+            store.try_put(key, value, &options, None)?
         })
     }
 

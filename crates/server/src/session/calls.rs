@@ -162,7 +162,7 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
     let keys: Vec<Result<Key>> = (0..count).map(|_| read.key(&keyspace.schema)).collect();
     read.end()?;
     if count >= AHEAD_MIN {
-        store.will_touch(&keys.iter().flatten().copied().collect::<Vec<_>>());
+        store.prefetch(&keys.iter().flatten().copied().collect::<Vec<_>>());
     }
     for key in keys {
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));

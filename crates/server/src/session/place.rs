@@ -60,11 +60,11 @@ impl Place {
 /// Puts of a session, without and with a wait. Rings never wait.
 impl Served {
     /// A hint that these keys come next.
-    pub(super) fn will_touch(&self, keys: impl ExactSizeIterator<Item = Key>) {
+    pub(super) fn prefetch(&self, keys: impl ExactSizeIterator<Item = Key>) {
         if let Served::Events(store) = self
             && keys.len() >= AHEAD_MIN
         {
-            store.will_touch(&keys.collect::<Vec<_>>());
+            store.prefetch(&keys.collect::<Vec<_>>());
         }
     }
 
@@ -72,10 +72,10 @@ impl Served {
     ///
     /// # Errors
     /// Those of a put.
-    pub(super) fn put_now(&self, put: &WirePut, value: &[u8]) -> Result<Option<u8>> {
+    pub(super) fn try_put(&self, put: &WirePut, value: &[u8]) -> Result<Option<u8>> {
         match self {
             Served::Events(store) => {
-                Ok(store.put_now(&put.key, value, &options(put), Some(put.checksum))?.map(outcome_byte))
+                Ok(store.try_put(&put.key, value, &options(put), Some(put.checksum))?.map(outcome_byte))
             }
             Served::Ring(ring) => put_into_ring(ring, put, value).map(Some),
         }
@@ -85,10 +85,10 @@ impl Served {
     ///
     /// # Errors
     /// Those of a put.
-    pub(super) fn reserve_now(&self, put: &WirePut) -> Result<Option<Place>> {
+    pub(super) fn try_reserve(&self, put: &WirePut) -> Result<Option<Place>> {
         let length = put.length as usize;
         match self {
-            Served::Events(store) => Ok(store.reserve_now(&put.key, length, &options(put))?.map(Place::Events)),
+            Served::Events(store) => Ok(store.try_reserve(&put.key, length, &options(put))?.map(Place::Events)),
             Served::Ring(ring) => {
                 let (source, stamp, options) = ring_put(ring, put)?;
                 let place = ring.reserve(&source, stamp.timestamp, stamp.span, length, &options)?;

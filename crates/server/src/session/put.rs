@@ -163,10 +163,10 @@ impl Putting {
             }
             if self.next >= self.told && put.length < DIRECT_BYTES {
                 self.told = (self.next + TOLD).min(self.puts.len());
-                served.will_touch(self.puts[self.next..self.told].iter().map(|put| put.key));
+                served.prefetch(self.puts[self.next..self.told].iter().map(|put| put.key));
             }
             let value = &inbox.bytes()[..length];
-            match served.put_now(put, value) {
+            match served.try_put(put, value) {
                 Ok(Some(outcome)) => self.outcomes[self.next] = Some(Ok(outcome)),
                 Ok(None) if !shared.has_memory(self.held + length as u64) => {
                     self.outcomes[self.next] = Some(Err(no_memory(length)));
@@ -187,7 +187,7 @@ impl Putting {
     fn begin(&mut self, served: &Served, shared: &Shared) {
         let put = &self.puts[self.next];
         let length = put.length as usize;
-        let reserved = if self.outcomes[self.next].is_some() { Ok(None) } else { served.reserve_now(put) };
+        let reserved = if self.outcomes[self.next].is_some() { Ok(None) } else { served.try_reserve(put) };
         let target = match reserved {
             Ok(None) if self.outcomes[self.next].is_some() => Target::Nowhere,
             Ok(Some(place)) => Target::Place(place),

@@ -7,7 +7,7 @@
 //! *Invariants*: `settled` returns only after every guard that was there when it was called is dropped; nobody waits to
 //! begin (loom model below; test `who_begins_later_is_not_waited_for`).
 //!
-//! *Not here*: what is decided (`ops`), what waits (`ops/fold.rs`).
+//! *Not here*: what is decided (`calls`), what waits (`upkeep/snapshot.rs`).
 
 use forebay_media::sync::{AtomicU64, Ordering, yield_now};
 use parking_lot::Mutex;

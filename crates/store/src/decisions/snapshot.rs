@@ -1,6 +1,6 @@
 //! The bytes of a snapshot: what all earlier slots said, as one blob. `docs/format-hot.md` has them.
 //!
-//! *Not here*: how it is taken beside calls (`ops/fold.rs`), where it is written (the logs of `forebay-media`).
+//! *Not here*: how it is taken beside calls (`upkeep/snapshot.rs`), where it is written (the logs of `forebay-media`).
 
 use super::ON_HOT_ONLY;
 use super::Superseded;

@@ -12,7 +12,7 @@
 //!
 //! *Lock order*: `locks.rs`, which asserts it. No thread waits for a device or for another call while it holds a ranked
 //! lock. Some locks without a rank are held over such waits: `life.maintaining`, `decisions.snapshotting`, `runs.closing`
-//! here, others in the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`ops/now.rs`) takes none
+//! here, others in the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`calls/now.rs`) takes none
 //! of them.
 
 mod life;

@@ -1,7 +1,7 @@
 //! Events: completeness, leases, verdicts, ledger. What is here works on any node: an event may exist without a fragment in
 //! reach, and a place is a number that is handed on.
 //!
-//! *Not here*: where fragments are (`placement`), the bytes on a medium (`forebay-media`), the calls that people make (`ops`).
+//! *Not here*: where fragments are (`placement`), the bytes on a medium (`forebay-media`), the calls that people make (`calls`).
 
 mod all;
 mod event;

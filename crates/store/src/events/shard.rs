@@ -182,7 +182,7 @@ impl ShardEvents {
         self.art.get(&self.keys(), primary)
     }
 
-    /// One step of a lookup on its way to an event; a hint, as that of `index/ahead.rs`.
+    /// One step of a lookup on its way to an event; a hint, as that of `index/prefetch.rs`.
     #[inline]
     pub(crate) fn step(&self, path: &mut Path, primary: &[u8]) -> Reached {
         let reached = self.art.step(path, primary);

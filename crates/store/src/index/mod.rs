@@ -2,13 +2,13 @@
 //!
 //! *Not here*: what an event is (`events`), where its fragments lie (`hot`).
 
-mod ahead;
 mod arena;
 mod art;
 mod node;
+mod prefetch;
 mod slab;
 
-pub(crate) use ahead::{Path, Reached};
 pub(crate) use arena::{Arena, BLOCK_BYTES_MAX, Block};
 pub(crate) use art::{Art, Leaves};
+pub(crate) use prefetch::{Path, Reached};
 pub(crate) use slab::Slab;

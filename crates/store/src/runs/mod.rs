@@ -1,6 +1,6 @@
 //! Runs as the whole store knows them, with what people and policies say of their sources, producers and events.
 //!
-//! *Not here*: the run's account, which each shard keeps (`events/run.rs`), and the calls (`ops`).
+//! *Not here*: the run's account, which each shard keeps (`events/run.rs`), and the calls (`calls`).
 
 mod hold;
 mod mask;

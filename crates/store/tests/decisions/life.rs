@@ -204,7 +204,7 @@ impl Life {
             None => {
                 let medium = SimMedium::new(self.plan.region_bytes);
                 Life::begin(&self.plan, medium.clone(), simulated, |config| {
-                    Store::open_anew_on(medium, keyspace, Config { accept_loss: true, ..config })
+                    Store::open_without_hot_on(medium, keyspace, Config { accept_loss: true, ..config })
                 })
             }
         }

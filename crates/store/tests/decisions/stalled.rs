@@ -118,11 +118,11 @@ fn a_run_that_began_beside_a_stalled_device_is_known_where_its_data_is() {
 fn put_now_to_a_new_run_waits_for_no_device() {
     let life = Plan::new().create();
     life.stall();
-    let put = |store: &Store| store.put_now(&key(7, 1, 0), &[1; 100], &PutOptions::default(), None);
-    let outcome = life.unhindered("put_now to a new run", put).unwrap();
+    let put = |store: &Store| store.try_put(&key(7, 1, 0), &[1; 100], &PutOptions::default(), None);
+    let outcome = life.unhindered("try_put to a new run", put).unwrap();
     assert!(matches!(outcome, None | Some(PutOutcome::Stored)), "{outcome:?}");
-    let reserve = |store: &Store| store.reserve_now(&key(8, 1, 0), 100, &PutOptions::default()).map(drop);
-    life.unhindered("reserve_now to a new run", reserve).unwrap();
+    let reserve = |store: &Store| store.try_reserve(&key(8, 1, 0), 100, &PutOptions::default()).map(drop);
+    life.unhindered("try_reserve to a new run", reserve).unwrap();
 }
 
 #[test]

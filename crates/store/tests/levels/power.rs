@@ -417,7 +417,7 @@ fn look(
     let without_hot = medium.is_none();
     let store = match medium {
         Some(image) => Store::open_on(SimMedium::from_image(image), &keyspace(), config),
-        None => Store::open_anew_on(SimMedium::new(REGION_BYTES), &keyspace(), config),
+        None => Store::open_without_hot_on(SimMedium::new(REGION_BYTES), &keyspace(), config),
     };
     let store = store.map_err(|error| format!("cannot open: {error}"))?;
     let look = look_at(&store, given, without_hot)?;

@@ -2,9 +2,9 @@
 //! never undone by recovery, and what is removed stays closed.
 
 use crate::Store;
+use crate::calls::range::Walk;
 use crate::engine::{Engine, closed};
 use crate::events::{Ended, Flag, State};
-use crate::ops::range::Walk;
 use crate::placement::{At, Ticket};
 use crate::shards::ShardGuard;
 use forebay_core::{Bounds, Key, LiveState, Primary, Result, Tally};

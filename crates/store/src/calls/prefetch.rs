@@ -23,7 +23,7 @@ enum Place {
 impl Store {
     /// A hint that these keys will be put or read now, by calls that follow. Worth it from a few keys on, where the index
     /// is larger than the processor's cache: then a put of a small fragment costs about a third less.
-    pub fn will_touch(&self, keys: &[Key]) {
+    pub fn prefetch(&self, keys: &[Key]) {
         let engine = self.engine();
         let width = engine.keyspace.schema.primary_bytes();
         for keys in keys.chunks(SIDE_BY_SIDE) {

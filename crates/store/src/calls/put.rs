@@ -14,13 +14,12 @@
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, Incident, IncidentKind, State, Word};
-use crate::shards::Shard;
-use crate::{PutOptions, PutOutcome, Store};
-use forebay_core::{Error, Key, Kind, Level, LiveState, Result, Tally, check_sent_as};
+use crate::shards::{Shard, ShardGuard};
+use crate::{PutOptions, PutOutcome, Reservation, Store};
+use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
 use forebay_media::sync::deadline_after;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -64,8 +63,11 @@ pub(super) enum Again {
     Closing(u64),
 }
 
+/// A claim, or why it must be tried again.
+type Tried = std::result::Result<Claim, Again>;
+
 /// Lack of space for attributes is waited for like that for payload; other errors are final.
-fn full_or<T>(error: Error, class: Class) -> Result<std::result::Result<T, Again>> {
+fn full_or(error: Error, class: Class) -> Result<Tried> {
     if error.kind() == Kind::Full { Ok(Err(Again::NoSpace(class))) } else { Err(error) }
 }
 
@@ -82,19 +84,31 @@ impl Store {
         let length = engine.check_put(key, value.len())?;
         engine.check_persisted(options)?;
         will_copy(value);
-        let outcome = match engine.claim(key, length, options)? {
-            Claim::Claimed(claimed) => {
-                let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let crc = engine.placement.hot.region.copy_in(offset, value);
-                engine.publish(&claimed, crc)?
-            }
-            Claim::Standing(location) => engine.compare(key, location, value)?,
-            Claim::Late => return Ok(PutOutcome::Late),
-        };
-        if engine.placement.level.is_some() {
-            engine.send_down(key, length, options)?;
+        let claim = engine.claim(key, length, options)?;
+        engine.put_claimed(claim, key, value, options, None)
+    }
+
+    /// [`Store::put`] of bytes that came with a CRC-32C, where nothing must be waited for; `None` where it would wait: then
+    /// nothing is stored or booked.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not have the checksum: then nothing is stored. Else as [`Store::put`].
+    pub fn try_put(
+        &self,
+        key: &Key,
+        value: &[u8],
+        options: &PutOptions<'_>,
+        checksum: Option<u32>,
+    ) -> Result<Option<PutOutcome>> {
+        let engine = self.engine();
+        let length = engine.check_put(key, value.len())?;
+        engine.check_persisted(options)?;
+        if options.persisted {
+            return Ok(None);
         }
-        Ok(outcome)
+        will_copy(value);
+        let Some(claim) = engine.claim_at_once(key, length, options)? else { return Ok(None) };
+        engine.put_claimed(claim, key, value, options, checksum).map(Some)
     }
 
     /// Puts many fragments; outcomes in the same order.
@@ -116,125 +130,18 @@ impl Store {
         let claim = engine.claim(key, wanted, options)?;
         Ok(self.reservation(claim, key, length, options))
     }
-}
 
-/// Memory of the store for one fragment. Dropping it gives it up.
-pub struct Reservation {
-    store: Store,
-    backing: Option<Backing>,
-    /// Whether it is to be persisted, and the level that it goes to.
-    down: (bool, Option<Level>),
-}
-
-pub(super) enum Backing {
-    Place(Claimed),
-    /// The key was taken: the bytes are compared at commit.
-    Scratch {
-        bytes: Vec<u8>,
-        key: Key,
-        status: u32,
-    },
-}
-
-impl Reservation {
-    pub(super) fn new(store: &Store, backing: Backing, options: &PutOptions<'_>) -> Reservation {
-        if matches!(backing, Backing::Place(_)) {
-            store.holder.reservations.fetch_add(1, Ordering::Relaxed);
-        }
-        let down = (options.persisted, options.level);
-        Reservation { store: store.clone(), backing: Some(backing), down }
-    }
-
-    /// Whether its commit waits for a device, or for the bytes that stand there to be read.
-    pub fn commit_may_wait(&self) -> bool {
-        self.down.0
-            || (matches!(self.backing, Some(Backing::Scratch { .. })) && self.store.engine().placement.level.is_some())
-    }
-
-    /// Makes the fragment visible; the answers are those of [`Store::put`].
+    /// [`Store::reserve`] where nothing must be waited for; `None` where it would wait. The commit of a reservation that
+    /// is to be persisted waits for the device.
     ///
     /// # Errors
-    /// As [`Store::put`].
-    pub fn commit(self) -> Result<PutOutcome> {
-        self.commit_if(None)
-    }
-
-    /// The same for bytes that came with a CRC-32C of their own, such as from a network or a readout board.
-    ///
-    /// # Errors
-    /// `Corrupt` where the bytes do not have it: then nothing is stored. Else as [`Reservation::commit`].
-    pub fn commit_checked(self, checksum: u32) -> Result<PutOutcome> {
-        self.commit_if(Some(checksum))
-    }
-
-    fn commit_if(mut self, expected: Option<u32>) -> Result<PutOutcome> {
-        let engine = self.store.engine();
-        let crc = checksum(&self);
-        if let Some(expected) = expected {
-            check_sent_as(self.len(), expected, crc)?;
-        }
-        match self.backing.take() {
-            Some(Backing::Place(claimed)) => {
-                // From here on it is a call in flight, which a closing store waits for.
-                self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
-                let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                engine.placement.hot.region.flush(offset, claimed.length as usize);
-                let outcome = engine.publish(&claimed, crc)?;
-                if outcome == PutOutcome::Stored && engine.placement.level.is_some() {
-                    let (persisted, level) = self.down;
-                    let options = PutOptions { persisted, level, ..PutOptions::default() };
-                    engine.send_down(&claimed.key, claimed.length, &options)?;
-                }
-                Ok(outcome)
-            }
-            Some(Backing::Scratch { bytes, key, status }) => {
-                let (persisted, level) = self.down;
-                self.store.put(&key, &bytes, &PutOptions { status, persisted, level, ..PutOptions::default() })
-            }
-            None => Err(Error::internal("reservation without memory")),
-        }
-    }
-
-    /// Gives the memory up.
-    pub fn abort(self) {}
-}
-
-impl Deref for Reservation {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.backing {
-            Some(Backing::Place(claimed)) => {
-                let hot = &self.store.engine().placement.hot;
-                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                hot.region.bytes(offset, claimed.length as usize)
-            }
-            Some(Backing::Scratch { bytes, .. }) => bytes,
-            None => &[],
-        }
-    }
-}
-
-impl DerefMut for Reservation {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match &mut self.backing {
-            Some(Backing::Place(claimed)) => {
-                let hot = &self.store.engine().placement.hot;
-                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                hot.region.bytes_mut(offset, claimed.length as usize)
-            }
-            Some(Backing::Scratch { bytes, .. }) => bytes,
-            None => &mut [],
-        }
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if let Some(Backing::Place(claimed)) = self.backing.take() {
-            self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
-            self.store.engine().give_up(&claimed);
-        }
+    /// As [`Store::reserve`].
+    pub fn try_reserve(&self, key: &Key, length: usize, options: &PutOptions<'_>) -> Result<Option<Reservation>> {
+        let engine = self.engine();
+        let wanted = engine.check_put(key, length)?;
+        engine.check_persisted(options)?;
+        let claim = engine.claim_at_once(key, wanted, options)?;
+        Ok(claim.map(|claim| self.reservation(claim, key, length, options)))
     }
 }
 
@@ -270,11 +177,68 @@ impl Engine {
         )))
     }
 
+    /// What follows from a claim of a put: the bytes are copied and published, or compared with those that are there.
+    #[inline]
+    fn put_claimed(
+        &self,
+        claim: Claim,
+        key: &Key,
+        value: &[u8],
+        options: &PutOptions<'_>,
+        sent_as: Option<u32>,
+    ) -> Result<PutOutcome> {
+        let check = |found: u32| sent_as.map_or(Ok(()), |expected| check_sent_as(value.len(), expected, found));
+        let outcome = match claim {
+            Claim::Claimed(claimed) => {
+                let hot = &self.placement.hot;
+                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
+                let crc = hot.region.copy_in(offset, value);
+                check(crc).inspect_err(|_| self.give_up(&claimed))?;
+                self.publish(&claimed, crc)?
+            }
+            Claim::Standing(location) => {
+                // Bytes that are compared need no checksum of ours: only one that was sent is worth a pass.
+                if sent_as.is_some() {
+                    check(checksum(value)).inspect_err(|_| self.unpin(location))?;
+                }
+                self.compare(key, location, value)?
+            }
+            Claim::Late => return Ok(PutOutcome::Late),
+        };
+        if self.placement.level.is_some() {
+            self.send_down(key, value.len() as u32, options)?;
+        }
+        Ok(outcome)
+    }
+
+    /// A claim, waited for to the deadline.
     #[inline]
     fn claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Claim> {
         match self.try_claim(key, length, options)? {
             Ok(claim) => Ok(claim),
             Err(again) => self.claim_slowly(key, length, options, again),
+        }
+    }
+
+    /// A claim without waiting; `None` where one must wait.
+    #[inline]
+    fn claim_at_once(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Option<Claim>> {
+        let claim = match self.try_claim(key, length, options)? {
+            Ok(claim) => claim,
+            Err(Again::UnknownRun(run)) => {
+                self.open_unknown_run(run)?;
+                let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
+                claim
+            }
+            Err(_) => return Ok(None),
+        };
+        match claim {
+            // Its bytes must be read from the device to be compared.
+            Claim::Standing(location) if location.is_warm() => {
+                self.unpin(location);
+                Ok(None)
+            }
+            claim => Ok(Some(claim)),
         }
     }
 
@@ -351,86 +315,93 @@ impl Engine {
 
     /// One try, under the event's lock. The outer result is final.
     #[inline]
-    pub(super) fn try_claim(
-        &self,
-        key: &Key,
-        length: u32,
-        options: &PutOptions<'_>,
-    ) -> Result<std::result::Result<Claim, Again>> {
-        let schema = &self.keyspace.schema;
-        let (primary, rest) = key.as_bytes().split_at(schema.primary_bytes());
-        let mut shard = self.shards.cell_of(primary).lock();
+    pub(super) fn try_claim(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Tried> {
+        let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
+        let shard = self.shards.cell_of(primary).lock();
         if shard.closed {
             return Err(closed());
         }
-        let offered = Tally::fragment(u64::from(length));
-        if let Some(event) = shard.events.find(primary) {
-            let run = shard.events[event].run as usize;
-            if shard.events.runs[run].is_closing() {
-                return Ok(Err(Again::Closing(shard.events.runs[run].run)));
-            }
-            if shard.events.runs[run].is_over() {
-                shard.events.runs[run].ledger.offered += offered;
-                shard.events.runs[run].ledger.refused += offered;
-                self.note_incident(&mut shard, key, IncidentKind::RefusedClosed, length);
-                return Err(Error::closed(format!("run {} is closed", shard.events.runs[run].run)));
-            }
-            let slot = match shard.events.slot(event, rest) {
-                Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
-                Ok((_, word)) if word.is_present() => {
-                    self.pin(word.location());
-                    return Ok(Ok(Claim::Standing(word.location())));
-                }
-                Ok(_) => None,
-                Err(slot) => (!self.is_removed_elsewhere(key.as_bytes())).then_some(slot),
-            };
-            let (Some(slot), true) = (slot, shard.events[event].waits()) else {
-                self.book_late(&mut shard, run, key, length, IncidentKind::LateLeased);
-                return Ok(Ok(Claim::Late));
-            };
-            let late = shard.events[event].state == State::Live(LiveState::Ready);
-            if !shard.events.has_room(event) {
-                return Err(Error::invalid(format!(
-                    "{}: an event has at most {} fragments",
-                    schema.text(primary),
-                    forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
-                )));
-            }
-            let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
-                return Ok(Err(Again::NoSpace(Class::Existing)));
-            };
-            if let Some(attributes) = options.attributes
-                && let Err(error) = self.attach(&mut shard, event, attributes, true)
-            {
-                drop(shard);
-                self.void(&place, key, length);
-                return full_or(error, Class::Existing);
-            }
-            let cold = shard.events[event].is(Flag::ListedFar);
-            shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
-            if cold {
-                self.shards.cell_of(primary).publish_ready(&shard);
-            }
-            shard.events[event].pending += 1;
-            return Ok(Ok(Claim::Claimed(Claimed {
-                key: *key,
-                event,
-                place,
-                length,
-                version: self.first_version(&mut shard, event, key),
-                status: options.status,
-                late,
-                result: false,
-            })));
+        match shard.events.find(primary) {
+            Some(event) => self.try_claim_in(shard, event, key, length, options),
+            None => self.try_claim_new(shard, key, length, options),
         }
+    }
 
-        let number = schema.run_of(primary);
+    /// One try where the event is there: its run may be over, the fragment may be there, or the event may wait no more.
+    #[inline]
+    fn try_claim_in(
+        &self,
+        mut shard: ShardGuard<'_>,
+        event: u32,
+        key: &Key,
+        length: u32,
+        options: &PutOptions<'_>,
+    ) -> Result<Tried> {
+        let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
+        let run = shard.events[event].run as usize;
+        let known = &shard.events.runs[run];
+        if known.is_closing() {
+            return Ok(Err(Again::Closing(known.run)));
+        }
+        if known.is_over() {
+            return Err(self.refuse_run(&mut shard, run, key, length));
+        }
+        let slot = match shard.events.slot(event, rest) {
+            Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
+            Ok((_, word)) if word.is_present() => {
+                self.pin(word.location());
+                return Ok(Ok(Claim::Standing(word.location())));
+            }
+            Ok(_) => None,
+            Err(slot) => (!self.is_removed_elsewhere(key.as_bytes())).then_some(slot),
+        };
+        let (Some(slot), true) = (slot, shard.events[event].waits()) else {
+            self.book_late(&mut shard, run, key, length, IncidentKind::LateLeased);
+            return Ok(Ok(Claim::Late));
+        };
+        if !shard.events.has_room(event) {
+            return Err(Error::invalid(format!(
+                "{}: an event has at most {} fragments",
+                self.keyspace.schema.text(primary),
+                forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
+            )));
+        }
+        let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
+            return Ok(Err(Again::NoSpace(Class::Existing)));
+        };
+        if let Some(attributes) = options.attributes
+            && let Err(error) = self.attach(&mut shard, event, attributes, true)
+        {
+            drop(shard);
+            self.void(&place, key, length);
+            return full_or(error, Class::Existing);
+        }
+        // It gets a fragment on the hot level: an event that was far is near from now on.
+        let was_far = shard.events[event].is(Flag::ListedFar);
+        let claimed = self.take_slot(&mut shard, (event, slot), key, place, (length, options.status));
+        if was_far {
+            self.shards.cell_of(primary).publish_ready(&shard);
+        }
+        Ok(Ok(Claim::Claimed(claimed)))
+    }
+
+    /// One try where the event is not there: its run may be unknown or take no events, the event may be decided.
+    #[inline]
+    fn try_claim_new(
+        &self,
+        mut shard: ShardGuard<'_>,
+        key: &Key,
+        length: u32,
+        options: &PutOptions<'_>,
+    ) -> Result<Tried> {
+        let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
+        let number = self.keyspace.schema.run_of(primary);
         let Some(run) = shard.events.run_index(number) else {
             // A run takes room in the log for ever: only where its first event finds some as well.
             let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
-        let known = &mut shard.events.runs[run as usize];
+        let known = &shard.events.runs[run as usize];
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
@@ -440,15 +411,7 @@ impl Engine {
             return Ok(Ok(Claim::Late));
         }
         if known.is_over() || !known.state.takes_events() {
-            known.ledger.offered += offered;
-            known.ledger.refused += offered;
-            let (state, kind) = if known.is_over() {
-                ("closed", IncidentKind::RefusedClosed)
-            } else {
-                ("stopped: it takes no new events", IncidentKind::RefusedStopped)
-            };
-            self.note_incident(&mut shard, key, kind, length);
-            return Err(Error::closed(format!("run {number} is {state}")));
+            return Err(self.refuse_run(&mut shard, run as usize, key, length));
         }
         if !self.placement.hot.admits(Class::NewEvent) {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
@@ -466,18 +429,42 @@ impl Engine {
             self.void(&place, key, length);
             return full_or(error, Class::NewEvent);
         }
-        shard.insert_slot(event, 0, rest, Word::of(place.location).of_fragment(false, length).pending());
+        let claimed = self.take_slot(&mut shard, (event, 0), key, place, (length, options.status));
+        Ok(Ok(Claim::Claimed(claimed)))
+    }
+
+    /// The key is taken: its slot is pending until the record is published or given up.
+    #[inline]
+    fn take_slot(
+        &self,
+        shard: &mut Shard,
+        (event, slot): (u32, usize),
+        key: &Key,
+        place: Place,
+        (length, status): (u32, u32),
+    ) -> Claimed {
+        let late = shard.events[event].state == State::Live(LiveState::Ready);
+        let rest = self.keyspace.schema.rest_of(key);
+        shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
         shard.events[event].pending += 1;
-        Ok(Ok(Claim::Claimed(Claimed {
-            key: *key,
-            event,
-            place,
-            length,
-            version: self.first_version(&mut shard, event, key),
-            status: options.status,
-            late: false,
-            result: false,
-        })))
+        let version = self.first_version(shard, event, key);
+        Claimed { key: *key, event, place, length, version, status, late, result: false }
+    }
+
+    /// The run takes nothing more, or no new events: the fragment is offered and refused.
+    #[cold]
+    fn refuse_run(&self, shard: &mut Shard, run: usize, key: &Key, length: u32) -> Error {
+        let known = &mut shard.events.runs[run];
+        known.ledger.offered += Tally::fragment(u64::from(length));
+        known.ledger.refused += Tally::fragment(u64::from(length));
+        let (number, is_over) = (known.run, known.is_over());
+        let (state, kind) = if is_over {
+            ("closed", IncidentKind::RefusedClosed)
+        } else {
+            ("stopped: it takes no new events", IncidentKind::RefusedStopped)
+        };
+        self.note_incident(shard, key, kind, length);
+        Error::closed(format!("run {number} is {state}"))
     }
 
     /// A fragment that comes too late is offered, not stored, and remembered for who asks why.

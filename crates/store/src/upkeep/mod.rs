@@ -1,0 +1,8 @@
+//! What a store does by itself, beside calls: rounds of maintenance, snapshots of its log, a look at whether it takes more.
+
+mod look;
+mod maintain;
+mod snapshot;
+
+pub use look::InhibitWatch;
+pub(crate) use maintain::spawn;
