@@ -7,10 +7,10 @@
 
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, State, Word};
-use crate::placement::WarmRecord;
+use crate::placement::{RecordHead, WarmRecord};
 use crate::shards::Shard;
 use forebay_core::{Attributes, Error, LiveState, Order, Result};
-use forebay_media::bytes::{Entry, EntryFlags, StateWord};
+use forebay_media::bytes::{EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 
 /// Status bits of an event's record.
@@ -99,13 +99,10 @@ impl Engine {
                 self.placement.hot.fill() * 100.0
             ))
         })?;
-        let offset = self.placement.hot.payload_offset(place.location.segment, place.offset);
-        let payload_crc = self.placement.hot.region.copy_in(offset, &packed);
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.events.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
-        let (length, flags) = (packed.len() as u32, EntryFlags::ATTRIBUTES);
-        let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
-        self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
+        let head = RecordHead { key, status, version, flags: EntryFlags::ATTRIBUTES };
+        self.placement.write_record(&place, &head, &packed, StateWord::FRESH);
         self.placement.hot.region.fence();
         shard.events.set_attribute_word(event, Word::of(place.location));
         shard.places.warm_records.remove(&event);

@@ -3,10 +3,10 @@
 
 use crate::engine::{Engine, closed};
 use crate::events::IncidentKind;
-use crate::placement::Kept;
+use crate::placement::{Kept, RecordHead};
 use crate::{PutOutcome, RunState};
 use forebay_core::{Error, Key, Result, Tally};
-use forebay_media::bytes::{Entry, EntryFlags, StateWord};
+use forebay_media::bytes::{EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
 use std::sync::atomic::Ordering;
 
@@ -77,18 +77,8 @@ impl Engine {
             self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
             return false;
         };
-        let offset = self.placement.hot.payload_offset(place.location.segment, place.offset);
-        let checksum = self.placement.hot.region.copy_in(offset, value);
-        let entry = Entry {
-            key: *key,
-            offset: place.offset,
-            length,
-            payload_crc: checksum,
-            status: 0,
-            version: 0,
-            flags: EntryFlags::CONFLICT,
-        };
-        self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
+        let head = RecordHead { key: *key, status: 0, version: 0, flags: EntryFlags::CONFLICT };
+        let checksum = self.placement.write_record(&place, &head, value, StateWord::FRESH);
         self.placement.hot.region.fence();
         let mut shard = cell.lock();
         let run = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes()));

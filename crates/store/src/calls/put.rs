@@ -14,6 +14,7 @@
 use crate::config::Arrival;
 use crate::engine::{Engine, closed};
 use crate::events::{Flag, Incident, IncidentKind, State, Word};
+use crate::placement::RecordHead;
 use crate::shards::{Shard, ShardGuard};
 use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
@@ -42,6 +43,16 @@ impl Claimed {
     pub(crate) fn version(of: &Entry, word: Word, event: u32, place: Place, length: u32, version: u16) -> Claimed {
         let (late, result) = (word.is_late(), word.is_result());
         Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
+    }
+
+    /// What its record says.
+    pub(crate) fn head(&self) -> RecordHead {
+        let flags = match (self.result, self.late) {
+            (true, _) => EntryFlags::RESULT,
+            (false, true) => EntryFlags::LATE,
+            (false, false) => EntryFlags::FRAGMENT,
+        };
+        RecordHead { key: self.key, status: self.status, version: self.version, flags }
     }
 }
 
@@ -190,9 +201,7 @@ impl Engine {
         let check = |found: u32| sent_as.map_or(Ok(()), |expected| check_sent_as(value.len(), expected, found));
         let outcome = match claim {
             Claim::Claimed(claimed) => {
-                let hot = &self.placement.hot;
-                let offset = hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
-                let crc = hot.region.copy_in(offset, value);
+                let crc = self.placement.copy_payload(&claimed.place, value);
                 check(crc).inspect_err(|_| self.give_up(&claimed))?;
                 self.publish(&claimed, crc)?
             }
@@ -373,7 +382,7 @@ impl Engine {
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {
             drop(shard);
-            self.void(&place, key, length);
+            self.void(&place, length);
             return full_or(error, Class::Existing);
         }
         // It gets a fragment on the hot level: an event that was far is near from now on.
@@ -426,7 +435,7 @@ impl Engine {
         {
             self.withdraw_unborn(&mut shard, event);
             drop(shard);
-            self.void(&place, key, length);
+            self.void(&place, length);
             return full_or(error, Class::NewEvent);
         }
         let claimed = self.take_slot(&mut shard, (event, 0), key, place, (length, options.status));
@@ -500,7 +509,7 @@ impl Engine {
     #[inline]
     pub(super) fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
         let place = &claimed.place;
-        self.placement.hot.write_entry(place, &self.fragment_entry(claimed, crc), StateWord::FRESH);
+        self.placement.write_head(place, &claimed.head(), claimed.length, crc, StateWord::FRESH);
         self.placement.hot.region.fence();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -566,22 +575,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn fragment_entry(&self, claimed: &Claimed, crc: u32) -> Entry {
-        Entry {
-            key: claimed.key,
-            offset: claimed.place.offset,
-            length: claimed.length,
-            payload_crc: crc,
-            status: claimed.status,
-            version: claimed.version,
-            flags: match (claimed.result, claimed.late) {
-                (true, _) => EntryFlags::RESULT,
-                (false, true) => EntryFlags::LATE,
-                (false, false) => EntryFlags::FRAGMENT,
-            },
-        }
-    }
-
     /// Takes back a claim whose bytes never came.
     pub(super) fn give_up(&self, claimed: &Claimed) {
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -594,7 +587,7 @@ impl Engine {
             self.end_attributes(location);
         }
         // Last: until here the place keeps the region.
-        self.void(&claimed.place, &claimed.key, claimed.length);
+        self.void(&claimed.place, claimed.length);
     }
 
     /// Takes out an event that never had a fragment and waits for none, as if it had not been; answers its attribute
@@ -617,17 +610,8 @@ impl Engine {
     }
 
     /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes, and lets go of it.
-    pub(crate) fn void(&self, place: &Place, key: &Key, length: u32) {
-        let entry = Entry {
-            key: *key,
-            offset: place.offset,
-            length: 0,
-            payload_crc: 0,
-            status: 0,
-            version: 0,
-            flags: EntryFlags::VOID,
-        };
-        self.placement.hot.write_entry(place, &entry, StateWord::ENDED);
+    pub(crate) fn void(&self, place: &Place, length: u32) {
+        self.placement.write_void(place);
         self.placement.hot.abandon_void(place.location.segment, length);
     }
 }

@@ -76,13 +76,8 @@ impl Store {
                 }
             }
         };
-        let (place, version) = (claimed.place, claimed.version);
-        let crc = engine
-            .placement
-            .hot
-            .region
-            .copy_in(engine.placement.hot.payload_offset(place.location.segment, place.offset), value);
-        engine.placement.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
+        let version = claimed.version;
+        engine.placement.write_record(&claimed.place, &claimed.head(), value, StateWord::FRESH);
         engine.placement.hot.region.fence();
         let (ticket, on_device) = engine.swap_version(&claimed, old_length, token)?;
         if on_device { engine.tell_version(key, version) } else { engine.settle(ticket).map(|()| version) }
@@ -381,13 +376,7 @@ mod tests {
         let Ok(Ok((claimed, old_length))) = engine.claim_version(&key, 6, None, None) else {
             panic!("nobody else updates it");
         };
-        let place = claimed.place;
-        let crc = engine
-            .placement
-            .hot
-            .region
-            .copy_in(engine.placement.hot.payload_offset(place.location.segment, place.offset), b"second");
-        engine.placement.hot.write_entry(&place, &engine.fragment_entry(&claimed, crc), StateWord::FRESH);
+        engine.placement.write_record(&claimed.place, &claimed.head(), b"second", StateWord::FRESH);
         let (ticket, on_device) = engine.swap_version(&claimed, old_length, None).unwrap();
         assert!(on_device);
         ticket.unanswered();

@@ -12,11 +12,11 @@
 use crate::engine::{Engine, closed};
 use crate::events::{Code, Ended, Given, Verdict, Word};
 use crate::limits::SHARDS;
-use crate::placement::Ticket;
+use crate::placement::{RecordHead, Ticket};
 use crate::shards::Shard;
 use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
-use forebay_media::bytes::{Decision, DecisionKind, Entry, EntryFlags, StateWord};
+use forebay_media::bytes::{Decision, DecisionKind, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
 use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
@@ -340,17 +340,8 @@ impl Engine {
                     self.placement.hot.fill() * 100.0
                 )));
             };
-            let payload = self.placement.hot.payload_offset(place.location.segment, place.offset);
-            let entry = Entry {
-                key,
-                offset: place.offset,
-                length,
-                payload_crc: self.placement.hot.region.copy_in(payload, bytes),
-                status: token.counter as u32,
-                version,
-                flags: EntryFlags::RESULT,
-            };
-            self.placement.hot.write_entry(&place, &entry, StateWord::FRESH);
+            let head = RecordHead { key, status: token.counter as u32, version, flags: EntryFlags::RESULT };
+            self.placement.write_record(&place, &head, bytes, StateWord::FRESH);
             written.push(Written { rest: source.to_vec(), location: place.location, length });
         }
         if !written.is_empty() {

@@ -8,6 +8,7 @@ mod level;
 mod location;
 mod persisting;
 mod places;
+mod record;
 mod there;
 mod unsettled;
 
@@ -18,6 +19,7 @@ pub(crate) use level::Level;
 pub(crate) use location::{at, place_of, too_large};
 pub(crate) use persisting::{Answer, Persisting, Waiting};
 pub(crate) use places::{At, Kept, Places, WarmRecord};
+pub(crate) use record::RecordHead;
 pub(crate) use there::There;
 pub(crate) use unsettled::{Awaited, Ticket, Unsettled};
 

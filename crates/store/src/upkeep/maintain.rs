@@ -6,6 +6,7 @@
 use crate::engine::{Engine, Holder};
 use crate::events::{LeaseState, Reason, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
+use crate::placement::RecordHead;
 use crate::shards::Shard;
 use crate::{RunState, Store};
 use forebay_core::LiveState;
@@ -268,13 +269,10 @@ impl Engine {
             self.placement.hot.unpin(from.segment);
             return false;
         };
-        self.placement
-            .hot
-            .region
-            .copy_in(self.placement.hot.payload_offset(place.location.segment, place.offset), source);
         // A result that the index knows is one whose verdict is recorded.
         let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
-        self.placement.hot.write_entry(&place, &Entry { offset: place.offset, ..*entry }, state);
+        let Entry { key, status, version, flags, .. } = *entry;
+        self.placement.write_record(&place, &RecordHead { key, status, version, flags }, source, state);
         self.placement.hot.region.fence();
         let mut shard = cell.lock();
         match self.is_current(&shard, from, entry) {
