@@ -382,7 +382,7 @@ impl Engine {
             && let Err(error) = self.attach(&mut shard, event, attributes, true)
         {
             drop(shard);
-            self.void(&place, length);
+            self.void(&place, *key, length);
             return full_or(error, Class::Existing);
         }
         // It gets a fragment on the hot level: an event that was far is near from now on.
@@ -435,7 +435,7 @@ impl Engine {
         {
             self.withdraw_unborn(&mut shard, event);
             drop(shard);
-            self.void(&place, length);
+            self.void(&place, *key, length);
             return full_or(error, Class::NewEvent);
         }
         let claimed = self.take_slot(&mut shard, (event, 0), key, place, (length, options.status));
@@ -587,7 +587,7 @@ impl Engine {
             self.end_attributes(location);
         }
         // Last: until here the place keeps the region.
-        self.void(&claimed.place, claimed.length);
+        self.void(&claimed.place, claimed.key, claimed.length);
     }
 
     /// Takes out an event that never had a fragment and waits for none, as if it had not been; answers its attribute
@@ -610,8 +610,8 @@ impl Engine {
     }
 
     /// Fills a place that holds nothing with a void entry, so that a sealed directory has no holes, and lets go of it.
-    pub(crate) fn void(&self, place: &Place, length: u32) {
-        self.placement.write_void(place);
+    pub(crate) fn void(&self, place: &Place, key: Key, length: u32) {
+        self.placement.write_void(place, key);
         self.placement.hot.abandon_void(place.location.segment, length);
     }
 }

@@ -5,7 +5,6 @@
 
 use super::Placement;
 use forebay_core::Key;
-use forebay_core::limits::KEY_BYTES_MAX;
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::Place;
 
@@ -41,9 +40,7 @@ impl Placement {
     }
 
     /// Fills a place that holds nothing: in a sealed segment every entry counts.
-    pub(crate) fn write_void(&self, place: &Place) {
-        let zeros = [0; KEY_BYTES_MAX];
-        let key = Key::from_packed(&zeros[..usize::from(self.hot.geometry.key_bytes)]);
+    pub(crate) fn write_void(&self, place: &Place, key: Key) {
         let head = RecordHead { key, status: 0, version: 0, flags: EntryFlags::VOID };
         self.write_head(place, &head, 0, 0, StateWord::ENDED);
     }

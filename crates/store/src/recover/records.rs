@@ -147,10 +147,12 @@ impl<'a> Records<'a> {
 
     /// Gives the holes of an open segment void entries: it will be sealed, and then every entry counts.
     fn close_holes(&self, number: u32, seed: RecordSeed, end: u32) {
+        let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
+        let key = Key::from_packed(&zeros[..self.engine.keyspace.schema.key_bytes()]);
         let offset = SEGMENT_HEADER_BYTES as u64;
         for &hole in self.incomplete.iter().filter(|&&hole| hole < end) {
             let place = Place { location: Location { segment: number, entry: hole }, offset, seed };
-            self.engine.placement.write_void(&place);
+            self.engine.placement.write_void(&place, key);
         }
     }
 
