@@ -7,7 +7,6 @@ use crate::output::{Answer, Output};
 use crate::{levels, signal, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
-use forebay_daq::chaos::{self, ChaosConfig};
 use forebay_daq::demo::{self, DemoConfig, DemoDevice, Duty, Kill, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use forebay_daq::processes::{AllConfig, run_all};
@@ -34,7 +33,6 @@ is 1:
   forebay demo
   forebay demo --kill-source 7 --at 3s --back-at 6s
   forebay demo --classes --watch
-  forebay demo --chaos 30 --seed 7
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
   forebay demo --duty 50% --seconds 12
@@ -50,9 +48,6 @@ The profile dune is DUNE's MiniDAQ instead: links at their rate in a ring, trigg
 DUNE's headers, inhibit by records in flight (docs/minidaq.md):
   forebay demo --profile dune --seconds 10
   forebay demo --profile dune --input frames.bin --rate-scale 0.25
-
---chaos is no demo but a trial: sources die, filters crash, hang and lie with stale tokens, the clock jumps, runs pause and \
-close, the store is full and dies; in the end every term of every ledger must equal what the driver counted itself.
 
 A profile sets sizes that people know; every option given beside it wins. The progress line goes to stderr (with --json \
 only where that is a terminal).";
@@ -113,7 +108,7 @@ pub(crate) struct Demo {
     input: Option<PathBuf>,
     /// A server, readouts and filters as processes of their own, and one ledger over all of them; --readout-threads and
     /// --filter-threads are then the numbers of processes.
-    #[arg(long, conflicts_with_all = ["profile", "duty", "input", "chaos", "classes", "watch", "warm", "warm_bytes", "kill_source"])]
+    #[arg(long, conflicts_with_all = ["profile", "duty", "input", "classes", "watch", "warm", "warm_bytes", "kill_source"])]
     processes: bool,
     /// With --processes: kill a filter on the way, not gently.
     #[arg(long, requires = "processes")]
@@ -139,10 +134,6 @@ pub(crate) struct Demo {
     /// Show one event a second: sources, sizes, ADC values.
     #[arg(long)]
     watch: bool,
-    /// Instead of the demo: everything that can happen to a store, at random, for so long, with an account of its own.
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["seconds", "profile", "sources", "fragment_bytes", "events_per_second", "duty", "farm_events_per_second",
-        "readout_threads", "filter_threads", "accept", "fast_fraction", "hot_bytes", "warm", "warm_bytes", "input", "kill_source", "classes", "watch"])]
-    chaos: Option<f64>,
     #[command(flatten)]
     minidaq: MiniDaqOptions,
 }
@@ -157,9 +148,6 @@ enum Scenario {
 impl Demo {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         self.check()?;
-        if let Some(seconds) = self.chaos {
-            return self.run_chaos(out, seconds);
-        }
         if self.processes {
             return self.run_processes(out);
         }
@@ -259,19 +247,6 @@ impl Demo {
         out.json(&summary)?;
         out.line(summary.text().trim_end())?;
         Ok(answer(stop.load(Ordering::Relaxed), summary.problems.is_empty()))
-    }
-
-    fn run_chaos(&self, out: &mut Output, seconds: f64) -> Result<Answer> {
-        minidaq::refuse("--chaos", &self.minidaq.given())?;
-        let config = ChaosConfig { seconds, seed: self.seed.unwrap_or(1), dir: self.dir.clone() };
-        let stop = signal::stop_flag()?;
-        let mut line = ProgressLine::new(out.json);
-        let report = chaos::run(&config, &stop, &mut |life| line.show(&|| life.to_owned()));
-        line.end();
-        let report = report?;
-        out.json(&report)?;
-        out.line(report.text())?;
-        Ok(answer(stop.load(Ordering::Relaxed), report.balanced))
     }
 
     fn run_events(&self, out: &mut Output, base: DemoConfig) -> Result<Answer> {

@@ -10,7 +10,6 @@
 //!
 //! *Not here*: the engine (`forebay-store`), the command line (`forebay`), anything that prints.
 
-pub mod chaos;
 pub mod demo;
 pub mod display;
 pub mod dune;

@@ -1,4 +1,4 @@
-//! The demo, the MiniDAQ and the chaos, from the command line.
+//! The demo and the MiniDAQ, from the command line.
 
 use super::*;
 
@@ -115,16 +115,6 @@ fn minidaq_balances_and_ends_in_order() {
     let output = child.wait_with_output().unwrap();
     assert_code(&output, 130);
     assert!(stdout(&output).contains("balanced: every frame"), "{}", stdout(&output));
-}
-
-#[test]
-fn chaos_is_explained_term_by_term() {
-    let temp = Temp::new();
-    let report = &temp.json(&["demo", "--chaos", "0.5", "--seed", "5"], 0)[0];
-    assert_eq!((&report["balanced"], &report["seed"]), (&true.into(), &5.into()));
-    let terms = report["terms"].as_array().unwrap();
-    assert!(terms.iter().any(|term| term["term"] == "rejected" && term["counted"]["events"].as_u64() > Some(0)));
-    assert_code(&temp.run(&["demo", "--chaos", "1", "--seconds", "1"]), 2);
 }
 
 #[test]

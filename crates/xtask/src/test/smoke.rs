@@ -119,16 +119,8 @@ pub(crate) fn demo_input(context: &Context, log: &Log<'_>) -> Result<Outcome> {
     }
 }
 
-/// Runs the chaos for some seconds: its report must say that every term adds up.
-pub(crate) fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
-    says_so(context, log, &["demo", "--chaos", "5", "--json"])
-}
-
 fn run_demo(context: &Context, log: &Log<'_>, more: &[&str]) -> Result<Outcome> {
-    says_so(context, log, &[&["demo", "--seconds", "2", "--json"], more].concat())
-}
-
-fn says_so(context: &Context, log: &Log<'_>, arguments: &[&str]) -> Result<Outcome> {
+    let arguments = [&["demo", "--seconds", "2", "--json"], more].concat();
     let ended = child::stream(program(context, "forebay")?.args(arguments), log)?;
     let mut wrong = Vec::new();
     if !ended.success {

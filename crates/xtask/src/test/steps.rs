@@ -75,7 +75,7 @@ pub(crate) const STEPS: &[Step] = &[
         name: "chaos",
         what: "everything at once for five seconds, every term explained",
         from: Usual,
-        run: smoke::chaos,
+        run: chaos,
         ..BUILT
     },
     Step {
@@ -176,6 +176,15 @@ fn crash(context: &Context, log: &Log<'_>) -> Result<Outcome> {
         outcome.add(binaries::run(&programs, &set, log)?);
     }
     Ok(outcome)
+}
+
+/// In the step `tests` the same seed lasts half a second.
+fn chaos(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let programs = test_programs(context)?;
+    let built = programs.iter().find(|built| built.package == "forebay-testkit" && built.target == "chaos");
+    let mut command = built.ok_or("the chaos was not built")?.command();
+    let seconds = std::env::var("FOREBAY_CHAOS_SECONDS").unwrap_or_else(|_| "5".to_owned());
+    cargo_tests(command.arg("one_seed").env("FOREBAY_CHAOS_SECONDS", seconds), log)
 }
 
 fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {

@@ -3,8 +3,8 @@
 
 use super::books::{Books, EventName, Finished};
 use super::scene::{SOURCES, Scene, payload};
+use engine::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use forebay_core::{Attributes, Kind, Result, Tally};
-use forebay_store::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::collections::HashMap;
@@ -28,9 +28,9 @@ struct Offers<'s> {
 /// What a put met.
 #[derive(PartialEq)]
 enum Met {
-    /// The bytes stand under their key.
+    /// The bytes are stored under their key.
     Room,
-    /// They do not.
+    /// They are not.
     NoRoom,
     /// Its run takes no more.
     End,
@@ -82,7 +82,7 @@ impl Offers<'_> {
             if random.random_bool(0.03) {
                 self.put(event, source, &bytes, &options)?;
             }
-            // Other bytes conflict only with those that stand there.
+            // Other bytes conflict only with those that are stored.
             if met == Met::Room && random.random_bool(0.005) {
                 let other = [&bytes[..], b"!"].concat();
                 self.put(event, source, &other, &options)?;
@@ -129,7 +129,7 @@ impl Offers<'_> {
         }
         if options.persisted {
             self.books.count("puts to be persisted");
-            // Of a first put: it stands on the hot level, and no device had room for it.
+            // Of a first put: it is on the hot level, and no device had room for it.
             if answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable) {
                 self.books.count("puts stored, but not persisted");
                 answer = Ok(PutOutcome::Stored);
@@ -150,7 +150,7 @@ impl Offers<'_> {
         };
         *term += offered;
         book.offered += offered;
-        let stands = matches!(answer, Ok(PutOutcome::Stored | PutOutcome::Duplicate));
+        let stored = matches!(answer, Ok(PutOutcome::Stored | PutOutcome::Duplicate));
         match answer {
             Ok(PutOutcome::Stored) => *self.books.contents.entry(event).or_default() += offered,
             Err(error) if error.kind() == Kind::Full => {
@@ -163,7 +163,7 @@ impl Offers<'_> {
             }
             _ => {}
         }
-        Ok(if stands { Met::Room } else { Met::NoRoom })
+        Ok(if stored { Met::Room } else { Met::NoRoom })
     }
 
     /// Counts an offer by the producer of its run, which begins with the first one.

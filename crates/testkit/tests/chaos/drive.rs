@@ -1,5 +1,4 @@
-//! Chaos: everything that can happen to a store, at once and at random, over its public calls; and books of its own, which
-//! the ledger must equal term by term.
+//! Drives a chaos: one life of the store after another, each ended by a close or by a simulated death of its process.
 //!
 //! ```text
 //! life:  open ─▶ 2 producers, 2 workers, 1 operator, 1 ring ─▶ all end ─▶ ledgers = books? ─▶ close, or a copy of both
@@ -15,32 +14,19 @@
 //! restart without a close forgets counts of what was never stored, as documented: by how much is read at each one and
 //! shown as a term of its own; nothing else may change over it.
 //!
-//! *On failure*: a [`Report`] that is not `balanced` says what does not add up, and the seed.
+//! *On failure*: a [`Report`] that is not balanced says what does not add up, and the seed.
 
-mod books;
-mod clock;
-mod operate;
-mod produce;
-mod report;
-mod ring;
-mod scene;
-mod work;
-
-pub use clock::JumpingClock;
-pub use report::{Report, Term};
-
-use crate::demo::directory::Directory;
-use books::Books;
+use super::books::Books;
+use super::operate::Operator;
+use super::report::{Report, Term, forgettable, forgotten_of, ring_terms, terms};
+use super::ring::{self, RingBooks};
+use super::scene::{PRODUCERS, Scene, WORKERS};
+use super::{produce, work};
+use engine::{Config, Store};
 use forebay_core::{Error, Kind, Ledger, Result, Tally};
-use forebay_store::{Config, Store};
-use operate::Operator;
-use report::{forgettable, forgotten_of, ring_terms, terms};
-use ring::RingBooks;
-use scene::{PRODUCERS, Scene, WORKERS};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long one life of the store lasts.
@@ -49,36 +35,39 @@ const LIFE: Duration = Duration::from_millis(700);
 const LIVES_MIN: u64 = 3;
 /// Longest time in which everything must be decided at the end.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Room for two copies of both levels and the ring.
-const ROOM_BYTES: u64 = 64 << 20;
 /// The thread number of the operator and the ring, for their chances.
 const OPERATOR: u64 = 100;
 const RING: u64 = 101;
 
-/// Choices of one chaos.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChaosConfig {
-    /// How long to go on, in seconds; draining comes on top.
-    pub seconds: f64,
-    /// The seed of every chance.
-    pub seed: u64,
-    /// Directory for the stores, which stay there; must hold none yet. `None` makes one and removes it at the end.
-    pub dir: Option<PathBuf>,
+/// A directory for the stores of one chaos, under the system's temporary one; removed on drop.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> std::io::Result<Directory> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("forebay-chaos-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Directory(path))
+    }
 }
 
-/// Runs a chaos. `stop` ends it early, in order; `progress` is called once a life with a line for people.
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The chaos has its result by now: a directory that stays changes nothing about it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a chaos for this time; draining comes on top. The same seed does the same again, as far as threads and clocks let
+/// it.
 ///
 /// # Errors
-/// `Invalid` for a time that cannot be, `Unavailable` without room or while the store cannot be opened again, and whatever
-/// opening a store answers. What does not add up is no error but a report that is not `balanced`.
-pub fn run(config: &ChaosConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let time = Duration::try_from_secs_f64(config.seconds)
-        .map_err(|_| Error::invalid(format!("seconds of chaos: at least 0, not {}", config.seconds)))?;
-    let directory = Directory::prepare(config.dir.as_deref(), ROOM_BYTES)?;
-    let chaos = Chaos::new(config.seed, directory.path())?;
-    let report = chaos.run(time, stop, progress)?;
-    directory.remove()?;
-    Ok(report)
+/// `Unavailable` without room or while the store cannot be opened again, and whatever opening a store answers. What does
+/// not add up is no error but a report that is not balanced.
+pub(super) fn run(time: Duration, seed: u64) -> Result<Report> {
+    let directory = Directory::new().map_err(|error| Error::unavailable("a temporary directory").with_source(error))?;
+    Chaos::new(seed, &directory.0)?.run(time)
 }
 
 /// Copies the files of a directory, which has no others below.
@@ -124,9 +113,9 @@ impl Chaos {
         })
     }
 
-    fn run(mut self, time: Duration, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    fn run(mut self, time: Duration) -> Result<Report> {
         let start = Instant::now();
-        while !stop.load(Ordering::Relaxed) && (self.lives < LIVES_MIN || start.elapsed() < time) {
+        while self.lives < LIVES_MIN || start.elapsed() < time {
             self.lives += 1;
             let store = self.open()?;
             self.live(&store);
@@ -134,13 +123,13 @@ impl Chaos {
             *self.books.faults.entry("events, or parts of them, gone down").or_default() += went_down;
             // Two of three lives end without a close.
             self.end(store, !self.lives.is_multiple_of(3))?;
-            progress(&format!(
+            println!(
                 "{:6.1} s  life {:>3} · {} events · {} problems",
                 start.elapsed().as_secs_f64(),
                 self.lives,
                 self.books.contents.len(),
                 self.books.problems.len()
-            ));
+            );
         }
         self.lives += 1;
         let store = self.open()?;
@@ -243,7 +232,7 @@ impl Chaos {
         problems.into_iter().for_each(|problem| self.books.problem(problem));
     }
 
-    /// What a restart may change: where live events stand, and, without a close, counts of what was never stored.
+    /// What a restart may change: the places of live events, and, without a close, counts of what was never stored.
     fn check_restart(&mut self, run: u64, before: &Ledger, after: &Ledger, crash: bool) {
         let gone = |ledger: &Ledger| {
             (ledger.stored, ledger.rejected, ledger.released, ledger.removed, ledger.superseded, ledger.lost)
@@ -307,7 +296,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// What producers reported at their end stands in the summaries of their runs, to the byte.
+    /// The summaries of runs repeat what their producers reported at the end, to the byte.
     fn check_producers(&mut self) {
         for finished in std::mem::take(&mut self.books.finished) {
             let said = self.books.summaries.get(&(finished.run, finished.name.clone())).copied();
@@ -368,7 +357,6 @@ impl Chaos {
             terms: sums,
             ring,
             events,
-            balanced: report.problems.is_empty(),
             ..report
         })
     }

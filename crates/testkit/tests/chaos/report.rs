@@ -3,48 +3,43 @@
 use super::books::{Books, Expected, RunBook};
 use super::ring::RingBooks;
 use forebay_core::{Ledger, Tally};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One term of all runs together.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Term {
+pub(super) struct Term {
     /// Its name.
-    pub term: &'static str,
+    pub(super) term: &'static str,
     /// What the ledger says.
-    pub ledger: Tally,
+    pub(super) ledger: Tally,
     /// What restarts without a close forgot of it, as documented: counts of what was never stored.
-    pub forgotten: Tally,
+    pub(super) forgotten: Tally,
     /// What the driver's own books say.
-    pub counted: Tally,
+    pub(super) counted: Tally,
 }
 
 /// The result of a chaos.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// The seed: the same one does the same again, as far as threads and clocks let it.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// Seconds that it took.
-    pub seconds: f64,
+    pub(super) seconds: f64,
     /// Openings of the store.
-    pub lives: u64,
+    pub(super) lives: u64,
     /// Of which ended without a close.
-    pub crashes: u64,
+    pub(super) crashes: u64,
     /// Runs that were opened, all of them closed in the end.
-    pub runs: usize,
+    pub(super) runs: usize,
     /// What was done, and what the store answered that was meant to happen.
-    pub faults: BTreeMap<&'static str, u64>,
+    pub(super) faults: BTreeMap<&'static str, u64>,
     /// Every term, over all runs.
-    pub terms: Vec<Term>,
+    pub(super) terms: Vec<Term>,
     /// The same of the ring.
-    pub ring: Vec<Term>,
+    pub(super) ring: Vec<Term>,
     /// Events that became known, complete, incomplete, never seen.
-    pub events: [u64; 4],
-    /// Whether everything adds up.
-    pub balanced: bool,
+    pub(super) events: [u64; 4],
     /// What does not, one sentence each.
-    pub problems: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 /// Terms of one run: name, ledger, books.
@@ -123,13 +118,17 @@ impl Report {
             terms: Vec::new(),
             ring: Vec::new(),
             events: [0; 4],
-            balanced: false,
             problems: books.problems,
         }
     }
 
+    /// Whether everything adds up.
+    pub(super) fn balanced(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// The report as text, without a final line break.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
         let _ = self.write(&mut out);
@@ -167,10 +166,14 @@ impl Report {
             out,
             "\n{known} events known = {complete} complete + {incomplete} incomplete + {never_seen} never seen"
         )?;
-        if self.balanced {
+        if self.balanced() {
             return writeln!(out, "balanced: every term of every run is what the driver counted itself");
         }
-        writeln!(out, "NOT BALANCED; --seed {} does it again, as far as threads and clocks let it", self.seed)?;
+        writeln!(
+            out,
+            "NOT BALANCED; FOREBAY_CHAOS_SEED={} does it again, as far as threads and clocks let it",
+            self.seed
+        )?;
         self.problems.iter().try_for_each(|problem| writeln!(out, "  {problem}"))
     }
 }

@@ -1,4 +1,4 @@
-//! A clock that jumps: the machine's monotonic one, moved forward by whoever wants to see what time does.
+//! A clock that jumps: the machine's monotonic one, moved forward where the chaos wants to see what time does.
 
 use forebay_core::{Clock, MonotonicClock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// The machine's monotonic clock, and the jumps so far.
 #[derive(Debug, Default)]
-pub struct JumpingClock {
+pub(super) struct JumpingClock {
     machine: MonotonicClock,
     jumped_ns: AtomicU64,
 }
 
 impl JumpingClock {
     /// Moves the clock forward at once.
-    pub fn jump(&self, by: Duration) {
+    pub(super) fn jump(&self, by: Duration) {
         self.jumped_ns.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 }
