@@ -12,6 +12,7 @@
 use forebay_core::{crc32c, crc32c_append};
 
 /// Payloads from this length on are folded by vectors; shorter ones are left to the library.
+// Setting up and reducing the lanes costs about as much as the library needs for a few hundred bytes.
 const FOLD_BYTES_MIN: usize = 512;
 /// Payloads from this length on go past the cache. Below, draining the write-combining buffers at the record's fence
 /// costs more than the cache does (decision record 0002).
@@ -19,12 +20,16 @@ pub(crate) const STREAM_BYTES_MIN: usize = 2048;
 /// How far ahead of the copy a source is prefetched, in bytes, and how much of it before the copy begins.
 const PREFETCH_BYTES: usize = 1024;
 
+// What is copied past the cache is folded in the same pass; the first step of a fold takes 256 bytes.
+const _: () = assert!(FOLD_BYTES_MIN <= STREAM_BYTES_MIN && FOLD_BYTES_MIN >= 256);
+
 /// Copies `source` to `target` and returns its CRC-32C. The caller issues a store fence before publishing.
 ///
 /// # Safety
 /// `target` is valid for writes of `source.len()` bytes, does not overlap `source`, and nobody else accesses it.
 #[inline]
 pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
+    // Non-temporal stores want whole lines; places begin at one, other targets take the ordinary way.
     #[cfg(target_arch = "x86_64")]
     if source.len() >= FOLD_BYTES_MIN && target.addr().is_multiple_of(64) && x86::folding_available() {
         // SAFETY: the processor has the features; the caller vouches for `target`, which is aligned to a line.
@@ -125,7 +130,8 @@ mod x86 {
             && is_x86_feature_detected!("sse4.2")
     });
     static WRITE_BACK: LazyLock<bool> = LazyLock::new(|| {
-        // CPUID leaf 7, EBX bit 24: clwb.
+        // CPUID leaf 7, EBX bit 24: clwb, which leaves the line in the cache, unlike clflush. The standard library has no name
+        // for this feature.
         __cpuid_count(7, 0).ebx & 1 << 24 != 0
     });
 

@@ -1,10 +1,10 @@
 //! The hot level: segments of mapped memory, their records, and the space that they take.
 //!
 //! ```text
-//! claim in the index ─▶ reserve (heads) ─▶ copy + checksum ─▶ entry ─▶ flush, fence ─▶ visible in the index
+//! claim in the index ─▶ place (write cursor) ─▶ copy + checksum ─▶ entry ─▶ flush, fence ─▶ visible in the index
 //! ```
 //!
-//! *Not here*: which event a record belongs to (the store's index), how it is found (`index`).
+//! *Not here*: which event a record belongs to and how it is found: the store's index knows both.
 
 mod closing;
 mod copy;
