@@ -151,7 +151,7 @@ impl Engine {
         self.effects.settled();
         let folded = self.fold_log().map(drop);
         let idle = self.close_device_logs();
-        self.hot.close_heads();
+        self.hot.close_cursors();
         self.hot.shut();
         let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
         self.hot.seal_closed();

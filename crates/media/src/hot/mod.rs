@@ -8,7 +8,8 @@
 
 mod closing;
 mod copy;
-mod heads;
+mod cursors;
+mod free;
 mod log;
 mod region;
 mod segment;
@@ -17,6 +18,7 @@ mod space;
 pub use closing::{CALLS_WAIT, Closing, outlasted, wait_for_none};
 pub use closing::{Kept, KeptBy};
 pub use copy::{checksum, copy_checksum_append, will_copy, will_look};
+pub use cursors::WriteCursor;
 pub use log::{Boundary, Log};
 pub use region::{FlushPolicy, Medium, Region};
 pub use segment::{CLOSED, ENTRIES_MAX, FREE, LOG, OPEN, SEALED, Segment};

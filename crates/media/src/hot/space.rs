@@ -7,7 +7,8 @@
 //!
 //! *On failure*: without space of its class a caller gets `None` and waits on [`Hot::wait_for_space`].
 
-use super::heads::Heads;
+use super::cursors::WriteCursors;
+use super::free::FreeSegments;
 use super::segment::Left;
 use super::{CLOSED, Closing, ENTRIES_MAX, FREE, LOG, OPEN, Region, Segment};
 use crate::bytes::{
@@ -16,11 +17,9 @@ use crate::bytes::{
 };
 use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
 use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Who asks for space, from first refused to never refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,10 +139,8 @@ pub struct Hot {
     pub segments: Vec<Segment>,
     /// Who still uses it while it is closed.
     pub closing: Closing,
-    pub(super) heads: Heads,
-    free: Mutex<VecDeque<u32>>,
-    free_count: AtomicU32,
-    next_order: AtomicU64,
+    pub(super) cursors: WriteCursors,
+    free: FreeSegments,
     /// Live events of which something stands here: each keeps room for its decision.
     pub events: Arc<AtomicU64>,
     /// Removed keys of live events: each stands in every snapshot.
@@ -156,14 +153,12 @@ pub struct Hot {
     pub snapshot_slots: AtomicU64,
     /// Slots that a snapshot takes once its bounded parts are full: reserved from the start, so that the capacity stays.
     pub snapshot_floor: u64,
-    waiters: AtomicU32,
-    space: Condvar,
 }
 
 impl Hot {
-    /// A hot level over a region that is cut as `geometry` says, for this number of threads that write side by side. No
+    /// A hot level over a region that is cut as `geometry` says, for `writers` threads that put side by side. No
     /// segment is free yet: recovery or creation says which are.
-    pub fn new(region: Region, geometry: Geometry, store: [u8; 16], heads: usize) -> Hot {
+    pub fn new(region: Region, geometry: Geometry, store: [u8; 16], writers: usize) -> Hot {
         debug_assert!(region.length() >= geometry.region_bytes(), "the last segments lie outside of the region");
         Hot {
             region,
@@ -173,18 +168,14 @@ impl Hot {
             store,
             segments: (0..geometry.segments).map(|_| Segment::default()).collect(),
             closing: Closing::default(),
-            heads: Heads::new(heads),
-            free: Mutex::new(VecDeque::new()),
-            free_count: AtomicU32::new(0),
-            next_order: AtomicU64::new(1),
+            cursors: WriteCursors::new(writers),
+            free: FreeSegments::new(),
             events: Arc::default(),
             removed: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             stages: 1,
             snapshot_slots: AtomicU64::new(0),
             snapshot_floor: 0,
-            waiters: AtomicU32::new(0),
-            space: Condvar::new(),
         }
     }
 
@@ -218,7 +209,7 @@ impl Hot {
 
     /// Segments that nobody has.
     pub fn free_segments(&self) -> u32 {
-        self.free_count.load(Ordering::Relaxed)
+        self.free.count()
     }
 
     /// Occupied share of the segments, 0 to 1.
@@ -263,24 +254,13 @@ impl Hot {
 
     /// The same for a segment of the decision log, whose header says how many slots came before its first one.
     pub fn take_at(&self, class: Class, kind: SegmentKind, position: u64) -> Option<u32> {
-        let reserve = self.reserve(class);
-        let number = {
-            // Guards the list only; nothing else is taken under it. The reserve is computed before: the counters that it
-            // comes from change meanwhile in any case, and the lock is held for a few instructions.
-            let mut free = self.free.lock();
-            if free.len() <= reserve as usize {
-                return None;
-            }
-            let number = free.pop_front()?;
-            self.free_count.store(free.len() as u32, Ordering::Relaxed);
-            number
-        };
+        let (number, order) = self.free.take(self.reserve(class))?;
         let segment = self.segment(number);
         debug_assert_eq!(segment.state(), FREE, "segment {number} is taken and was not free");
         debug_assert!(segment.live() == 0 && !segment.is_used(), "segment {number} is taken and somebody needs it");
         // Relaxed throughout: this thread has the segment alone until `set_state` below releases all of it.
         segment.generation.fetch_add(1, Ordering::Relaxed);
-        segment.order.store(self.next_order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        segment.order.store(order, Ordering::Relaxed);
         segment.entries.store(0, Ordering::Relaxed);
         segment.payload_end.store(position, Ordering::Relaxed);
         segment.dead_bytes.store(0, Ordering::Relaxed);
@@ -369,39 +349,17 @@ impl Hot {
     /// A segment that holds nothing any more: writers that wait for space hear of it.
     pub fn add_free(&self, number: u32) {
         debug_assert_eq!(self.segment(number).state(), FREE, "segment {number} is in use");
-        let mut free = self.free.lock();
-        debug_assert!(!free.contains(&number), "segment {number} is freed twice");
-        free.push_back(number);
-        self.free_count.store(free.len() as u32, Ordering::Relaxed);
-        // Counted under the same lock: a waiter is seen here, or it has not looked at the list yet.
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            self.space.notify_all();
-        }
+        self.free.add(number);
     }
 
     /// Waits until `class` is admitted, at most to `deadline`; `false` at the deadline.
     pub fn wait_for_space(&self, class: Class, deadline: Instant) -> bool {
-        let mut free = self.free.lock();
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        // Reserves shrink without a notice as events are decided: look again now and then.
-        let admitted = loop {
-            if free.len() as u32 > self.reserve(class) {
-                break true;
-            }
-            let now = Instant::now();
-            if now >= deadline {
-                break false;
-            }
-            let pause = (deadline - now).min(Duration::from_millis(10));
-            self.space.wait_for(&mut free, pause);
-        };
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
-        admitted
+        self.free.wait(|| self.reserve(class), deadline)
     }
 
     /// Sets the order that the next taken segment gets.
     pub fn continue_order(&self, after: u64) {
-        self.next_order.store(after.saturating_add(1), Ordering::Relaxed);
+        self.free.continue_order(after);
     }
 
     /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.
