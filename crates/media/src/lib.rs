@@ -1,4 +1,4 @@
-//! What Forebay's data stands on, and the bytes of it: memory that is mapped, and files on devices.
+//! The media that hold Forebay's data, mapped memory and files on devices, and the bytes on them.
 //!
 //! ```text
 //! hot           a region of segments: records, space, what closes it           seam: Medium
@@ -7,13 +7,14 @@
 //! bytes         what is at which place of both, without I/O
 //! ```
 //!
-//! *Not here*: events, and anything that says what a record is for. Stores, rings and recordings stand on this.
+//! *Not here*: events, and what a record means. The store, the ring and the recorder are built on this crate and say so.
 
 pub mod bytes;
 pub mod hot;
 pub mod limits;
 pub mod region_file;
-// The crate under test is another one than the one that the kit is built with: it takes the kit's source.
+// Cargo builds the kit with this crate as a library, whose traits are not those of the crate under test: so unit tests
+// compile the kit's source as a module of their own.
 #[cfg(test)]
 extern crate self as forebay_media;
 #[cfg(test)]

@@ -36,6 +36,10 @@ pub fn outputs_kept_bytes(region_bytes: u64) -> u64 {
     (region_bytes / REGION_BYTES_PER_OUTPUT_BYTE).clamp(OUTPUTS_KEPT_MIN, OUTPUTS_KEPT_MAX)
 }
 
+// A superblock and the ring's note behind it share a copy; copies lie in different pages, so that no torn page hits both.
+const _: () = assert!(SUPERBLOCK_AREA_BYTES.is_multiple_of(2 * 4096) && SEGMENT_HEADER_BYTES.is_multiple_of(4096));
+// Default sizes stay within those that can be.
+const _: () = assert!(SEGMENT_BYTES_MIN <= SEGMENT_BYTES_DEFAULT_MIN && SEGMENTS_MIN as u64 <= SEGMENTS_DEFAULT);
 // Each class leaves the next one its reserve, and a region has room beyond all reserves.
 const _: () = assert!(RESERVE_DECISIONS + RESERVE_EVACUATION + RESERVE_EXISTING < SEGMENTS_MIN);
 // The smallest segment has room for its header and at least one record of some size.

@@ -50,10 +50,11 @@ pub fn make(
     if path.symlink_metadata().is_ok() && !Region::is_unfinished(&path) {
         return Err(Error::invalid(format!("{}: holds a {} already; open it instead", dir.display(), holds.name)));
     }
-    // What a cut-off creation left never was one.
+    // A creation that was cut off before its superblock left a file of zeros: nothing was ever acknowledged in it.
     let _ = std::fs::remove_file(&path);
     let id = random_id();
     let region = make_region(dir, &path, &id, bytes, region_dir, flush)?;
+    // The keyspace last: a directory without it is none of a store, so that a creation that is cut off can be repeated.
     let cannot_write = format!("cannot write {}", holds.keyspace_file);
     write_durably(dir, holds.keyspace_file, text).map_err(|error| invalid(&cannot_write, error))?;
     Ok((region, id))
@@ -64,6 +65,7 @@ pub fn write_durably(dir: &Path, name: &str, text: &str) -> std::io::Result<()> 
     let mut file = File::create(dir.join(name))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
+    // The name as well: a file whose directory was not synced may be gone after a power loss, bytes and all.
     File::open(dir)?.sync_all()
 }
 
@@ -101,7 +103,7 @@ fn make_region(
     Ok(region)
 }
 
-/// The superblock of a region that has just been made, for a store with so many devices of a warm level.
+/// The superblock of a region that has just been made; `devices` are those of the store's warm level.
 pub fn first_life(region: &Region, id: [u8; 16], text: &str, geometry: Geometry, devices: u32) -> Superblock {
     Superblock {
         store: id,
@@ -133,11 +135,12 @@ impl Life {
     /// # Errors
     /// `Corrupt` where the medium refuses the page.
     pub fn begin(&mut self, region: &Region) -> Result<()> {
+        debug_assert!(!self.superblock.clean, "a life that begins as closed");
         if self.was_clean { write_superblock_durably(region, &mut self.superblock) } else { Ok(()) }
     }
 
-    /// To be called where recovery refused: what was closed in order is so still, and its account stays exact for whoever
-    /// accepts the loss.
+    /// To be called where recovery refused: a region that was closed in order is marked as closed again, so that its account
+    /// stays exact for an operator who accepts the loss.
     pub fn take_back(&mut self, region: &Region) {
         if self.was_clean {
             self.superblock.clean = true;
@@ -177,6 +180,8 @@ pub fn next_life(
     }
     let here = region.machine_boot();
     let was_clean = superblock.clean;
+    // The boot id of the machine, not the age of the file: a process that died left all its stores in the page cache, a
+    // machine that restarted may have lost any of them.
     let restarted = superblock.machine_boot != here && !was_clean;
     if restarted && !region.is_persistent() && !accept_loss {
         return Err(Error::corrupt(format!(
@@ -209,7 +214,7 @@ pub fn read_superblock(region: &Region) -> Result<Superblock> {
         (Err(a), Err(b)) => return Err(if b.kind() == Kind::Invalid { a } else { b }),
     };
     let needed = superblock.geometry.region_bytes();
-    // hugetlbfs rounds the file up to whole huge pages.
+    // hugetlbfs rounds the file up to whole huge pages. Any other length is a file that was cut or put together by hand.
     let rounded = needed.next_multiple_of(2 << 20);
     let fits = region.length() == needed || region.length() == rounded || !region.is_mapped();
     if !fits || region.length() < needed {
@@ -230,6 +235,7 @@ pub fn write_superblock_durably(region: &Region, superblock: &mut Superblock) ->
 /// Writes the superblock over its older copy: durable once the medium's pages are.
 pub fn write_superblock(region: &Region, superblock: &mut Superblock) {
     superblock.revision = superblock.revision.wrapping_add(1);
+    // Over the older copy: a write that is torn leaves the one that was in force.
     let offset = u64::from(superblock.revision % 2) * COPY_BYTES;
     region.write(offset, &superblock.encode());
     region.flush(offset, Superblock::BYTES);
@@ -240,6 +246,8 @@ pub fn write_superblock(region: &Region, superblock: &mut Superblock) {
 pub fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     for half in id.chunks_mut(8) {
+        // The time as well, should the system's random source be weak right after a boot: two stores with one id could read
+        // each other's segments as their own.
         let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let time =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);

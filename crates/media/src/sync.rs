@@ -1,4 +1,5 @@
-//! What threads wait with: deadlines, and the atomics of the pin and recycle protocol (loom's where its model checker runs).
+//! What threads wait with: deadlines, and the atomics of the protocol that pins and reclaims segments (loom's where its
+//! model checker runs).
 
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -16,5 +17,6 @@ use std::time::{Duration, Instant};
 /// store's clock by hand.
 pub fn deadline_after(wait: Duration) -> Instant {
     let now = Instant::now();
+    // A wait of "for ever" overflows the clock: a year is as long, and every wait has a deadline.
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
 }

@@ -35,6 +35,8 @@ pub(super) struct Contents {
 impl Contents {
     /// A frame was added; it comes after all others.
     pub(super) fn add(&mut self, begin: u64, end: u64, bytes: u64) {
+        debug_assert!(begin < end, "a frame without ticks");
+        debug_assert!(self.runs.last().is_none_or(|run| run.end <= begin), "a frame before the one that came last");
         self.bytes += bytes;
         match self.runs.last_mut() {
             Some(run) if run.end == begin => {
@@ -85,6 +87,7 @@ impl Books {
 
     /// The link's clock begins, or steps back; the new era's number.
     pub(super) fn begin_era(&self, begin: u64) -> u32 {
+        // One lock for the whole account: what a reader sees adds up at any moment. Nothing is taken under it.
         let mut account = self.account.lock();
         account.eras.push(Era { begin, end: begin });
         account.eras.len() as u32 - 1
@@ -106,15 +109,19 @@ impl Books {
             era.end = era.end.max(run.end);
         }
         account.pending_frames += contents.frames();
-        account.pending.insert(image, contents);
+        let before = account.pending.insert(image, contents);
+        debug_assert!(before.is_none(), "image {image} is handed over twice");
     }
 
     /// An image is durable: `count` gets its frames and bytes, in the same hold as they are booked. Not where it was given
     /// up before.
     pub(super) fn durable(&self, image: u32, count: impl FnOnce(u64, u64)) {
         let mut account = self.account.lock();
+        // Given up before: the manifest says already that it is missed. That its bytes are durable after all is harmless; a frame
+        // that is recorded and missed would make the sums wrong.
         let Some(contents) = account.pending.remove(&image) else { return };
         let (frames, bytes) = (contents.frames(), contents.bytes);
+        debug_assert!(account.pending_frames >= frames, "more frames leave than were on their way");
         account.pending_frames -= frames;
         account.recorded += frames;
         account.recorded_bytes += bytes;
@@ -150,6 +157,8 @@ impl Books {
     /// The account as the manifest has it.
     pub(super) fn manifest(&self) -> LinkManifest {
         let account = self.account.lock();
+        let on_the_way: u64 = account.pending.values().map(Contents::frames).sum();
+        debug_assert_eq!(account.pending_frames, on_the_way, "the sum of what is on its way is wrong");
         let gaps = in_order(account.gaps.clone());
         LinkManifest {
             plan: self.plan.clone(),
@@ -177,6 +186,7 @@ impl Account {
             last.frames += gap.frames;
             return;
         }
+        // Bounded memory, exact sums: past the bound a gap of the same era and reason stands for several, and says so.
         if self.gaps.len() >= GAPS_MAX
             && let Some(newest) = self.newest.get(&(gap.era, gap.reason)).and_then(|&at| self.gaps.get_mut(at))
         {
@@ -191,6 +201,7 @@ impl Account {
     }
 
     fn give_up(&mut self, contents: &Contents, reason: GapReason) {
+        debug_assert!(reason.is_missed(), "frames that were produced are missed for a reason that misses none");
         self.pending_frames -= contents.frames();
         for run in &contents.runs {
             let Run { begin, end, frames } = *run;
@@ -203,6 +214,7 @@ impl Account {
 pub(super) fn in_order(mut gaps: Vec<ManifestGap>) -> Vec<ManifestGap> {
     gaps.sort_by_key(|gap| (gap.era, gap.begin, gap.end));
     gaps.dedup_by(|next, gap| {
+        // A gap that stands for several is not joined: its ticks are no longer exact, those of its neighbour are.
         let joins = (gap.era, gap.reason, gap.end) == (next.era, next.reason, next.begin)
             && gap.stretches == 1
             && next.stretches == 1;

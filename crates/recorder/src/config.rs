@@ -119,7 +119,7 @@ pub struct LinkPlan {
     pub source: Vec<u8>,
     /// Name, for people.
     pub name: String,
-    /// What the frames are, for whoever reads them back, such as `WIBEth`; may be empty.
+    /// What the frames are, for readers, such as `WIBEth`; may be empty.
     pub format: String,
     /// Ticks from one frame to the next: how many frames a gap stands for.
     pub ticks_per_frame: u32,

@@ -55,6 +55,7 @@ impl Recording {
                 return Err(Error::invalid(format!("{}: {message}", dir.path.display())));
             }
         }
+        // What is there already is not this recording's to remove, whatever fails below.
         let before: Vec<HashSet<String>> = devices.iter().map(|device| names(device.as_ref())).collect();
         let made = make(&devices, dirs, &before, config);
         if made.is_err() {
@@ -102,6 +103,7 @@ impl Recording {
             warm.adopt(place, head.fragments);
             index.add(place, head, primary, table)
         })?;
+        // Containers first: whether the manifest is there or not, what plays back is what they hold.
         let written = files::manifest(dirs).or_else(|error| {
             if !accept_loss {
                 return Err(error);
@@ -165,7 +167,7 @@ fn names(device: &dyn Device) -> HashSet<String> {
 /// Removes what was not there before.
 pub(super) fn remove_new(device: &dyn Device, before: &HashSet<String>) {
     for name in names(device).difference(before) {
-        // Whoever calls has an error to report that comes before this one.
+        // The caller has an error to report that comes before this one.
         let _ = device.remove(name);
     }
     let _ = device.sync_names();

@@ -3,7 +3,9 @@
 //! *Invariants*: frames of an image are of one era, their ticks go up; payloads stand at multiples of 8.
 
 use super::books::Contents;
-use super::limits::{EXTENT_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, IMAGE_FRAMES_MAX, PRIMARY_BYTES, SOURCE_BYTES_MAX};
+use super::limits::{
+    ERAS_MAX, EXTENT_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, IMAGE_FRAMES_MAX, PRIMARY_BYTES, SOURCE_BYTES_MAX,
+};
 use super::pool::Lent;
 use forebay_media::hot::checksum;
 use std::time::Instant;
@@ -52,13 +54,15 @@ impl Image {
         }
     }
 
-    /// Longest payload of a frame in an extent of so many bytes.
+    /// Longest payload of a frame in an extent of this length.
     pub(super) fn payload_max(extent_bytes: usize) -> usize {
         extent_bytes - EXTENT_OVERHEAD_BYTES - FRAME_OVERHEAD_BYTES
     }
 
     /// Whether one more frame of this length keeps the extent within its bytes.
     pub(super) fn has_room(&self, length: usize) -> bool {
+        // Reckoned as the extent will be, table and heads included: an image that does not fit would be refused by the writer,
+        // long after its frames were answered as written.
         let frames = self.frames.len() + 1;
         let payload = self.used + length.next_multiple_of(8);
         frames <= IMAGE_FRAMES_MAX
@@ -68,9 +72,12 @@ impl Image {
     /// Adds a frame, for which there is room: `fill` writes its bytes where they go to the device from.
     #[inline]
     pub(super) fn add(&mut self, tick: u64, span: u32, gap_code: u16, length: usize, fill: impl FnOnce(&mut [u8])) {
+        debug_assert!(self.has_room(length), "a frame of {length} bytes does not fit its extent");
         let at = self.used;
         let Some(payload) = self.buffer.get_mut(at..at + length) else { return };
         fill(payload);
+        // Made where the bytes are in the cache; the writer compares it while it copies them, so that memory that changes in
+        // between is found and not recorded.
         let crc = checksum(payload);
         self.used = (at + length).next_multiple_of(8);
         let (at, length) = (at as u32, length as u32);
@@ -90,7 +97,9 @@ impl Image {
 }
 
 /// The primary key of an image: source, padded with zeros, era, number.
+// Era and number are big-endian, so that the order of keys is the order in which the link made its images.
 pub(super) fn primary(source: &[u8], era: u32, number: u32) -> [u8; PRIMARY_BYTES] {
+    debug_assert!(source.len() <= SOURCE_BYTES_MAX && era < ERAS_MAX as u32, "a key that does not read back");
     let mut primary = [0; PRIMARY_BYTES];
     let length = source.len().min(SOURCE_BYTES_MAX);
     primary[..length].copy_from_slice(&source[..length]);

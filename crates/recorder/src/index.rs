@@ -98,6 +98,7 @@ impl Index {
         for (entry, _) in table {
             let tick = entry.rest.try_into().map(u64::from_be_bytes).map_err(|_| wrong("a tick is not 8 bytes"))?;
             let end = tick.checked_add(u64::from(entry.status)).ok_or_else(|| wrong("a span past the end of ticks"))?;
+            // Tables are in the order of frames; one that goes back would hide frames from every search by ticks.
             match covered.last_mut() {
                 Some(last) if tick < last.end => return Err(wrong("its ticks do not go up")),
                 Some(last) if last.end == tick => (last.end, last.frames) = (end, last.frames + 1),
@@ -108,10 +109,12 @@ impl Index {
         if let Some(known) = link.images.get_mut(at)
             && (known.era, known.number) == (era, number)
         {
+            // Written twice, because the first commit failed without word of whether it counted: either copy may be whole.
             known.places.push(place);
             return Ok(());
         }
         let (bytes, payload_bytes) = (head.bytes, head.payload_bytes);
+        debug_assert!(payload_bytes <= bytes, "an image with more payload than bytes");
         link.images.insert(at, ImageEntry { era, number, places: vec![place], bytes, payload_bytes, covered });
         Ok(())
     }

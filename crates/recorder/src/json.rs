@@ -32,6 +32,7 @@ pub(super) fn encode(format: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let members = body.strip_prefix('{').and_then(|body| body.strip_suffix("\n}"));
     let members = members.ok_or_else(|| Error::internal(format!("{format} to JSON: not an object")))?;
     let mut text = format!("{{\n  \"format\": \"{format}\",\n  \"version\": {VERSION},{members}");
+    // Over the text, not the values: what a person reads is what was compared.
     let crc = crc32c(text.as_bytes());
     text.push_str(SEAM);
     text.push_str(&format!("{crc:08x}"));
@@ -99,6 +100,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_all()?;
+    // Synced before it has its name, and the name synced after: a reader finds the old file or the new one, whole.
     fs::rename(&temporary, path)?;
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
@@ -109,7 +111,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Removes a file, and the room that was reserved for it.
 pub(super) fn remove(path: &Path) {
     for name in [path, &temporary(path)] {
-        // Whoever calls has an error to report that comes before this one.
+        // The caller has an error to report that comes before this one.
         let _ = fs::remove_file(name);
     }
 }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the thread sleeps while something is under way, and while nothing is.
+// A device's queue has no wake-up for this thread: it is polled, at a fraction of what a sync takes.
 const POLL: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 
@@ -87,6 +88,7 @@ impl Lane {
 
     /// Takes an image; `now_ns` is the recording's time.
     pub(super) fn take(&self, image: Image, now_ns: u64) {
+        // Silence counts from the first image that waits: a device that had nothing to do has not stalled.
         if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
             self.progressed_ns.store(now_ns, Ordering::Release);
         }
@@ -133,6 +135,7 @@ impl Lane {
     }
 
     fn fail(&self, reason: GapReason, text: String) {
+        // The text before the flag: a thread that finds the flag finds why. The first reason stays, later ones follow from it.
         self.failure.lock().get_or_insert((reason, text));
         self.failed.store(true, Ordering::Release);
     }
@@ -194,17 +197,20 @@ impl Writing<'_> {
             if let Some(image) = image {
                 self.append(image);
             }
+            // At half of the interval, because the device takes the other half: `commit_every` is what a user is promised.
             let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.shared.config.commit_every / 2);
             let ends = !came && self.shared.is_closing();
             if !self.written.is_empty() && (self.bytes >= commit_bytes || old || ends) {
                 self.commit();
             }
             self.settle();
+            // Not as soon as this lane is idle: another one that fails now hands its images over here.
             let idle = self.again.is_empty() && self.written.is_empty() && self.under_way.is_empty();
             if !came && idle && self.shared.is_closing() && self.shared.is_settled() {
                 break;
             }
         }
+        // On a device that failed nothing more is written; a full one still closes what it has.
         if self.lane.failure_reason() != Some(GapReason::DeviceError)
             && let Err(error) = self.sink.close()
         {
@@ -263,6 +269,8 @@ impl Writing<'_> {
     }
 
     fn settle_to(&mut self, durable: u64) {
+        let tickets = self.under_way.iter().map(|(ticket, _)| *ticket);
+        debug_assert!(tickets.is_sorted(), "commits are settled in the order in which they were asked for");
         while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
             self.lane.progressed(self.shared);
             for image in images {
@@ -279,6 +287,7 @@ impl Writing<'_> {
 
     /// Nothing that is not durable counts: it is written again, for a few times.
     fn failed(&mut self, error: &Error, image: Option<Image>) {
+        // First what stands: it must not be written a second time, nor be named as missed.
         self.settle_to(self.sink.durable());
         let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
         let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
@@ -292,12 +301,14 @@ impl Writing<'_> {
             images.into_iter().chain(again).for_each(|image| self.displace(image, reason));
             return;
         }
+        // Another writer takes another container: the one that failed is poisoned, and what was durable in it plays back.
         self.sink.renew();
         images.into_iter().rev().for_each(|image| self.again.push_front(image));
     }
 
     /// The device does not take it: another one gets it, or it is missed.
     fn displace(&mut self, mut image: Image, reason: GapReason) {
+        // Counted, so that an image that no device takes is missed instead of passed round for ever.
         image.hops += 1;
         image.attempts = 0;
         let elsewhere = self.shared.lane_for(self.lane.index).ok().filter(|_| image.hops < self.shared.lanes.len());
@@ -317,8 +328,12 @@ impl Writing<'_> {
     }
 
     fn settled(&self, image: Image) {
+        // The buffer first: a link that waits for one goes on before the account of the recording is settled.
         drop(image);
-        self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
-        self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+        let waiting = self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(waiting > 0, "a lane settles an image that it did not have");
+        // Release, with the acquire of `is_settled`: whoever finds nothing outstanding finds all of it booked.
+        let outstanding = self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(outstanding > 0, "an image is settled twice");
     }
 }

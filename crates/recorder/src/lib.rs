@@ -1,6 +1,11 @@
 //! Recording links straight to containers, with an account of every tick that is missing.
 //!
-//! *Not here*: where frames come from (`forebay-daq`), containers and devices (`warm`).
+//! ```text
+//! RecordLink ─▶ image of frames ─▶ lane: one device's thread ─▶ containers (`forebay_media::warm`)
+//!     └ missed ─▶ books of the link ─▶ gap manifest beside the containers ─▶ Playback: frames, and whether both fit
+//! ```
+//!
+//! *Not here*: where frames come from (`forebay-daq`), containers and devices (`forebay_media::warm`).
 
 mod books;
 mod cause;

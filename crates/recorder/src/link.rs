@@ -116,6 +116,7 @@ impl RecordLink {
             let message = format!("a frame of {length} bytes: at most {} fit an extent", self.payload_max);
             return Err(self.named(Error::invalid(message)));
         }
+        // The clock moves also for a frame that is missed: its ticks are entered, and none is a gap twice.
         let end = self.advance(first_tick, first_tick.checked_add(u64::from(span_ticks)))?;
         if let Err(reason) = self.place(length) {
             self.missing = true;
@@ -187,6 +188,7 @@ impl RecordLink {
                     let message = format!("its clock stepped back from {next} to {begin}, the {ERAS_MAX}th time");
                     return Err(self.named(Error::invalid(message)));
                 }
+                // Frames of an image are of one era: within it ticks only go up, so that an image can be searched.
                 self.flush();
                 self.gap_code = 0;
                 self.era = self.books.begin_era(begin);
@@ -205,10 +207,13 @@ impl RecordLink {
 
     /// Frames that fit, at least one.
     pub fn frames_in(&self, begin: u64, end: u64) -> u64 {
+        debug_assert!(begin <= end, "ticks from {begin} to {end}");
         ((end - begin) / u64::from(self.books.plan.ticks_per_frame)).max(1)
     }
 
     fn enter(&mut self, begin: u64, end: u64, frames: u64, reason: GapReason) {
+        // The frame after a gap carries its reason, so that a manifest can be rebuilt without the process that recorded. One
+        // code has room for one reason: of several, none would be true.
         self.gap_code = match self.gap_code {
             0 => reason.code(),
             code if code == reason.code() => code,
@@ -262,7 +267,9 @@ impl RecordLink {
         if image.frames.is_empty() {
             return;
         }
+        debug_assert_eq!(image.number, self.images, "images are handed over in the order of their numbers");
         self.images += 1;
+        // Booked before the lane has it: it may be durable before this thread goes on.
         self.books.handed_over(image.number, std::mem::take(&mut image.contents));
         self.shared.outstanding.fetch_add(1, Ordering::AcqRel);
         // A device that failed meanwhile passes it on, or enters why it is missed.
@@ -284,6 +291,7 @@ impl RecordLink {
 impl Drop for RecordLink {
     fn drop(&mut self) {
         self.flush();
+        // Last: `finish` ends the lanes once nobody holds a link, and everything must have been handed over by then.
         self.shared.held.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -36,6 +36,7 @@ pub(super) fn rate(device: &dyn Device, config: &RecordConfig, time: Duration) -
 
 fn write(device: &dyn Device, config: &RecordConfig, writes: u64, time: Duration) -> io::Result<u64> {
     let file = device.create(FILE, writes * config.io_bytes as u64)?;
+    // As the recording will write: same size and depth, and bytes that a disk cannot compress to nothing.
     let mut queue = device.queue(config.depth)?;
     let buffer = || {
         let mut buffer = Buffer::new(config.io_bytes);
@@ -64,6 +65,7 @@ fn write(device: &dyn Device, config: &RecordConfig, writes: u64, time: Duration
             buffers.extend(buffer);
         }
     }
+    // Inside of the measured time: what is only in a cache was not taken yet.
     queue.sync(number, file);
     answer(queue.complete(PATIENCE))?;
     Ok((written as f64 / start.elapsed().as_secs_f64()) as u64)

@@ -98,6 +98,7 @@ pub(super) fn manifest(
     index: &Index,
 ) -> Result<GapManifest> {
     if let Some(manifest) = written {
+        // Directories of two recordings that were mixed up: played together they would give frames under wrong links.
         let same = manifest.recording == description.recording
             && manifest.links.iter().map(|link| &link.plan).eq(&description.links);
         if !same {

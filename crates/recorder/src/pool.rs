@@ -1,4 +1,4 @@
-//! Memory of extents: so many buffers per device, lent out and given back.
+//! Memory of extents: a bounded number of buffers per device, lent out and given back.
 //!
 //! *Invariants*: never more than `max` buffers exist; a push that finds none waits to its deadline (test
 //! `a_buffer_is_waited_for_to_the_deadline`).
@@ -11,10 +11,11 @@ use std::time::Instant;
 
 /// Buffers that are ready before they are needed, of those that are allowed at once.
 const READY: usize = 2;
-/// Memory comes in pieces of so many bytes.
+/// Memory comes in pages of this length.
 const PAGE_BYTES: usize = 4096;
 
 /// A buffer whose memory is there.
+// Zeroed memory is mapped at its first write: a fault for each page of a link's first extents would come under its frames.
 fn touched(bytes: usize) -> Buffer {
     let mut buffer = Buffer::new(bytes);
     buffer.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
@@ -47,7 +48,7 @@ impl Pool {
         Arc::new(Pool { bytes, state: Mutex::default(), returned: Condvar::new() })
     }
 
-    /// Allows so many buffers more. Two of them are made and touched now, so that the first frames find memory; the others
+    /// Allows `more` buffers in addition. Two of them are made and touched now, so that the first frames find memory; the others
     /// when they are first needed.
     pub(super) fn allow(&self, more: usize) {
         let ready: Vec<Buffer> = (0..more.min(READY)).map(|_| touched(self.bytes)).collect();
@@ -64,11 +65,14 @@ impl Pool {
             if let Some(buffer) = state.free.pop() {
                 return Some(Lent { buffer: Some(buffer), pool: self.clone() });
             }
+            debug_assert!(state.made <= state.max, "more buffers than are allowed");
             if state.made < state.max {
                 state.made += 1;
+                // Let go before the memory is made: zeroing megabytes would hold up every link of the device.
                 drop(state);
                 return Some(Lent { buffer: Some(Buffer::new(self.bytes)), pool: self.clone() });
             }
+            // Waits on the condition in a loop: another link may take the buffer that woke this one.
             let deadline = deadline?;
             if self.returned.wait_until(&mut state, deadline).timed_out() && state.free.is_empty() {
                 return None;

@@ -117,6 +117,7 @@ impl Recording {
             threads: Mutex::default(),
             finished: Mutex::default(),
         };
+        // What the recording is stands on the medium before the first frame can: containers alone say nothing of links.
         recording.describe()?;
         for (index, start) in lanes.into_iter().enumerate() {
             let shared = recording.shared.clone();
@@ -205,8 +206,8 @@ impl Recording {
         self.links(vec![plan])?.pop().ok_or_else(|| Error::internal("a link was added and is not there"))
     }
 
-    /// Payload bytes of frames of so many bytes that still fit, at least: what the ends of containers and extents leave
-    /// empty is taken off.
+    /// Payload bytes that still fit in frames of this length, at least: what the ends of containers and extents leave empty
+    /// is taken off.
     pub fn room_bytes(&self, frame_bytes: usize) -> u64 {
         let config = &self.shared.config;
         let containers = self.medium.as_ref().map_or(0, |medium| medium.warm.free_containers());
@@ -255,6 +256,7 @@ impl Recording {
     /// # Errors
     /// `Invalid` while links are held; whatever kept the manifest from being written to any directory.
     pub fn finish(&self) -> Result<GapManifest> {
+        // Held to the end: a second caller waits for the manifest of the first instead of ending the threads again.
         let mut finished = self.finished.lock();
         if let Some(manifest) = &*finished {
             return Ok(manifest.clone());
@@ -265,6 +267,7 @@ impl Recording {
         }
         self.end(Instant::now() + self.shared.config.finish_deadline);
         let manifest = self.manifest();
+        // A manifest whose sums are wrong is not written: without one, opening rebuilds it from what is really there.
         manifest.check()?;
         files::write_manifest(&self.directories, &manifest)?;
         *finished = Some(manifest.clone());
@@ -285,6 +288,7 @@ impl Recording {
 
     /// Ends the threads; what is not settled at the deadline is missed.
     fn end(&self, deadline: Instant) {
+        // Release, before the lanes are woken: a lane that finds it finds every image that was handed over before.
         self.shared.closing.store(true, Ordering::Release);
         self.shared.lanes.iter().for_each(|lane| lane.wake());
         let mut threads = self.threads.lock();

@@ -46,6 +46,8 @@ impl Shared {
         let count = self.lanes.len();
         let candidates = if self.config.spill { count } else { 1 };
         let mut reason = GapReason::DeviceError;
+        debug_assert!(home < count, "a link without a device");
+        // From its own device on, so that links of a failed device spread over the others in the order of devices.
         for step in 0..candidates {
             let Some(lane) = self.lanes.get((home + step) % count.max(1)) else { continue };
             match lane.failure_reason() {

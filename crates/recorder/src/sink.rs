@@ -22,7 +22,7 @@ pub(super) struct ContainerSink {
 
 impl ContainerSink {
     pub(super) fn new(warm: Arc<Warm>, run: u64, device: u32, patience: Duration) -> ContainerSink {
-        // Links of a device share its containers: they are written front to back, whoever's turn it is.
+        // Links of a device share its containers: with one for each link a disk would seek between them.
         let stream = Stream::Recording(device as u16 & Stream::RECORDING_MAX);
         let target = Target { run, stream, kind: ContainerKind::Recording, device: Some(device), moving: true };
         ContainerSink { warm, target, writer: None, before: 0, asked: 0, patience }
@@ -61,6 +61,7 @@ impl Sink for ContainerSink {
 
     fn commit(&mut self) -> Result<u64> {
         let ticket = self.writer()?.commit()?;
+        debug_assert!(self.ticket(ticket) > self.asked, "tickets grow over all writers");
         self.asked = self.ticket(ticket);
         Ok(self.asked)
     }
@@ -75,6 +76,7 @@ impl Sink for ContainerSink {
     }
 
     fn renew(&mut self) {
+        // Tickets of the next writer begin again at one: behind all that were asked for, so that none is taken for durable.
         self.writer = None;
         self.before = self.asked;
     }

@@ -43,6 +43,7 @@ impl Continuity {
     /// Compares one link.
     pub(super) fn compare(&mut self, found: &LinkIndex, told: &LinkManifest) {
         let name = &told.plan.name;
+        // Frames and bytes as well as ticks: an image that is there twice covers the same ticks.
         let (frames, bytes) = found.recorded();
         self.frames += frames;
         self.bytes += bytes;
@@ -100,6 +101,8 @@ fn holes(era: &Era, covered: &[(u64, u64)]) -> Vec<(u64, u64)> {
 
 /// `from` without `what`; both in order and apart.
 fn without(from: &[(u64, u64)], what: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let apart = |list: &[(u64, u64)]| list.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    debug_assert!(apart(from) && apart(what), "the walk below sees each stretch once, in order");
     let mut left = Vec::new();
     let mut at = 0;
     for &(mut begin, end) in from {

@@ -73,6 +73,7 @@ impl<'a> RecordedFrames<'a> {
 
     /// Takes the frames of an image, from the first place where all of them verify.
     fn take(&mut self, number: u32, entry: &ImageEntry) {
+        // Both copies of an image that was written twice are the same frames: one that verifies is enough.
         let mut found = VecDeque::new();
         for place in &entry.places {
             found = match self.playback.warm.read(*place, entry.bytes) {

@@ -93,6 +93,7 @@ impl Books {
     /// The note of this moment.
     pub(super) fn note(&mut self, evicted: Option<(u32, u32)>, clean: bool) -> RingNote {
         self.sequence += 1;
+        // Under the lock of the books: what is counted from here on goes into the next note.
         self.changed = false;
         let list = &self.accounts.0;
         let kept = list.len().saturating_sub(RingNote::RUNS_MAX);
@@ -107,7 +108,7 @@ impl Books {
         }
     }
 
-    /// The books as a note left them; what was stored is counted anew.
+    /// The books as a note left them; what was stored is counted again, from the entries.
     pub(super) fn from_note(note: &RingNote) -> Books {
         let mut books = Books { earlier: ledger(&note.earlier), sequence: note.sequence, ..Books::default() };
         for (run, terms) in &note.runs {

@@ -13,6 +13,9 @@ pub(super) struct Item {
     pub(super) entry: u32,
 }
 
+// What a ring pays in memory for each fragment (decision 0007): offset, length and status are read from the entry.
+const _: () = assert!(size_of::<Item>() == 16);
+
 impl Item {
     #[inline]
     pub(super) fn end(&self) -> u64 {
@@ -60,11 +63,17 @@ impl Chunk {
         self.end = self.end.max(item.end());
         self.span_max = self.span_max.max(item.span);
         match self.items.last() {
+            // Rare: a link is in order but for a few frames at a restart or a reordered packet.
             Some(last) if last.timestamp > item.timestamp => {
                 let at = self.items.partition_point(|other| other.timestamp < item.timestamp);
+                let taken = self.items.get(at).is_some_and(|other| other.timestamp == item.timestamp);
+                debug_assert!(!taken, "timestamp {} stands twice in a chunk", item.timestamp);
                 self.items.insert(at, item);
             }
-            _ => self.items.push(item),
+            last => {
+                debug_assert!(last.is_none_or(|last| last.timestamp < item.timestamp), "a timestamp stands twice");
+                self.items.push(item);
+            }
         }
         let tally = Tally::fragment(u64::from(length));
         match self.runs.iter_mut().find(|of_run| of_run.run == stamp.run) {
@@ -87,6 +96,7 @@ impl Chunk {
     /// Fragments that overlap `[begin, end)`, in time order: how many at most, and which.
     #[inline]
     pub(super) fn overlapping(&self, begin: u64, end: u64) -> (usize, impl Iterator<Item = &Item>) {
+        // Sorted by begin, searched by end: nothing that begins more than the longest span before the window reaches into it.
         let span_max = u64::from(self.span_max);
         let from = self.items.partition_point(|item| item.timestamp.saturating_add(span_max) <= begin);
         let rest = &self.items[from..];

@@ -11,7 +11,7 @@ use super::limits::{GAPS_MAX, HOLES_MAX};
 use super::{Coverage, Gap, Stretch};
 use forebay_core::GapCause;
 
-/// What a source knows of ticks, beside its fragments. It begins anew where its clock did (`restart`).
+/// What a source knows of ticks, beside its fragments. It knows nothing again where its clock was started again (`restart`).
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     /// First tick that the source keeps or knows of.
@@ -40,6 +40,7 @@ impl Knowledge {
                     && let Some(cause) = self.pending.take()
                     && begin > head
                 {
+                    // Only now are both ends known: what was refused for its timestamp has none of its own.
                     self.enter(Gap { begin: head, end: begin, cause });
                 }
                 if end > head {
@@ -65,6 +66,7 @@ impl Knowledge {
             last.end = last.end.max(gap.end);
             return;
         }
+        // Bounded: a link that is refused for hours must not fill memory. The oldest loses its cause, not its place.
         if self.gaps.len() == GAPS_MAX {
             self.gaps.remove(0);
         }
@@ -84,6 +86,7 @@ impl Knowledge {
         self.has_evicted = true;
         stretches.for_each(|(begin, end)| self.hole(begin, end));
         self.low = self.low.max(kept.or(self.head).unwrap_or(0));
+        // Below the first tick that is kept everything is gone: holes there need no list.
         let low = self.low;
         let below = self.holes.partition_point(|hole| hole.1 <= low);
         if let Some(last) = self.holes.drain(..below).next_back() {
@@ -103,6 +106,8 @@ impl Knowledge {
             self.holes.remove(at);
         }
         self.holes.insert(at, joined);
+        debug_assert!(self.holes.windows(2).all(|pair| pair[0].1 < pair[1].0), "holes meet or are out of order");
+        // Past the bound the two closest are joined: ticks between them then read as gone, which costs the fewest.
         if self.holes.len() > HOLES_MAX {
             let apart = |at: &usize| self.holes[at + 1].0 - self.holes[*at].1;
             if let Some(closest) = (0..HOLES_MAX).min_by_key(apart) {
@@ -122,7 +127,7 @@ impl Knowledge {
         }
     }
 
-    /// The source's clock was set anew: what it knew of ticks holds no longer.
+    /// The source's clock was started again: what it knew of ticks holds no longer.
     pub(super) fn restart(&mut self) {
         *self = Knowledge { has_evicted: self.has_evicted, ..Knowledge::default() };
     }
@@ -179,12 +184,22 @@ impl Knowledge {
             }
         }
         self.uncovered(&mut at, end, reserved, &mut stretches);
+        debug_assert!(
+            stretches.first().map(|first| first.begin) == Some(begin)
+                && stretches.last().map(|last| last.end) == Some(end),
+            "the stretches do not tile the window"
+        );
+        debug_assert!(
+            stretches.windows(2).all(|pair| pair[0].end == pair[1].begin && pair[0].state != pair[1].state),
+            "stretches leave a hole, overlap, or could be one"
+        );
         stretches
     }
 
     fn uncovered(&self, at: &mut u64, end: u64, reserved: &[(u64, u64)], stretches: &mut Vec<Stretch>) {
         while *at < end {
             let (state, until) = self.state_at(*at, reserved);
+            debug_assert!(until > *at, "no progress at tick {at}");
             let until = until.min(end);
             push(stretches, *at, until, state);
             *at = until;

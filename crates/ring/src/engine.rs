@@ -5,8 +5,8 @@
 //! oldest chunk that nobody keeps ─▶ note: its fragments are expired (durable) ─▶ ┘
 //! ```
 //!
-//! *Invariants*: one thread at a time takes (`taking`), so that a note names the one chunk that is neither there nor
-//! taken anew; a chunk under a guard, a reservation or a pin is not evicted.
+//! *Invariants*: one thread at a time takes (`taking`), so that a note names the one chunk that is evicted and whose segment
+//! has no new generation yet; a chunk under a guard, a reservation or a pin is not evicted (asserted in `evict`).
 
 use super::config::RingConfig;
 use super::limits::CANDIDATES;
@@ -14,7 +14,7 @@ use super::relation::Relations;
 use super::source::{Cell, NO_OPEN_CHUNK, Source};
 use super::space::{Closed, Space};
 use super::table::Table;
-use crate::limits::RING_NOTE_OFFSET;
+use crate::limits::{RING_NOTE_BYTES_MAX, RING_NOTE_OFFSET};
 use forebay_core::{Error, Result, RingKeyspace};
 use forebay_media::bytes::{SegmentKind, Superblock};
 use forebay_media::hot::{Class, Hot, Kept, KeptBy};
@@ -94,6 +94,7 @@ impl Engine {
     /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
     /// counts as a call, never as nobody.
     pub(super) fn kept(&self) -> Kept {
+        // In this order, see above: the other way round a guard that is dropped in between would be in neither count.
         let users = self.hot.users();
         let holders = self.holders.lock();
         let of = |holder: Arc<Holder>| KeptBy {
@@ -120,6 +121,7 @@ impl Engine {
         let Some(segment) = source.close(&self.hot) else { return };
         let at_ns = cell.idle_since_ns.swap(NO_OPEN_CHUNK, Ordering::Relaxed);
         let Some(chunk) = source.chunk_on(segment) else { return };
+        // A reservation in it may still be committed: `stretch_closed` then moves these ticks.
         let closed = Closed { segment, cell: cell.number, source: cell.id, begin: chunk.begin, end: chunk.end, at_ns };
         self.space.lock().closed.push_back(closed);
     }
@@ -133,6 +135,7 @@ impl Engine {
     /// A segment for a new chunk, its generation durable; `None` where nothing is free and nothing may be evicted, or
     /// the ring is closed. Without any source's lock.
     pub(super) fn take_segment(&self) -> Option<u32> {
+        // The first lock of the order: no source's lock is held here, and eviction takes those of others.
         let taking = self.taking.lock();
         // The close may have come first: then the account is final, and another process may have the region.
         if self.is_closed() {
@@ -156,6 +159,8 @@ impl Engine {
     /// Evicts one chunk; `false` where none may go. Pins are made under `taking`: none comes meanwhile.
     fn evict_oldest(&self, taking: &MutexGuard<'_, ()>) -> bool {
         let now_ns = self.now_ns();
+        // Chosen under the lock of the space, evicted without it: a source's lock comes before it in the order. What has come
+        // into use meanwhile is passed over, so there are several candidates.
         let candidates = {
             let mut space = self.space.lock();
             space.expire(now_ns);
@@ -187,7 +192,7 @@ impl Engine {
         }
         // Its owner may be at work at this moment: then it is not silent.
         let source = cell.source.try_lock()?;
-        let chunk = source.head.as_ref().and(source.chunks.back())?;
+        let chunk = source.cursor.as_ref().and(source.chunks.back())?;
         let (segment, begin, end) = (chunk.segment, chunk.begin, chunk.end);
         drop(source);
         let silent = Closed { segment, cell: cell.number, source: cell.id, begin, end, at_ns };
@@ -206,7 +211,8 @@ impl Engine {
         if !self.is_unused(candidate.segment) {
             return false;
         }
-        if source.head.as_ref().is_some_and(|head| head.segment == candidate.segment) {
+        if source.writes(candidate.segment) {
+            // It has put since it was chosen: it is not silent, and its chunk is not the oldest.
             if cell.idle_since_ns.load(Ordering::Relaxed) != candidate.at_ns {
                 return false;
             }
@@ -221,6 +227,10 @@ impl Engine {
             space.books.accounts.of(of_run.run).expired += of_run.tally;
         }
         space.leaving = Some((chunk.segment, chunk.generation));
+        debug_assert_eq!(self.hot.segment(chunk.segment).generation.load(Ordering::Relaxed), chunk.generation);
+        debug_assert!(self.is_unused(chunk.segment), "a chunk in use is evicted");
+        // Durable before the segment is free: whichever of note and next generation a crash leaves, each fragment is either
+        // there or counted as expired. Under both locks, so that no reader finds it in neither or in both.
         self.write_note(&mut space, false);
         drop(space);
         drop(source);
@@ -230,14 +240,16 @@ impl Engine {
         true
     }
 
-    /// Makes the account durable. It names the chunk that was evicted last until its segment is taken anew, whose
-    /// generation is durable then: the next eviction comes only when nothing is free.
+    /// Makes the account durable. It names the chunk that was evicted last until its segment has its next generation, which
+    /// is durable then: the next eviction comes only when nothing is free.
     pub(super) fn write_note(&self, space: &mut Space, clean: bool) {
         let generation = |segment| self.hot.segment(segment).generation.load(Ordering::Relaxed);
         space.leaving = space.leaving.filter(|leaving| generation(leaving.0) == leaving.1);
         let note = space.books.note(space.leaving, clean);
+        // Copies alternate: a note that is cut off leaves the one before.
         let copy = note.sequence % 2 * (SUPERBLOCK_AREA_BYTES as u64 / 2);
         let bytes = note.encode(&self.hot.store);
+        debug_assert!(bytes.len() <= RING_NOTE_BYTES_MAX, "the note reaches into the next page");
         let offset = copy + RING_NOTE_OFFSET as u64;
         self.hot.region.write(offset, &bytes);
         self.hot.region.flush(offset, bytes.len());

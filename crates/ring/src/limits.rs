@@ -40,3 +40,8 @@ pub(super) const ROUNDS_PER_NOTE: u64 = 20;
 // The smallest chunk has room for its header and at least one fragment of some size.
 const _: () = assert!(CHUNK_BYTES_MIN > 2 * SEGMENT_HEADER_BYTES as u64);
 const _: () = assert!(CHUNKS_PER_SOURCE_DEFAULT >= CHUNKS_PER_SOURCE_MIN);
+// The note shares a page with a copy of the superblock and overlaps neither that nor the next page.
+const _: () = assert!(RING_NOTE_OFFSET >= forebay_media::bytes::Superblock::BYTES);
+const _: () = assert!(RING_NOTE_OFFSET + RING_NOTE_BYTES_MAX <= SUPERBLOCK_AREA_BYTES / 2);
+// The relation of the run before decides where votes are half and half: it must be remembered.
+const _: () = assert!(RELATIONS_MAX >= 2 && STREAK_MIN >= 1);

@@ -32,7 +32,9 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> std::io::Result<()> {
 impl Engine {
     /// One round; the account is made durable in every 20th, or where it is asked for.
     fn maintain(&self, account: bool) {
+        // Held for the round: no chunk is evicted between the gathering of the account and its note.
         let _taking = self.taking.lock();
+        // Under the lock: after a close another process may have the region.
         if self.is_closed() {
             return;
         }
@@ -41,6 +43,7 @@ impl Engine {
         self.space.lock().expire(self.now_ns());
         self.hot.seal_closed();
         let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+        // Not in every round: duplicates and refusals are in the note only, and a note is a flush of a page.
         if account || round.is_multiple_of(ROUNDS_PER_NOTE) {
             self.gather();
             let mut space = self.space.lock();

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A chunk is evicted by writing a note that counts its fragments as expired and names the chunk; then its segment is
-//! taken anew. Whichever of the two a crash leaves, each fragment is either there or counted (docs/format-ring.md).
+//! taken again. Whichever of the two a crash leaves, each fragment is either there or counted (docs/format-ring.md).
 
 use crate::limits::RING_NOTE_BYTES_MAX;
 use forebay_core::{Tally, crc32c, crc32c_append};
@@ -15,7 +15,7 @@ use forebay_media::bytes::Reader;
 /// The durable terms of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingTerms {
-    /// Taken in; exact after an orderly close, otherwise counted anew at opening.
+    /// Taken in; exact after an orderly close, otherwise counted again at opening.
     pub stored: Tally,
     /// The same bytes again.
     pub duplicate: Tally,
@@ -43,7 +43,7 @@ impl RingTerms {
 pub struct RingNote {
     /// Counts the notes; copy `sequence % 2` holds it. The higher valid one is in force.
     pub sequence: u64,
-    /// The chunk that was evicted last, until its segment is taken anew: segment and generation. While its segment still
+    /// The chunk that was evicted last, until its segment is taken again: segment and generation. While its segment still
     /// has that generation, its records are over.
     pub evicted: Option<(u32, u32)>,
     /// The ring was closed in order: `stored` is exact.
@@ -81,6 +81,8 @@ impl RingNote {
             out.extend_from_slice(&u64::from(*run).to_le_bytes());
             put_terms(&mut out, terms);
         }
+        debug_assert_eq!(out.len(), HEAD_BYTES + TERMS_BYTES + runs.len() * RUN_BYTES, "a note of another length");
+        // Seeded with the store, as entries are: a note that is copied with its region to another ring does not verify there.
         let crc = crc32c_append(crc32c(store), &out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -102,6 +104,7 @@ impl RingNote {
         }
         let sequence = head.u64().ok()?;
         let (segment, generation) = (head.u32().ok()?, head.u32().ok()?);
+        // No region has that many segments; a generation without a segment is no note that this version wrote.
         let evicted = (segment != u32::MAX).then_some((segment, generation));
         if evicted.is_none() && generation != 0 {
             return None;

@@ -1,6 +1,6 @@
 //! Keeping a stretch of ticks from being evicted.
 //!
-//! A pin is granted so many chunks: those that overlap its ticks now, and for ticks that are still to come what its
+//! A pin is granted a number of chunks: those that overlap its ticks now, and for ticks that are still to come what its
 //! sources write at their declared rate (a *recording*). Chunks that two pins name count for both. A source that is
 //! faster than declared outgrows the grant: then the oldest chunks stay, the newest ones are evicted as others are.
 //!
@@ -38,7 +38,7 @@ impl Ring {
             deadline_ns,
             granted: 0,
         };
-        // Nothing is evicted between counting and entering.
+        // Nothing is evicted between counting and entering: the caller learns that what it saw in the ring is kept.
         let _taking = engine.taking.lock();
         pin.granted = engine.chunks_wanted(begin, end, &names, all);
         let granted = pin.granted;

@@ -131,6 +131,7 @@ impl Engine {
     /// A place for a fragment, or why not.
     #[inline]
     fn get<'a>(&'a self, cell: &'a Cell, stamp: &RingStamp, length: u32, now_ns: u64) -> Result<Got<'a>> {
+        // Guards one source, which one link writes: putters of different sources never meet here.
         let mut source = cell.source.lock();
         match self.meet(cell, &mut source, stamp, now_ns)? {
             Met::Nothing => match source.place(&self.hot, stamp.run, length) {
@@ -142,6 +143,7 @@ impl Engine {
                 Ok(Got::Refused(cause))
             }
             Met::Standing(standing) => {
+                // Pinned under the lock that shows the fragment: its entry is read without the lock, and must not be evicted.
                 self.hot.segment(standing.location.segment).pin();
                 Ok(Got::Standing(standing))
             }
@@ -213,7 +215,8 @@ impl Engine {
             && stamp.timestamp < head
             && self.relations.is_ahead(&source.relation, head, now_ns)
         {
-            // Its clock was ahead of what is sane by now: the timing system began anew, or it was insane at the start.
+            // Its clock was ahead of what is sane by now: the timing system was started again, or this source was insane at the
+            // start.
             self.close_chunk(cell, source);
             source.restart();
         }
@@ -238,7 +241,7 @@ impl Engine {
         let tally = Tally::fragment(u64::from(length));
         ledger.offered += tally;
         *if cause == GapCause::TooLate { &mut ledger.late } else { &mut ledger.refused } += tally;
-        source.refuse(stamp.timestamp, cause);
+        source.refused.enter(stamp.timestamp, cause);
         note_refused(&mut source.known, stamp, cause);
         // A gap ends a wait as a fragment does.
         if source.wakes() {
@@ -259,6 +262,8 @@ impl Engine {
             flags: EntryFlags::FRAGMENT,
         };
         self.hot.write_entry(&claimed.place, &entry, StateWord::FRESH);
+        // One fence for payload and entry. Either may reach persistent memory alone; recovery then finds an entry whose bytes do
+        // not match, or none, and neither was acknowledged (decision 0002).
         self.hot.region.fence();
     }
 
@@ -267,10 +272,12 @@ impl Engine {
     fn show(&self, cell: &Cell, source: &mut Source, claimed: &Claimed, now_ns: u64) {
         source.show(&claimed.stamp, claimed.place.location, claimed.length);
         let tally = Tally::fragment(u64::from(claimed.length));
+        // Booked in the hold that makes it visible: a reader of the account never finds a fragment that is not counted.
         let ledger: &mut Ledger = source.accounts.of(claimed.stamp.run);
         ledger.offered += tally;
         ledger.stored += tally;
-        if source.head.is_some() {
+        // Not for a reservation whose chunk is closed: `NO_OPEN_CHUNK` stands there.
+        if source.cursor.is_some() {
             cell.idle_since_ns.store(now_ns, Ordering::Relaxed);
         }
         if source.wakes() {
@@ -284,7 +291,12 @@ impl Engine {
             self.void(claimed);
             return Err(Error::unavailable(format!("{RESERVATIONS_MAX} reservations of this source are out")));
         }
+        // A user of the segment from here on: it keeps the chunk from being evicted and the region from being unlocked.
         self.hot.segment(claimed.place.location.segment).begin();
+        debug_assert!(
+            source.reserved.iter().all(|one| one.timestamp != claimed.stamp.timestamp),
+            "two reservations of one timestamp"
+        );
         let end = claimed.stamp.timestamp + u64::from(claimed.stamp.span);
         source.reserved.push(Reserved { timestamp: claimed.stamp.timestamp, end });
         Ok(())
@@ -303,13 +315,14 @@ impl Engine {
         source.reserved.retain(|one| one.timestamp != claimed.stamp.timestamp);
         self.show(cell, &mut source, claimed, self.now_ns());
         self.stretch_closed(&mut source, claimed.place.location);
+        // Last, and under the lock: from here on another process may have the region.
         self.let_go(claimed.place.location);
         Ok(RingOutcome::Stored)
     }
 
     /// The chunk may have been closed meanwhile: then pins must see its ticks as they are now.
     fn stretch_closed(&self, source: &mut Source, location: Location) {
-        if source.head.as_ref().is_some_and(|head| head.segment == location.segment) {
+        if source.writes(location.segment) {
             return;
         }
         let Some(chunk) = source.chunk_on(location.segment) else { return };
@@ -331,7 +344,7 @@ impl Engine {
             let mut source = cell.source.lock();
             source.reserved.retain(|one| one.timestamp != claimed.stamp.timestamp);
             self.let_go(claimed.place.location);
-            if source.waiting > 0 {
+            if source.waiters.any() {
                 cell.arrived.notify_all();
             }
         }
@@ -357,6 +370,8 @@ impl Engine {
     /// Compares a fragment with the one that stands under its timestamp, whose segment is pinned.
     #[cold]
     fn compare(&self, cell: &Cell, stamp: &RingStamp, standing: Standing, value: &[u8]) -> Result<RingOutcome> {
+        // Compared by checksum and length, without the lock: reading all bytes of the stored fragment would cost as much as the
+        // put, for a case that links meet at each retransmission.
         let entry = self.hot.read_entry(standing.location);
         self.hot.unpin(standing.location.segment);
         let entry = entry.ok_or_else(|| {
@@ -412,6 +427,7 @@ impl Engine {
 /// What a refusal tells of ticks.
 fn note_refused(known: &mut Knowledge, stamp: &RingStamp, cause: GapCause) {
     match cause {
+        // They were sane and are gone: a gap with its cause, so that no window waits for them.
         GapCause::NoSpace => {
             let end = stamp.timestamp + u64::from(stamp.span);
             known.arrived(stamp.timestamp, end);

@@ -129,10 +129,9 @@ impl Engine {
         let Some(cell) = self.table.wait_for(source, deadline, || self.is_closed()) else { return };
         let mut source = cell.source.lock();
         while !source.has_reached(begin, end) && !source.closed {
-            source.wanted = if source.waiting == 0 { end } else { source.wanted.min(end) };
-            source.waiting += 1;
+            source.waiters.enter(end);
             let over = cell.arrived.wait_until(&mut source, deadline).timed_out();
-            source.waiting -= 1;
+            source.waiters.leave();
             if over {
                 return;
             }
@@ -162,6 +161,7 @@ impl Drop for Waiting<'_> {
 /// `Closed` where the ring is: its memory may be another life's.
 fn read_source(holder: &Arc<Holder>, cell: &Cell, begin: u64, end: u64) -> Result<SourceWindow> {
     let mut guards = Guards::new(holder);
+    // Guards are taken under the lock under which evictions look for them: of a chunk that is found here none comes too late.
     let source = cell.source.lock();
     if source.shut {
         return Err(closed());
@@ -190,7 +190,7 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
             guards.add(chunk.segment);
         }
     }
-    // Chunks follow each other in time, but for disorder at their edges and clocks that began anew.
+    // Chunks follow each other in time, but for disorder at their edges and clocks that were started again.
     if !pieces.is_sorted_by_key(|piece| piece.timestamp) {
         pieces.sort_by_key(|piece| piece.timestamp);
     }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// Ticks that are demoted at once, as time.
 const PIECE: Duration = Duration::from_millis(50);
-/// The pin lasts so long from each move on.
+/// How long the pin lasts from each move on: longer than any piece, and short enough that a recording that died lets go.
 const PIN: Duration = Duration::from_secs(60);
 /// Part of the ring's history, as a divisor, that is pinned ahead of its newest tick.
 const AHEAD_SHARE: u32 = 8;
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct RingRecord {
     /// Which sources: `All` names those that the ring has seen by now.
     pub sources: RingSources,
-    /// What the fragments are, for whoever reads them back; may be empty.
+    /// What the fragments are, for readers; may be empty.
     pub format: String,
     /// Ticks of one fragment, to count those that are missing; `None` reckons with the declared rate and the longest
     /// fragment.
@@ -233,7 +233,7 @@ impl Ring {
         self.keyspace().source_bytes_per_second.saturating_mul(sources.len() as u64)
     }
 
-    /// When a recording of so many ticks is over in any case.
+    /// When a recording of this number of ticks is over in any case.
     fn deadline(&self, ticks: u64, how: &RingRecord) -> Instant {
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.keyspace().ticks_per_second.max(1));
         let length = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
@@ -364,6 +364,7 @@ struct Demotion {
 
 impl Demotion {
     fn run(mut self) -> Result<GapManifest> {
+        // Piece by piece: a window holds guards on all of its chunks, and the pin follows behind each.
         let piece = self.ring.keyspace().ticks(PIECE).max(1);
         while self.at < self.shared.end {
             let end = self.at.saturating_add(piece).min(self.shared.end);
@@ -376,8 +377,10 @@ impl Demotion {
                 }
             }
             self.shared.tick.store(end, Ordering::Release);
+            // After the piece is handed over: a fragment that is not yet in a buffer of the recording is still pinned.
             self.move_pin();
         }
+        // Links hand over what they hold when they are dropped; `finish` refuses while one is held.
         drop(std::mem::take(&mut self.links));
         if self.shared.abandoned.load(Ordering::Acquire) {
             return Err(Error::closed("the recording was given up"));
@@ -486,6 +489,7 @@ impl Piece<'_> {
         for stretch in &window.coverage {
             // What the fragment before reaches into is covered.
             let from = link.next_tick().map_or(stretch.begin, |next| next.clamp(stretch.begin, stretch.end));
+            debug_assert!(stretch.begin <= from && from <= stretch.end, "ticks outside of their stretch");
             let frames = link.frames_in(from, stretch.end);
             match stretch.state {
                 Coverage::Complete => {

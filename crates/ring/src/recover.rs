@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *Invariants*: an invalid entry of an open chunk was never acknowledged; one of a sealed chunk is corruption; a chunk
-//! that the note counts as expired is over, whether its segment was taken anew or not (tests/ring/power.rs).
+//! that the note counts as expired is over, whether its segment was taken again or not (tests/ring/power.rs).
 //!
 //! *On failure*: fails closed with segment and entry, unless the operator accepted the loss: then what was acknowledged
 //! and is gone is booked as lost, and its ticks, where they can be read, are gaps of that cause.
@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte. `clean`: the
 /// note says exactly what there is.
 pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<()> {
+    // The note first: it names the chunk that is over although its entries still verify.
     let note = read_note(engine)?;
     {
         let mut space = engine.space.lock();
@@ -37,7 +38,9 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
     let headers = read_headers(engine)?;
     let over = |header: &&SegmentHeader| note.evicted == Some((header.segment, header.generation));
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(|header| !over(header)).collect();
+    // By the order of taking, so that the chunks of a source are in order of arrival, as they were.
     data.sort_unstable_by_key(|header| header.order);
+    debug_assert!(data.windows(2).all(|pair| pair[0].order < pair[1].order), "two chunks were taken at once");
     let doubted = |header: &&&SegmentHeader| {
         // On persistent memory a sealed chunk was flushed; elsewhere the kernel wrote pages in any order.
         let open = header.state == SegmentState::Open;
@@ -47,6 +50,7 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
     for header in data {
         recover_chunk(engine, header, &rotten)?;
     }
+    // Only after an orderly close does the note say what was stored; otherwise it was written before the last puts.
     if clean && note.clean {
         compare_with_note(engine, &note)?;
     }
@@ -192,6 +196,8 @@ fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Locat
         }
         let over = entry.flags == EntryFlags::VOID || word.is_some_and(|word| word.mark == Mark::Dead);
         let live = !over && adopt(engine, &mut found, location, &entry, sealed, rotten.contains(&location))?;
+        // A word that was torn with its entry's line is written again, as what recovery found: the next opening must not have
+        // to decide a second time, when the segment may be sealed.
         if word.is_none() && live {
             hot.mark(location, StateWord::FRESH);
         } else if !live && word.is_none_or(|word| word.mark == Mark::Live) {
@@ -264,6 +270,7 @@ fn settle(engine: &Engine, header: &SegmentHeader, mut found: Found, entries: u3
     if found.chunk.items.is_empty() {
         return Ok(());
     }
+    // Closed, not sealed: maintenance seals it, and until then a crash finds it as it is now.
     let segment = engine.hot.segment(header.segment);
     segment.adopt();
     segment.entries.store(entries, Ordering::Relaxed);

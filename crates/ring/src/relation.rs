@@ -8,7 +8,7 @@
 //! *Rule*: The first put of a run gives its relation, or confirms that of the run before. Each source has one vote, its
 //! last offset. The relation follows the median of the votes that are sane. A put that is not sane is refused, unless
 //! more than half of the run's sources have each said, three times in a row, what it says: then the first was insane, or
-//! the timing system began anew, and the relation moves there. Where it is half and half, the relation of the run before
+//! the timing system was started again, and the relation moves there. Where it is half and half, the relation of the run before
 //! decides, then the first. So one source can never move the relation of several; the source of a ring with one moves
 //! it by insisting; a change of run lets a new relation in at once.
 //!
@@ -63,6 +63,8 @@ fn apart(one: u64, other: u64) -> u64 {
 impl Vote {
     #[inline]
     fn cast(&self, run: u32, offset: u64, skew_max: u64) {
+        debug_assert!(self.streak.load(Ordering::Relaxed) <= STREAK_MIN, "a streak is counted to its minimum only");
+        // Relaxed: a vote is written under its source's lock, and one that is read a moment late is counted with the next put.
         let streak = self.streak.load(Ordering::Relaxed);
         let before = self.offset.load(Ordering::Relaxed);
         let same = streak > 0 && self.run.load(Ordering::Relaxed) == run && apart(before, offset) <= skew_max;
@@ -108,7 +110,9 @@ impl Relations {
         timestamp: u64,
         now_ns: u64,
     ) -> bool {
+        // Wrapping throughout: only differences of offsets mean anything, and clocks may begin anywhere in 64 bits.
         let offset = timestamp.wrapping_sub(self.ticks(now_ns));
+        // Without the lock of the list, as long as the relation is the one that this source knows: nearly every put.
         let fresh = known.version == self.version.load(Ordering::Acquire) && known.run == run;
         if fresh && apart(known.offset, offset) <= self.skew_max {
             vote.cast(run, offset, self.skew_max);
@@ -132,6 +136,7 @@ impl Relations {
             None => {
                 let confirmed = list.first().filter(|before| apart(before.offset, offset) <= self.skew_max);
                 let offset = confirmed.map_or(offset, |before| before.offset);
+                // Newest first: the relation of the run before is the next one, and decides where votes are half and half.
                 list.insert(0, Relation { run, offset });
                 list.truncate(RELATIONS_MAX);
                 self.version.fetch_add(1, Ordering::Release);

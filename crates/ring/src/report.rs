@@ -39,9 +39,9 @@ impl Ring {
         for cell in engine.table.iter() {
             let source = cell.source.lock();
             kept += sum(&source);
-            refused.no_space += source.refused.no_space;
-            refused.skew += source.refused.skew;
-            refused.too_late += source.refused.too_late;
+            refused.no_space += source.refused.counts.no_space;
+            refused.skew += source.refused.counts.skew;
+            refused.too_late += source.refused.counts.too_late;
         }
         let memory = engine.memory();
         let now_ns = engine.now_ns();
@@ -90,8 +90,8 @@ impl Engine {
             fragments: kept.fragments,
             bytes: kept.bytes,
             chunks: source.chunks.len() as u32,
-            refused: source.refused,
-            last_refused: source.last_refused,
+            refused: source.refused.counts,
+            last_refused: source.refused.last,
             skew_ticks,
         }
     }

@@ -93,7 +93,7 @@ impl RingReservation {
         }
         match std::mem::replace(&mut self.backing, Backing::Done) {
             Backing::Place(claimed) => {
-                // From here on it is a call in flight, which a closing ring waits for.
+                // From here on it is a call in flight, which a closing ring waits for, and no longer a holder's.
                 self.ring.holder.reservations.fetch_sub(1, Ordering::Relaxed);
                 let offset = engine.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 engine.hot.region.flush(offset, claimed.length as usize);

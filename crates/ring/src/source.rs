@@ -9,9 +9,7 @@ use super::chunk::{Chunk, Item};
 use super::coverage::Knowledge;
 use super::relation::{Known, Vote};
 use forebay_core::{GapCause, RingStamp, SourceId};
-use forebay_media::bytes::RecordSeed;
-use forebay_media::hot::{Hot, Location, Place};
-use forebay_media::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
+use forebay_media::hot::{Hot, Location, Place, WriteCursor};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 pub(super) const NO_OPEN_CHUNK: u64 = u64::MAX;
 
 /// A source behind its lock, and what others read of it without one.
+// Lines of their own: 48 links that put side by side would otherwise pass their cache lines around.
 #[repr(align(128))]
 pub(super) struct Cell {
     pub(super) id: SourceId,
@@ -28,16 +27,8 @@ pub(super) struct Cell {
     /// When the newest fragment of its open chunk arrived.
     pub(super) idle_since_ns: AtomicU64,
     pub(super) source: Mutex<Source>,
-    /// Waits for the head to pass `Source::wanted`.
+    /// Waits for the head to pass the lowest tick of `Source::waiters`.
     pub(super) arrived: Condvar,
-}
-
-/// Where the open chunk is written.
-pub(super) struct Head {
-    pub(super) segment: u32,
-    pub(super) entries: u32,
-    pub(super) payload_end: u64,
-    pub(super) seed: RecordSeed,
 }
 
 /// A reservation that is out.
@@ -47,27 +38,69 @@ pub(super) struct Reserved {
     pub(super) end: u64,
 }
 
+/// What was refused of a source, in this life of the ring.
+#[derive(Default)]
+pub(super) struct Refused {
+    pub(super) counts: Refusals,
+    /// Timestamp and cause of the last one.
+    pub(super) last: Option<(u64, GapCause)>,
+}
+
+impl Refused {
+    pub(super) fn enter(&mut self, timestamp: u64, cause: GapCause) {
+        self.last = Some((timestamp, cause));
+        match cause {
+            GapCause::NoSpace => self.counts.no_space += 1,
+            GapCause::Skew => self.counts.skew += 1,
+            _ => self.counts.too_late += 1,
+        }
+    }
+}
+
+/// Readers that wait for a source.
+#[derive(Default)]
+pub(super) struct Waiters {
+    count: u32,
+    /// The lowest tick that one of them waits for.
+    lowest: u64,
+}
+
+impl Waiters {
+    pub(super) fn enter(&mut self, tick: u64) {
+        // The lowest of all: a put wakes them once it is reached, not at every fragment.
+        self.lowest = if self.count == 0 { tick } else { self.lowest.min(tick) };
+        self.count += 1;
+    }
+
+    pub(super) fn leave(&mut self) {
+        debug_assert!(self.count > 0, "a reader ends a wait that it did not begin");
+        self.count -= 1;
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.count > 0
+    }
+}
+
 /// What the lock protects.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) chunks: VecDeque<Chunk>,
-    pub(super) head: Option<Head>,
+    /// Where the open chunk is written.
+    pub(super) cursor: Option<WriteCursor>,
     pub(super) known: Knowledge,
     /// Highest timestamp of all chunks: what comes after it cannot be a repeat.
     pub(super) newest: Option<u64>,
-    /// Raised where the source's clock began anew.
+    /// Raised where the source's clock started again.
     pub(super) era: u32,
     pub(super) relation: Known,
     pub(super) reserved: Vec<Reserved>,
     /// Counted since the last round of maintenance.
     pub(super) accounts: Accounts,
-    pub(super) refused: Refusals,
-    pub(super) last_refused: Option<(u64, GapCause)>,
+    pub(super) refused: Refused,
     pub(super) last_put_ns: Option<u64>,
     pub(super) last_run: u32,
-    /// Readers that wait, and the lowest tick that one of them waits for.
-    pub(super) waiting: u32,
-    pub(super) wanted: u64,
+    pub(super) waiters: Waiters,
     /// The ring closes: nothing is put any more, nobody waits any more.
     pub(super) closed: bool,
     /// It is closed: no guard is taken any more.
@@ -100,34 +133,30 @@ impl Source {
     /// A place in the open chunk; `None` where there is none, or no room in it.
     #[inline]
     pub(super) fn place(&mut self, hot: &Hot, run: u32, length: u32) -> Option<Place> {
-        let head = self.head.as_mut()?;
-        let entry_bytes = hot.layout.entry_bytes() as u64;
-        let end = head.payload_end + u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64);
-        let full = end + (u64::from(head.entries) + 1) * entry_bytes > hot.geometry.segment_bytes;
-        if full || head.entries == forebay_media::hot::ENTRIES_MAX {
-            return None;
-        }
-        let runs = self.chunks.back().map_or(&[][..], |chunk| &chunk.runs);
+        let cursor = self.cursor.as_mut()?;
+        let open = self.chunks.back();
+        debug_assert!(open.is_some_and(|chunk| chunk.segment == cursor.segment()), "written is the last chunk only");
+        // A chunk keeps a tally for each of its runs, because an eviction books what it takes by run.
+        let runs = open.map_or(&[][..], |chunk| &chunk.runs);
         if runs.len() >= super::limits::CHUNK_RUNS_MAX && !runs.iter().any(|known| known.run == run) {
             return None;
         }
-        let location = Location { segment: head.segment, entry: head.entries };
-        let place = Place { location, offset: head.payload_end, seed: head.seed };
-        head.entries += 1;
-        head.payload_end = end;
-        Some(place)
+        cursor.place(hot, length)
     }
 
     /// Begins a chunk on a segment that was just taken.
     pub(super) fn open(&mut self, hot: &Hot, segment: u32) {
-        let seed = hot.seed(segment);
+        debug_assert!(self.cursor.is_none(), "two chunks of a source are written at once");
+        // One live count for the whole chunk, where events count each record: its fragments leave together.
         hot.segment(segment).adopt();
-        self.head = Some(Head { segment, entries: 0, payload_end: SEGMENT_HEADER_BYTES as u64, seed });
-        self.add(Chunk::new(segment, seed.generation(), self.era, self.fragments_expected));
+        let cursor = WriteCursor::new(hot, segment);
+        self.add(Chunk::new(segment, cursor.generation(), self.era, self.fragments_expected));
+        self.cursor = Some(cursor);
     }
 
     /// Takes a chunk into the list, as the newest.
     pub(super) fn add(&mut self, mut chunk: Chunk) {
+        // Never falls from one chunk to the next, so that a window finds its first chunk by halving.
         chunk.end_before = self.chunks.back().map_or(0, |last| last.end_before.max(last.end));
         self.chunks.push_back(chunk);
     }
@@ -135,19 +164,27 @@ impl Source {
     /// Chunks that may overlap what begins at `begin`, in their order.
     #[inline]
     pub(super) fn chunks_from(&self, begin: u64) -> impl DoubleEndedIterator<Item = &Chunk> {
+        debug_assert!(self.chunks.iter().is_sorted_by_key(|chunk| chunk.end_before), "the search by halving is void");
         let after = self.chunks.partition_point(|chunk| chunk.end_before <= begin);
         self.chunks.range(after.saturating_sub(1)..)
     }
 
     /// Ends the open chunk; its segment and number of entries.
     pub(super) fn close(&mut self, hot: &Hot) -> Option<u32> {
-        let head = self.head.take()?;
+        let cursor = self.cursor.take()?;
         if let Some(chunk) = self.chunks.back_mut() {
+            // Links send frames of one size: the next chunk will hold about as many, and grows in one step.
             self.fragments_expected = chunk.items.len();
             chunk.shrink();
         }
-        hot.close(head.segment, head.entries, head.payload_end);
-        Some(head.segment)
+        let segment = cursor.segment();
+        cursor.close(hot);
+        Some(segment)
+    }
+
+    /// Whether its open chunk is on this segment.
+    pub(super) fn writes(&self, segment: u32) -> bool {
+        self.cursor.as_ref().is_some_and(|cursor| cursor.segment() == segment)
     }
 
     /// The chunk on this segment.
@@ -176,6 +213,7 @@ impl Source {
     /// A reservation is committed after its chunk was full; the chunk's era.
     #[cold]
     fn show_late(&mut self, stamp: &RingStamp, location: Location, length: u32) -> u32 {
+        // The chunk may have grown past its neighbours: every bound behind it is computed again.
         let (mut end_before, mut era) = (0, self.era);
         for chunk in &mut self.chunks {
             chunk.end_before = chunk.end_before.max(end_before);
@@ -204,8 +242,10 @@ impl Source {
 
     /// Takes a chunk out: its data is over. The caller ends the segment's live count.
     pub(super) fn evict(&mut self, segment: u32) -> Option<Chunk> {
+        debug_assert!(!self.writes(segment), "evicted while written");
         let at = self.chunks.iter().position(|chunk| chunk.segment == segment)?;
         let chunk = self.chunks.remove(at)?;
+        // A chunk of an earlier era tells nothing of the ticks of this one: the clock may pass them a second time.
         if chunk.era == self.era && !chunk.items.is_empty() {
             let kept = self.chunks.iter().filter(|kept| kept.era == self.era && !kept.items.is_empty());
             self.known.evicted(chunk.covered(), kept.map(|kept| kept.begin).min());
@@ -214,25 +254,16 @@ impl Source {
         Some(chunk)
     }
 
-    /// The source's clock began anew: what it has stays, what it knows of ticks does not.
+    /// The source's clock started again: what it has stays, what it knows of ticks does not.
     pub(super) fn restart(&mut self) {
         self.era = self.era.wrapping_add(1);
         self.known.restart();
     }
 
-    pub(super) fn refuse(&mut self, timestamp: u64, cause: GapCause) {
-        self.last_refused = Some((timestamp, cause));
-        match cause {
-            GapCause::NoSpace => self.refused.no_space += 1,
-            GapCause::Skew => self.refused.skew += 1,
-            _ => self.refused.too_late += 1,
-        }
-    }
-
     /// Whether someone waits for what has just arrived.
     #[inline]
     pub(super) fn wakes(&self) -> bool {
-        self.waiting > 0 && self.known.head.is_some_and(|head| head >= self.wanted)
+        self.waiters.any() && self.known.head.is_some_and(|head| head >= self.waiters.lowest)
     }
 
     /// Whether `[.., end)` has nothing that may still arrive in order.

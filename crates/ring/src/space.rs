@@ -65,6 +65,8 @@ impl Space {
 
     /// Positions of closed chunks that no pin keeps, oldest first.
     pub(super) fn free_to_go(&self) -> impl Iterator<Item = usize> {
+        // Counted while the chunks pass by, oldest first: what a pin keeps beyond its grant is free to go, newest first, so that
+        // a source faster than declared loses what came last and not what the pin was made for.
         let mut kept = vec![0_u32; self.pins.len()];
         self.closed.iter().enumerate().filter_map(move |(at, chunk)| {
             let mut pinned = false;
@@ -105,9 +107,11 @@ impl Space {
                 u64::from(granted) * segment_bytes,
             )));
         }
+        // Ids are not used again: a handle whose pin has expired must not move another one's.
         self.next_pin += 1;
         pin.id = self.next_pin;
         self.pins.push(pin);
+        debug_assert!(self.granted() <= quota, "the grants pass the quota");
         Ok(self.next_pin)
     }
 
@@ -129,6 +133,7 @@ impl Space {
             )));
         }
         (pin.begin, pin.end, pin.deadline_ns, pin.granted) = (begin, end, deadline_ns, granted);
+        debug_assert!(held + granted <= quota, "the grants pass the quota");
         Ok(())
     }
 

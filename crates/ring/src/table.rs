@@ -19,6 +19,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(sources_max: u32) -> Table {
+        // At most half full, a power of two: probes stay short, and one always ends at a free slot.
         let slots = (sources_max as usize * 2).next_power_of_two();
         Table {
             cells: (0..sources_max).map(|_| OnceLock::new()).collect(),
@@ -72,11 +73,13 @@ impl Table {
         if let Some(cell) = found {
             return Ok(cell);
         }
+        debug_assert!(self.slots[slot].load(Ordering::Relaxed) == 0, "a slot has two sources");
         let number = self.count.load(Ordering::Relaxed);
         let Some(place) = self.cells.get(number as usize) else {
             return Err(Error::invalid(format!("source {id}: the ring has its sources_max of {number} already")));
         };
         let cell = place.get_or_init(|| Box::new(Cell::new(*id, number)));
+        // The cell first: a reader that finds the number without the lock finds the cell behind it.
         self.slots[slot].store(number + 1, Ordering::Release);
         self.count.store(number + 1, Ordering::Release);
         self.added.notify_all();
@@ -98,6 +101,7 @@ impl Table {
 
     /// Wakes who waits for a source: the ring closes.
     pub(super) fn wake(&self) {
+        // Taken and let go: a waiter that has looked and not yet slept would miss the wake-up otherwise.
         drop(self.adding.lock());
         self.added.notify_all();
     }

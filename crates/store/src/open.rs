@@ -150,7 +150,7 @@ impl Engine {
         self.decisions.effects.settled();
         let folded = self.fold_log().map(drop);
         let idle = self.close_device_logs();
-        self.placement.hot.close_heads();
+        self.placement.hot.close_cursors();
         self.placement.hot.shut();
         let calls = wait_for_none(CALLS_WAIT, || self.kept().calls);
         self.placement.hot.seal_closed();

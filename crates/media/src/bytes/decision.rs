@@ -40,7 +40,7 @@ pub enum DecisionKind {
     NeverSeen = 9,
     /// An event of the debug stream is given to workers again.
     Replay = 10,
-    /// Marks of an event that stands on the warm level, where nothing is changed in place: `stage`, and in `detail` its
+    /// Marks of an event on the warm level, where nothing is changed in place: `stage`, and in `detail` its
     /// deliveries (8 bits), whether it is ready (bit 8), and whether it lacks masked sources (bit 9).
     Mark = 11,
 }
@@ -151,8 +151,12 @@ pub enum Slot {
     Blob(BlobChunk),
 }
 
+// Far from the numbers of decisions, which begin at 1 and may grow.
 const BLOB: u8 = 0x80;
 const BLOB_HEAD_BYTES: usize = 8;
+
+// A slot says the length of its key or data in one byte.
+const _: () = assert!(SLOT_HEAD_BYTES + forebay_core::limits::KEY_BYTES_MAX - BLOB_HEAD_BYTES <= u8::MAX as usize);
 
 /// Size of a slot, by the key's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +165,7 @@ pub struct SlotLayout {
 }
 
 impl SlotLayout {
-    /// The layout for keys of so many bytes.
+    /// The layout for keys of this length.
     pub fn for_key_bytes(key_bytes: usize) -> SlotLayout {
         SlotLayout { slot_bytes: (SLOT_HEAD_BYTES + key_bytes).next_multiple_of(8).max(64) }
     }
@@ -177,6 +181,7 @@ impl SlotLayout {
     }
 
     fn seal(&self, seed: RecordSeed, number: u32, out: &mut [u8]) {
+        // The slot's number is in the checksum: a slot that is copied elsewhere in the log does not verify there.
         out[..4].copy_from_slice(&number.to_le_bytes());
         let crc = seed.checksum(out);
         out[..4].copy_from_slice(&crc.to_le_bytes());
@@ -184,7 +189,9 @@ impl SlotLayout {
 
     /// Writes a decision into one slot's bytes.
     pub fn encode(&self, decision: &Decision, seed: RecordSeed, number: u32, out: &mut [u8]) {
+        debug_assert!(decision.key.len() <= self.slot_bytes - SLOT_HEAD_BYTES, "a key of another keyspace");
         let out = &mut out[..self.slot_bytes];
+        // All of it is in the checksum, also what lies behind a shorter key.
         out.fill(0);
         out[4] = decision.kind as u8;
         out[5] = decision.key.len() as u8;
@@ -203,6 +210,7 @@ impl SlotLayout {
 
     /// Writes a piece of a blob into one slot's bytes.
     pub fn encode_blob(&self, chunk: &BlobChunk, seed: RecordSeed, number: u32, out: &mut [u8]) {
+        debug_assert!(chunk.data.len() <= self.blob_bytes(), "a piece that does not fit its slot");
         let out = &mut out[..self.slot_bytes];
         out.fill(0);
         out[4] = BLOB;
@@ -246,6 +254,7 @@ impl SlotLayout {
 
     /// Cuts a blob into slots.
     pub fn chunks(&self, blob: Blob, data: &[u8]) -> Vec<BlobChunk> {
+        // An empty blob is one slot too: that something was said, and is empty, must survive.
         let pieces: Vec<&[u8]> = if data.is_empty() { vec![&[]] } else { data.chunks(self.blob_bytes()).collect() };
         let last = pieces.len() - 1;
         let chunk =

@@ -49,6 +49,9 @@ pub struct EntryLayout {
 
 const ENTRY_HEAD_BYTES: usize = 24;
 
+// `Hot::write_entry` builds an entry, its state word included, in a buffer of one cache line.
+const _: () = assert!(ENTRY_HEAD_BYTES + forebay_core::limits::KEY_BYTES_MAX + 8 <= 64);
+
 /// What an entry is, beside a fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryFlags(pub u16);
@@ -112,7 +115,7 @@ impl EntryLayout {
         EntryLayout::for_key_bytes(schema.key_bytes())
     }
 
-    /// The layout for keys of so many bytes.
+    /// The layout for keys of this length.
     pub fn for_key_bytes(key_bytes: usize) -> EntryLayout {
         EntryLayout { key_bytes, entry_bytes: ENTRY_HEAD_BYTES + key_bytes.next_multiple_of(8) + 8 }
     }
@@ -132,7 +135,10 @@ impl EntryLayout {
     /// Writes an entry (without its state word) into `out[..state_offset]`.
     #[inline]
     pub fn encode(&self, entry: &Entry, seed: RecordSeed, number: u32, out: &mut [u8]) {
+        debug_assert!(entry.offset.is_multiple_of(PAYLOAD_ALIGN as u64), "the offset is kept in units of a line");
+        debug_assert!(entry.flags.is_known(), "flags that no reader knows");
         let out = &mut out[..self.state_offset()];
+        // The number stands where the checksum will: it is covered, and costs no bytes.
         out[..4].copy_from_slice(&number.to_le_bytes());
         out[4..6].copy_from_slice(&entry.version.to_le_bytes());
         out[6..8].copy_from_slice(&entry.flags.0.to_le_bytes());
@@ -160,6 +166,7 @@ impl EntryLayout {
         if seed.checksum(copy) != crc {
             return None;
         }
+        // Unknown flags and padding that is not zero: written by a later version, and not to be half understood.
         let flags = u16::from_le_bytes([copy[6], copy[7]]);
         let key_end = ENTRY_HEAD_BYTES + self.key_bytes;
         if flags & !EntryFlags::KNOWN != 0 || copy[key_end..].iter().any(|&byte| byte != 0) {
@@ -213,10 +220,12 @@ pub struct StateWord {
     pub stage: u8,
 }
 
+// Marks differ in four bits or more: a flipped bit, or two, makes a word that says nothing, never the opposite.
 const LIVE: u64 = 0x3C;
-/// Four bits from both of the others.
 const LIVE_MASKED: u64 = 0x55;
 const DEAD: u64 = 0xC3;
+const _: () = assert!((LIVE ^ DEAD).count_ones() >= 4);
+const _: () = assert!((LIVE ^ LIVE_MASKED).count_ones() >= 4 && (DEAD ^ LIVE_MASKED).count_ones() >= 4);
 
 impl StateWord {
     /// A fresh record's word.
@@ -227,6 +236,8 @@ impl StateWord {
     /// The word for entry `number` of this generation.
     #[inline]
     pub fn encode(self, seed: RecordSeed, number: u32) -> u64 {
+        debug_assert!(self.stage < 8, "stage {} does not fit its three bits", self.stage);
+        // A dead record may be called masked by its caller: the word of a dead one does not say it.
         let mark = match (self.mark, self.masked) {
             (Mark::Live, false) => LIVE,
             (Mark::Live, true) => LIVE_MASKED,
@@ -263,6 +274,7 @@ fn check(body: u64, seed: RecordSeed, number: u32) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&body.to_le_bytes());
     bytes[8..12].copy_from_slice(&number.to_le_bytes());
+    // 24 bits are what the word has left. Beside the mark's distance they leave one torn or rotten word in 16 million unseen.
     u64::from(seed.checksum(&bytes) >> 8)
 }
 
@@ -295,7 +307,7 @@ pub struct SegmentHeader {
     pub state: SegmentState,
     /// Position in the region.
     pub segment: u32,
-    /// Raised durably before a recycled segment's first entry is written.
+    /// Raised durably before a reclaimed segment's first entry is written.
     pub generation: u32,
     /// Order in which segments were taken, over the whole store.
     pub order: u64,

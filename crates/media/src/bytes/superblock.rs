@@ -69,6 +69,9 @@ pub struct Superblock {
 
 const MAGIC: [u8; 8] = *b"FOREBAY\x01";
 
+// Both copies fit, each in a page of its own; a ring keeps its note behind the superblock in the same page.
+const _: () = assert!(Superblock::BYTES <= 1024 && 2 * 1024 <= SUPERBLOCK_AREA_BYTES);
+
 impl Superblock {
     /// Bytes of one copy that mean something; copies stand 4096 bytes apart.
     pub const BYTES: usize = 128;
@@ -107,6 +110,7 @@ impl Superblock {
         let mut reader = Reader(bytes);
         let magic = reader.bytes(8)?;
         let format = reader.u32()?;
+        // Magic and version before the checksum: a file that is foreign or of another version is not a damaged one.
         if magic != MAGIC {
             return Err(Error::invalid("not a Forebay region: the magic bytes are missing"));
         }
@@ -120,6 +124,7 @@ impl Superblock {
         if crc32c(&bytes[..124]) != u32::from_le_bytes([bytes[124], bytes[125], bytes[126], bytes[127]]) {
             return Err(Error::corrupt("superblock: checksum does not match"));
         }
+        // Written for people with a hex editor; this version has one length.
         let _length = reader.u32()?;
         let mut store = [0; 16];
         store.copy_from_slice(reader.bytes(16)?);
@@ -133,6 +138,8 @@ impl Superblock {
         let devices = reader.u32()?;
         let geometry =
             Geometry { segment_bytes, segments, key_bytes: widths as u16, primary_bytes: (widths >> 16) as u16 };
+        // A checksum proves that these bytes were written, not that a version without a defect wrote them: sizes that cannot
+        // be would lead to accesses outside of the mapping.
         geometry.check()?;
         Ok(Superblock { store, keyspace_crc, geometry, devices, boot, revision, clean, machine_boot })
     }

@@ -21,7 +21,8 @@
 //!
 //! *On failure*: what does not end within the limit keeps the lock: the closing says so, and the last to let go unlocks.
 //!
-//! *Not here*: how calls are refused (`Shard::closed`, `Source::closed`), what is flushed (`open.rs`, `ring/open.rs`).
+//! *Not here*: how calls are refused (a cell of the store or a source of the ring is closed under its lock), what is flushed
+//! (`open.rs` of both).
 
 use super::Segment;
 use crate::sync::{AtomicU32, Ordering};
@@ -75,6 +76,7 @@ impl Closing {
             }
         }
         *course = Course::UnderWay;
+        // Not held while it closes: calls in flight and waiters of the end take it.
         drop(course);
         let end = End(self);
         let answer = close();
@@ -85,7 +87,8 @@ impl Closing {
     /// From now on the last user of each segment, and the closer, let the region go.
     pub(super) fn shut(&self, segments: &[Segment]) {
         debug_assert_eq!(self.left.load(Ordering::Relaxed), 0, "shut twice");
-        // All of them and the closer, before the first user can see that its segment is shut.
+        // All of them and the closer, before the first user can see that its segment is shut. Counted one by one, the first
+        // user to let go could find zero and unlock a region that others still access.
         self.left.store(segments.len() as u32 + 1, Ordering::Release);
         for segment in segments {
             if segment.shut() {
@@ -97,6 +100,8 @@ impl Closing {
 
     /// A segment's last user has let go, or the closer has; `true` for the one who unlocks.
     pub(super) fn let_go(&self) -> bool {
+        // As in a segment's word: the last one must see all accesses of the others before it unlocks the file, after which
+        // another process writes the same memory.
         let before = self.left.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0, "let go of twice");
         before == 1
@@ -108,6 +113,7 @@ struct End<'a>(&'a Closing);
 
 impl End<'_> {
     fn with(self, answer: std::result::Result<(), (Kind, String)>) {
+        // Those who wait are woken by the drop that follows, which also ends a closing that panicked.
         *self.0.course.lock() = Course::Ended(answer);
     }
 }
@@ -131,6 +137,7 @@ pub fn wait_for_none(limit: Duration, count: impl Fn() -> u64) -> u64 {
         if left == 0 || begun.elapsed() >= limit {
             return left;
         }
+        // Calls in flight signal nobody: a wake-up for each would cost every put, a closing waits once in a life.
         std::thread::sleep(PAUSE);
     }
 }
@@ -160,6 +167,7 @@ impl Kept {
     pub fn new((pins, in_flight): (u64, u64), holders: Vec<KeptBy>) -> Kept {
         let guards: u64 = holders.iter().map(|holder| holder.guards).sum();
         let reservations: u64 = holders.iter().map(|holder| holder.reservations).sum();
+        // Saturating: holders are counted after users, so that one that comes in between counts on its side only.
         let calls = pins.saturating_sub(guards) + in_flight.saturating_sub(reservations);
         Kept { holders, calls }
     }

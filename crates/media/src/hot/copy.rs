@@ -12,6 +12,7 @@
 use forebay_core::{crc32c, crc32c_append};
 
 /// Payloads from this length on are folded by vectors; shorter ones are left to the library.
+// Setting up and reducing the lanes costs about as much as the library needs for a few hundred bytes.
 const FOLD_BYTES_MIN: usize = 512;
 /// Payloads from this length on go past the cache. Below, draining the write-combining buffers at the record's fence
 /// costs more than the cache does (decision record 0002).
@@ -19,12 +20,16 @@ pub(crate) const STREAM_BYTES_MIN: usize = 2048;
 /// How far ahead of the copy a source is prefetched, in bytes, and how much of it before the copy begins.
 const PREFETCH_BYTES: usize = 1024;
 
+// What is copied past the cache is folded in the same pass; the first step of a fold takes 256 bytes.
+const _: () = assert!(FOLD_BYTES_MIN <= STREAM_BYTES_MIN && FOLD_BYTES_MIN >= 256);
+
 /// Copies `source` to `target` and returns its CRC-32C. The caller issues a store fence before publishing.
 ///
 /// # Safety
 /// `target` is valid for writes of `source.len()` bytes, does not overlap `source`, and nobody else accesses it.
 #[inline]
 pub(crate) unsafe fn copy_checksum(target: *mut u8, source: &[u8]) -> u32 {
+    // Non-temporal stores want whole lines; places begin at one, other targets take the ordinary way.
     #[cfg(target_arch = "x86_64")]
     if source.len() >= FOLD_BYTES_MIN && target.addr().is_multiple_of(64) && x86::folding_available() {
         // SAFETY: the processor has the features; the caller vouches for `target`, which is aligned to a line.
@@ -125,7 +130,8 @@ mod x86 {
             && is_x86_feature_detected!("sse4.2")
     });
     static WRITE_BACK: LazyLock<bool> = LazyLock::new(|| {
-        // CPUID leaf 7, EBX bit 24: clwb.
+        // CPUID leaf 7, EBX bit 24: clwb, which leaves the line in the cache, unlike clflush. The standard library has no name
+        // for this feature.
         __cpuid_count(7, 0).ebx & 1 << 24 != 0
     });
 
@@ -167,6 +173,10 @@ mod x86 {
     pub(super) const STREAM: u8 = 2;
     pub(super) const PLAIN: u8 = 3;
 
+    /// Bytes that one step of the main loop takes: four lanes of a register each.
+    const BLOCK_BYTES: usize = 256;
+    const LINE_BYTES: usize = 64;
+
     /// One pass over `source`: checksum of what made `crc` followed by it, and by MODE a copy to `target`.
     ///
     /// # Safety
@@ -175,51 +185,72 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
     // SAFETY: what callers must keep stands above; each block below says why that is enough for it.
     pub(super) unsafe fn fold<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> u32 {
-        let blocks = source.len() / 256;
-        let from = source.as_ptr();
-        let broadcast = |pair: (u64, u64)| {
-            _mm512_set_epi64(
-                pair.1 as i64,
-                pair.0 as i64,
-                pair.1 as i64,
-                pair.0 as i64,
-                pair.1 as i64,
-                pair.0 as i64,
-                pair.1 as i64,
-                pair.0 as i64,
-            )
-        };
-        let load = |offset: usize| {
-            // SAFETY: callers stay below `blocks * 256`, which is within `source`.
-            unsafe { _mm512_loadu_si512(from.add(offset).cast()) }
-        };
-        let store = |offset: usize, data: __m512i| {
-            match MODE {
-                // SAFETY: as for `load`; `target` is as long as `source` and aligned to 64, offsets are multiples of 64.
-                STREAM => unsafe { _mm512_stream_si512(target.add(offset).cast(), data) },
-                // SAFETY: as above.
-                STORE => unsafe { _mm512_store_si512(target.add(offset).cast(), data) },
-                // SAFETY: as long as `source`; this store takes any alignment.
-                PLAIN => unsafe { _mm512_storeu_si512(target.add(offset).cast(), data) },
-                _ => {}
-            }
-        };
-        let mut lanes = [load(0), load(64), load(128), load(192)];
-        for (at, lane) in lanes.iter().enumerate() {
-            store(at * 64, *lane);
+        debug_assert!(source.len() >= BLOCK_BYTES, "the lanes begin with one whole block");
+        debug_assert!(
+            MODE == READ || MODE == PLAIN || target.addr().is_multiple_of(LINE_BYTES),
+            "lines are stored whole"
+        );
+        // SAFETY: as this function's callers vouch.
+        let state = unsafe { fold_blocks::<MODE>(crc, target, source) };
+        let blocks_end = source.len() / BLOCK_BYTES * BLOCK_BYTES;
+        // SAFETY: as above.
+        let state = unsafe { fold_lines::<MODE>(state, blocks_end, target, source) };
+        let lines_end = source.len() / LINE_BYTES * LINE_BYTES;
+        let crc = reduce(state);
+        let tail = &source[lines_end..];
+        if MODE != READ && !tail.is_empty() {
+            // SAFETY: `target` is as long as `source`.
+            unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), target.add(lines_end), tail.len()) };
         }
+        crc32c_append(crc, tail)
+    }
+
+    /// The line at `offset`, read from `source` and copied to `target` as MODE says.
+    ///
+    /// # Safety
+    /// As for [`fold`]; `offset` is a multiple of 64, and the line lies within `source`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    // SAFETY: what callers must keep stands above.
+    unsafe fn move_line<const MODE: u8>(target: *mut u8, source: &[u8], offset: usize) -> __m512i {
+        // SAFETY: the line lies within `source`.
+        let data = unsafe { _mm512_loadu_si512(source.as_ptr().add(offset).cast()) };
+        match MODE {
+            // SAFETY: `target` is as long as `source` and aligned to 64, the offset is a multiple of 64.
+            STREAM => unsafe { _mm512_stream_si512(target.add(offset).cast(), data) },
+            // SAFETY: as above.
+            STORE => unsafe { _mm512_store_si512(target.add(offset).cast(), data) },
+            // SAFETY: as long as `source`; this store takes any alignment.
+            PLAIN => unsafe { _mm512_storeu_si512(target.add(offset).cast(), data) },
+            _ => {}
+        }
+        data
+    }
+
+    /// Folds all whole blocks into one register. Four lanes side by side, because a multiplication takes several cycles
+    /// and does not wait for those of the other lanes.
+    ///
+    /// # Safety
+    /// As for [`fold`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    // SAFETY: what callers must keep stands above; offsets below stay within the whole blocks of `source`.
+    unsafe fn fold_blocks<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> __m512i {
+        // SAFETY: as this function's callers vouch; every line that is asked for lies in a whole block.
+        let line = |offset: usize| unsafe { move_line::<MODE>(target, source, offset) };
+        let mut lanes = [line(0), line(64), line(128), line(192)];
         // The register, all ones where nothing came before, enters with the first four bytes.
         lanes[0] = _mm512_xor_si512(lanes[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(!crc as i32)));
         let over_2048 = broadcast(FOLD_2048);
-        for block in 1..blocks {
-            let offset = block * 256;
+        for block in 1..source.len() / BLOCK_BYTES {
+            let offset = block * BLOCK_BYTES;
             for line in 0..4 {
                 // Prefetching past the end of the source is harmless: it never faults.
-                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(offset + PREFETCH_BYTES + line * 64).cast());
+                let ahead = source.as_ptr().wrapping_add(offset + PREFETCH_BYTES + line * LINE_BYTES);
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             }
-            let data = [load(offset), load(offset + 64), load(offset + 128), load(offset + 192)];
+            let data = [line(offset), line(offset + 64), line(offset + 128), line(offset + 192)];
             for at in 0..4 {
-                store(offset + at * 64, data[at]);
                 lanes[at] = fold_512(lanes[at], data[at], over_2048);
             }
         }
@@ -228,14 +259,33 @@ mod x86 {
         for lane in &lanes[1..] {
             state = fold_512(state, *lane, over_512);
         }
-        let mut offset = blocks * 256;
-        while offset + 64 <= source.len() {
-            let data = load(offset);
-            store(offset, data);
+        state
+    }
+
+    /// Folds the whole lines from `from` on, less than a block of them, into the register.
+    ///
+    /// # Safety
+    /// As for [`fold`]; `from` is a multiple of 64.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    // SAFETY: what callers must keep stands above; the loop ends before a line that is not whole.
+    unsafe fn fold_lines<const MODE: u8>(mut state: __m512i, from: usize, target: *mut u8, source: &[u8]) -> __m512i {
+        let over_512 = broadcast(FOLD_512);
+        let mut offset = from;
+        while offset + LINE_BYTES <= source.len() {
+            // SAFETY: as this function's callers vouch; the line lies within `source`.
+            let data = unsafe { move_line::<MODE>(target, source, offset) };
             state = fold_512(state, data, over_512);
-            offset += 64;
+            offset += LINE_BYTES;
         }
-        // 512 to 128 bits.
+        state
+    }
+
+    /// The checksum that a register of 512 bits stands for: 512 to 128 bits by folding, 128 to 32 by the processor's own
+    /// instruction.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    fn reduce(state: __m512i) -> u32 {
         let over_128 = _mm_set_epi64x(FOLD_128.1 as i64, FOLD_128.0 as i64);
         let parts = [
             _mm512_extracti32x4_epi32::<0>(state),
@@ -251,13 +301,14 @@ mod x86 {
         }
         // The remaining 128 bits are a message whose checksum, from a zero register, is the checksum so far.
         let first = _mm_crc32_u64(0, _mm_cvtsi128_si64(folded) as u64);
-        let crc = !(_mm_crc32_u64(first, _mm_extract_epi64::<1>(folded) as u64) as u32);
-        let tail = &source[offset..];
-        if MODE != READ && !tail.is_empty() {
-            // SAFETY: `target` is as long as `source`.
-            unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), target.add(offset), tail.len()) };
-        }
-        crc32c_append(crc, tail)
+        !(_mm_crc32_u64(first, _mm_extract_epi64::<1>(folded) as u64) as u32)
+    }
+
+    /// A pair of constants in each of the four lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
+    fn broadcast(pair: (u64, u64)) -> __m512i {
+        _mm512_broadcast_i32x4(_mm_set_epi64x(pair.1 as i64, pair.0 as i64))
     }
 
     pub(super) fn flush_lines(start: *const u8, length: usize) {

@@ -9,7 +9,7 @@
 //! reserved for the decisions of every live event with anything on the hot level (`Hot::reserve`), so that what ends it is
 //! never refused; what a snapshot replaces is freed only after the snapshot is whole and durable. An event with nothing on
 //! the hot level reserves nothing: its decisions use the space of decisions, and where they reach what others reserve, the
-//! next call folds the log first (`Engine::relieve_log`).
+//! next call has a snapshot written first. Segments of the log are in the order in which they were taken (asserted in `slot`).
 //!
 //! *On failure*: without a segment the append answers `Full` and nothing was decided.
 
@@ -57,6 +57,7 @@ pub struct Log {
 impl Log {
     /// Appends a decision. Those that end an event have room reserved; others stop short of that reserve.
     pub fn append(&self, hot: &Hot, decision: &Decision) -> Result<()> {
+        // What ends nothing must not use up the room of what ends events: a full store could not be emptied any more.
         let class = match decision.kind {
             DecisionKind::RemoveKey | DecisionKind::Supersede | DecisionKind::Mark => Class::Evacuation,
             _ => Class::Decision,
@@ -71,6 +72,7 @@ impl Log {
             Blob::Stream | Blob::Output => Class::Decision,
             _ => Class::Evacuation,
         };
+        // One hold for all pieces: a reader takes pieces of one blob only where they stand side by side.
         let mut tail = self.tail.lock();
         for chunk in hot.slots.chunks(blob, data) {
             let encode = |seed, number, out: &mut [u8]| hot.slots.encode_blob(&chunk, seed, number, out);
@@ -94,13 +96,18 @@ impl Log {
     /// Writes a snapshot of what was before the boundary into segments of its own, then frees what it replaces. Appends
     /// go on meanwhile.
     pub fn replace(&self, hot: &Hot, snapshot: &[u8], boundary: &Boundary) -> Result<()> {
+        debug_assert!(boundary.position <= self.position(), "a boundary that the log has not reached");
+        // Without the lock of the tail: decisions go on while a snapshot of megabytes is written.
         let written = write_snapshot(hot, snapshot)?;
-        // From here on it counts: it is whole, and later than the one before.
+        // From here on it counts: it is whole, and later than the one before. A crash before this point finds two
+        // snapshots, of which recovery takes the later one that is whole.
         let replaced = std::mem::replace(&mut *self.snapshot.lock(), written);
         let slots = snapshot.len().div_ceil(hot.slots.blob_bytes()) as u64;
         hot.snapshot_slots.store(slots, Ordering::Relaxed);
         let mut freed = replaced;
         let mut tail = self.tail.lock();
+        // By segment, not by slot: the segment of the boundary stays, since slots behind it are not in the snapshot. The last
+        // one stays in any case, because it is being written.
         while tail.segments.len() > 1
             && tail
                 .segments
@@ -123,6 +130,9 @@ impl Log {
 
     /// Goes on where recovery found the end: segments and slots used in the last one, position, segments of the snapshot.
     pub fn adopt(&self, segments: Vec<u32>, slots: u32, position: u64, snapshot: Vec<u32>) {
+        debug_assert!(slots == 0 || !segments.is_empty(), "slots without a segment");
+        debug_assert!(u64::from(slots) <= position, "more slots than were ever appended");
+        debug_assert!(snapshot.iter().all(|segment| !segments.contains(segment)), "one segment for log and snapshot");
         *self.tail.lock() = Tail { segments: segments.into(), slots, position };
         self.position.store(position, Ordering::Release);
         *self.snapshot.lock() = snapshot;
@@ -139,14 +149,22 @@ impl Log {
             let segment = hot
                 .take_at(class, SegmentKind::Log, tail.position)
                 .ok_or_else(|| Error::full("no segment left for the decision log beyond what live events reserve"))?;
+            let order = |segment: u32| hot.segment(segment).order.load(Ordering::Relaxed);
+            debug_assert!(
+                tail.segments.back().is_none_or(|&last| order(last) < order(segment)),
+                "the log goes backwards"
+            );
             tail.segments.push_back(segment);
             tail.slots = 0;
         }
         let segment = tail.segments[tail.segments.len() - 1];
         write_slot(hot, segment, tail.slots, encode);
+        // Durable before the next slot begins, under the lock. So the first slot that does not verify is the end of the log;
+        // were a later one durable before it, recovery could not tell the end from damage.
         hot.region.fence();
         tail.slots += 1;
         tail.position += 1;
+        // Release: a snapshot that reads this position without the lock finds what was decided up to it.
         self.position.store(tail.position, Ordering::Release);
         hot.segment(segment).entries.store(tail.slots, Ordering::Relaxed);
         Ok(())
@@ -155,6 +173,7 @@ impl Log {
 
 /// Flushed, not fenced.
 fn write_slot(hot: &Hot, segment: u32, slot: u32, encode: impl FnOnce(RecordSeed, u32, &mut [u8])) {
+    debug_assert!(slot < hot.slots_per_segment(), "slot {slot} lies past the end of segment {segment}");
     let size = hot.slots.slot_bytes();
     let offset = hot.payload_offset(segment, SEGMENT_HEADER_BYTES as u64 + u64::from(slot) * size as u64);
     encode(hot.seed(segment), slot, hot.region.bytes_mut(offset, size));
@@ -183,6 +202,7 @@ fn write_snapshot(hot: &Hot, snapshot: &[u8]) -> Result<Vec<u32>> {
         slot += 1;
         hot.segment(segment).entries.store(slot, Ordering::Relaxed);
     }
+    // One fence for all of it: nothing refers to the snapshot before it is whole.
     hot.region.fence();
     Ok(segments)
 }

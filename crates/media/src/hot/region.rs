@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "this is the mapping")]
 
 use super::copy;
+use crate::limits::{PAYLOAD_ALIGN, SUPERBLOCK_AREA_BYTES};
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -89,7 +90,7 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-/// How long an opening waits for whoever has the file: a last guard that is being dropped, another look at it.
+/// How long an opening waits where the file is locked: a last guard may be on its way out, or a check looks at the file.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 const PREFAULT_BYTES: usize = 64 << 20;
@@ -107,6 +108,8 @@ impl Region {
             .map_err(|error| Error::invalid(format!("{name}: cannot make the region file")).with_source(error))?;
         let file = Locked::take(file, path, Duration::ZERO)?;
         let length = round_for(&file, length)?;
+        // Allocated now: on a full file system the first touch of a hole would end the process with SIGBUS, at a put that
+        // had its space granted.
         rustix::fs::ftruncate(&*file, length)
             .and_then(|()| rustix::fs::fallocate(&*file, rustix::fs::FallocateFlags::empty(), 0, length))
             .map_err(|error| {
@@ -114,6 +117,7 @@ impl Region {
                 Error::full(format!("{name}: cannot allocate {length} bytes for the hot level")).with_source(error)
             })?;
         let region = Region::map(file, length, policy, path)?;
+        // Page faults now rather than under the first puts, whose latency they would dominate.
         while region.prefault() {}
         Ok(region)
     }
@@ -123,7 +127,7 @@ impl Region {
     pub fn is_unfinished(path: &Path) -> bool {
         let Ok(file) = File::open(path) else { return false };
         let Ok(file) = Locked::take(file, path, Duration::ZERO) else { return false };
-        let mut start = [0; crate::limits::SUPERBLOCK_AREA_BYTES];
+        let mut start = [0; SUPERBLOCK_AREA_BYTES];
         ((&*file).read_exact(&mut start).is_err() || start.iter().all(|&byte| byte == 0))
             && file.metadata().is_ok_and(|data| data.is_file())
     }
@@ -134,10 +138,7 @@ impl Region {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
         let file = Locked::take(file, path, LOCK_WAIT)?;
-        let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
-        if length < crate::limits::SUPERBLOCK_AREA_BYTES as u64 {
-            return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
-        }
+        let length = region_length(&file, path)?;
         let allocated = rustix::fs::fstat(&*file).is_ok_and(|stat| stat.st_blocks as u64 * 512 >= length);
         // A file with holes would fault later.
         if !allocated {
@@ -154,11 +155,9 @@ impl Region {
         let file = File::open(path).map_err(|error| {
             Error::invalid(format!("{}: cannot open the region file", path.display())).with_source(error)
         })?;
+        // Locked as for an ordinary opening: a life that goes on would change bytes while they are checked.
         let file = Locked::take(file, path, LOCK_WAIT)?;
-        let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
-        if length < crate::limits::SUPERBLOCK_AREA_BYTES as u64 {
-            return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
-        }
+        let length = region_length(&file, path)?;
         let size = usize::try_from(length).map_err(|_| Error::invalid("region larger than the address space"))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing existing is replaced.
@@ -208,6 +207,8 @@ impl Region {
     /// A region over a medium that is no file.
     pub fn over(medium: Arc<dyn Medium>) -> Region {
         let (base, length) = medium.memory();
+        // State words are accessed as atomics of 8 bytes, payloads are stored by whole cache lines.
+        debug_assert!(base.addr().get().is_multiple_of(64), "a medium whose memory begins in the middle of a line");
         let persistent = medium.is_persistent();
         Region {
             base,
@@ -223,7 +224,9 @@ impl Region {
     /// Brings the next piece of the mapping into the page table; `false` where all is. A new region is prefaulted before
     /// its first use; one that is opened, whose pages exist, by and by, so that opening does not wait for it.
     pub fn prefault(&self) -> bool {
+        // One thread prefaults at a time, creation or maintenance; two would only touch pages twice.
         let from = self.faulted.load(Ordering::Relaxed);
+        debug_assert!(from <= self.length, "prefaulted past the end of the mapping");
         let piece = PREFAULT_BYTES.min(self.length - from);
         if piece == 0 {
             return false;
@@ -283,6 +286,7 @@ impl Region {
     }
 
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
+        // Also in releases: offsets come from entries, and a wild one must be a panic, never an access to other memory.
         let offset = offset as usize;
         assert!(offset <= self.length && length <= self.length - offset, "outside of the region");
         // SAFETY: just checked to lie within the mapping.
@@ -310,6 +314,7 @@ impl Region {
     /// visible after the next [`Region::fence`].
     #[inline]
     pub fn copy_in(&self, offset: u64, source: &[u8]) -> u32 {
+        debug_assert!(offset.is_multiple_of(PAYLOAD_ALIGN as u64), "a payload at {offset} shares a line with another");
         let target = self.at(offset, source.len());
         // SAFETY: in range, and only the holder of the reservation writes there; `source` is the caller's memory.
         let crc = unsafe { copy::copy_checksum(target, source) };
@@ -340,6 +345,7 @@ impl Region {
     /// Everything written and flushed before is durable (as the medium goes) before everything after is visible.
     #[inline]
     pub fn fence(&self) {
+        // Also without persistent memory: non-temporal stores are not ordered by the lock under which a record is published.
         copy::store_fence();
         if let Flush::Told(medium) = &self.flush {
             medium.fence();
@@ -358,12 +364,14 @@ impl Region {
     /// Reads a state word.
     #[inline]
     pub fn load_word(&self, offset: u64) -> u64 {
+        // Acquire, with the release below: what a mark follows from is seen by a reader that finds the mark.
         u64::from_le(self.word(offset).load(Ordering::Acquire))
     }
 
     /// Replaces a state word at once and flushes its line.
     #[inline]
     pub fn store_word(&self, offset: u64, word: u64) {
+        // One aligned store of 8 bytes: persistent memory keeps it whole or not at all, so that no crash leaves half a mark.
         self.word(offset).store(word.to_le(), Ordering::Release);
         self.flush(offset, 8);
     }
@@ -376,6 +384,18 @@ impl Drop for Region {
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         }
     }
+}
+
+/// Length of an existing region file in bytes.
+///
+/// # Errors
+/// `Corrupt` where it is too short for a superblock.
+fn region_length(file: &File, path: &Path) -> Result<u64> {
+    let length = file.metadata().map_err(|error| Error::invalid("region file").with_source(error))?.len();
+    if length < SUPERBLOCK_AREA_BYTES as u64 {
+        return Err(Error::corrupt(format!("{}: {length} bytes are too few for a region", path.display())));
+    }
+    Ok(length)
 }
 
 /// The machine's boot id; zeros where the system has none.
@@ -396,6 +416,7 @@ impl Locked {
     /// # Errors
     /// `Unavailable` where others have it for longer than `wait`.
     fn take(file: File, path: &Path, wait: Duration) -> Result<Locked> {
+        // Polled: a blocking flock knows no deadline, and a signal to end it would be the whole process's.
         let deadline = Instant::now() + wait;
         loop {
             match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
@@ -420,8 +441,8 @@ impl std::ops::Deref for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // By name: the mapping, and a child that is being forked by another thread, keep the file, and with it a lock
-        // that is only given up by closing.
+        // Unlocked explicitly: the mapping, and a child that another thread forks at this moment, keep the file open, and
+        // with it a lock that only closing would release.
         let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
     }
 }

@@ -23,12 +23,13 @@ pub const CLOSED: u8 = 2;
 pub const SEALED: u8 = 3;
 /// Holds slots of the decision log.
 pub const LOG: u8 = 4;
+// On the way between two states one thread has the segment: all others leave it alone, and it looks again afterwards.
 const SEALING: u8 = 5;
 const FREEING: u8 = 6;
 
 /// One word says who needs the segment: live records (24 bits, those in flight included), guards (24), records in
-/// flight (15). Zero is nobody, seen at once by whoever makes it zero. The highest bit says that the region is being
-/// closed: a thread that lets go learns in the same access that the closing waits for it.
+/// flight (15). Zero is nobody; the thread that makes it zero sees that in the same access. The highest bit says that the
+/// region is being closed: a thread that lets go learns in the same access that the closing waits for it.
 const LIVE: u64 = 1;
 const PIN: u64 = 1 << 24;
 const IN_FLIGHT: u64 = 1 << 48;
@@ -47,13 +48,14 @@ pub const ENTRIES_MAX: u32 = (1 << 24) - 1;
 pub struct Left(u64);
 
 impl Left {
-    /// Nobody needs the segment any more.
+    /// Whether nobody needs the segment any more.
     #[inline]
     pub fn nobody(self) -> bool {
         self.0 & !SHUT == 0
     }
 
-    /// The segment is shut, and this was the last guard or record in flight. Only of who let go of one of these.
+    /// Whether the segment is shut and this was its last guard or record in flight. Only for a thread that let go of one
+    /// of these: a record that ends was no user, and the segment may have had no user for long.
     #[inline]
     pub fn was_last_user(self) -> bool {
         self.0 & SHUT != 0 && self.0 & USERS == 0
@@ -61,6 +63,7 @@ impl Left {
 }
 
 /// One segment's row of the table.
+// Two cache lines, because processors prefetch them in pairs: threads at work in different segments never share one.
 #[repr(align(128))]
 #[derive(Debug)]
 pub struct Segment {
@@ -102,7 +105,8 @@ impl Segment {
         self.state.load(Ordering::Acquire)
     }
 
-    /// For whoever has it alone: recovery, or the one that took it.
+    /// Sets the state without a comparison. Only for the one thread that has the segment: recovery, or the thread that took
+    /// it.
     pub fn set_state(&self, state: u8) {
         self.state.store(state, Ordering::Release);
     }
@@ -110,8 +114,13 @@ impl Segment {
     /// A record begins: in flight and live. Protocol: under the lock of a cell that is not closed.
     #[inline]
     pub fn begin(&self) {
+        // Relaxed: the cell's lock orders this before the closing of the cell, and only the zero of the word is acted on.
         let before = self.needs.fetch_add(IN_FLIGHT | LIVE, Ordering::Relaxed);
         debug_assert!(may_begin(before), "a record begins in a region that is closed");
+        debug_assert!(
+            !overflows(before, IN_FLIGHT | LIVE),
+            "a field of the word is full: it would run into the next one"
+        );
     }
 
     /// The record is written; it stays live. The last access to the region of who wrote it.
@@ -123,13 +132,15 @@ impl Segment {
     /// The record came to nothing; these bytes are dead. The last access to the region of who was to write it.
     #[inline]
     pub fn abandoned(&self, bytes: u64) -> Left {
+        // Before the need is let go: after that the segment may be in its next life, whose account this is not.
         self.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.let_go(IN_FLIGHT | LIVE)
     }
 
     /// A record that recovery found.
     pub fn adopt(&self) {
-        self.needs.fetch_add(LIVE, Ordering::Relaxed);
+        let before = self.needs.fetch_add(LIVE, Ordering::Relaxed);
+        debug_assert!(!overflows(before, LIVE), "more live records than a segment has entries");
     }
 
     /// A live record ended, with its bytes; `true` where nobody needs the segment any more.
@@ -144,7 +155,8 @@ impl Segment {
     #[inline]
     pub fn pin(&self) {
         let before = self.needs.fetch_add(PIN, Ordering::Relaxed);
-        // Far below the field's end: what other threads add meanwhile does not reach it either.
+        // A panic, not an answer: a program that leaks guards would overflow into the next count and free memory that is
+        // read. The bound is far below the field's end: what other threads add meanwhile does not reach it either.
         assert!(((before >> 24) as u32 & ENTRIES_MAX) < PINS_MAX, "more than {PINS_MAX} guards on one segment");
         debug_assert!(may_begin(before), "a guard is taken on a region that is closed");
     }
@@ -157,14 +169,18 @@ impl Segment {
 
     #[inline]
     fn let_go(&self, of: u64) -> Left {
+        // Release: this thread's accesses to the memory come before another thread sees the need gone and reuses it.
+        // Acquire: whoever finds zero frees the segment, and must see the accesses of all who let go before.
         let before = self.needs.fetch_sub(of, Ordering::AcqRel);
-        debug_assert!(before & !SHUT >= of, "let go of twice");
+        debug_assert!(!underflows(before, of), "let go of twice");
         Left(before - of)
     }
 
     /// The region closes: without a user the segment gets none any more (`true`); else its last user learns that it was the
     /// last.
     pub fn shut(&self) -> bool {
+        // One word for users and the mark, so that each segment has exactly one thread that counts it as released: this
+        // one, or the last user, which finds the mark in the answer to its own subtraction.
         let before = self.needs.fetch_or(SHUT, Ordering::AcqRel);
         debug_assert!(before & SHUT == 0, "shut twice");
         before & USERS == 0
@@ -200,7 +216,8 @@ impl Segment {
         if self.in_flight() != 0 || !self.swap_state(CLOSED, SEALING) {
             return false;
         }
-        // Look again: the segment may be in a later life since.
+        // Look again: between the first look and the swap the segment may have been freed, taken, filled and closed. The
+        // state is the same, the life is not (tests/segment_aba.rs).
         let still = self.in_flight() == 0;
         if !still {
             self.set_state(CLOSED);
@@ -210,26 +227,28 @@ impl Segment {
 
     /// Sealing is done.
     pub fn sealed(&self) {
+        debug_assert_eq!(self.state(), SEALING, "sealed by a thread that did not begin to");
         self.set_state(SEALED);
     }
 
     /// Frees a closed or sealed segment that nobody needs; `true` for the one caller that did it.
     pub fn try_free(&self) -> bool {
-        // Who closes writes the state and reads the needs, who ends the last need does it the other way round: one of
-        // them must see the other's write, or nobody frees the segment.
+        // The thread that closes writes the state and reads the needs; the thread that ends the last need does it the other
+        // way round. One of them must see the other's write, or nobody frees the segment: that needs a total order of both,
+        // which acquire and release do not give.
         loop {
             fence(Ordering::SeqCst);
             let from = self.state();
             if self.is_needed() || from != CLOSED && from != SEALED {
                 return false;
             }
-            // Look again while nobody else can change the state: the segment may be in a later life since.
+            // Look again while nobody else can change the state: as in `begin_seal`, the segment may be in a later life.
             if self.swap_state(from, FREEING) {
                 if !self.is_needed() {
                     self.set_state(FREE);
                     return true;
                 }
-                // Whoever ends its last need meanwhile finds it busy and leaves it to this loop.
+                // A thread that ended its last need meanwhile found it busy and left it to this loop: hence the next turn.
                 self.set_state(from);
             }
         }
@@ -240,12 +259,33 @@ impl Segment {
     }
 }
 
-/// Whether a segment with these needs may get one more user.
+/// Whether a segment with these needs may get one more user. A shut one may while it has others: a guard is taken beside
+/// a guard, and the last of them still finds the mark.
 fn may_begin(needs: u64) -> bool {
     needs & SHUT == 0 || needs & USERS != 0
 }
 
-const _: () = assert!(IN_FLIGHT_MAX < 1 << 15 && PINS_MAX < 1 << 24);
+/// The three counts of the word; the mark of the closing is none of them.
+const FIELDS: [u64; 3] = [PIN - LIVE, IN_FLIGHT - PIN, SHUT - IN_FLIGHT];
+
+/// Whether a count would borrow from its neighbour: one need more is let go than there is.
+fn underflows(before: u64, of: u64) -> bool {
+    FIELDS.iter().any(|field| before & field < of & field)
+}
+
+/// Whether a count would carry into its neighbour.
+fn overflows(before: u64, by: u64) -> bool {
+    FIELDS.iter().any(|field| field - (before & field) < by & field)
+}
+
+// Each count ends below the next one, with room for what threads add between their look and their change.
+const _: () = assert!(ENTRIES_MAX as u64 * LIVE < PIN);
+const _: () = assert!((PINS_MAX as u64 + (1 << 16)) * PIN < IN_FLIGHT);
+const _: () = assert!((IN_FLIGHT_MAX as u64 + (1 << 11)) * IN_FLIGHT < SHUT);
+// What accesses memory, and nothing else: a live record that nobody reads does not keep the region from closing.
+const _: () = assert!(USERS & (PIN - LIVE) == 0 && USERS & SHUT == 0 && USERS | (PIN - LIVE) | SHUT == u64::MAX);
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Segment>() == 128);
 
 #[cfg(all(test, loom))]
 mod models {

@@ -1,25 +1,25 @@
 //! Segments as space: taking, closing, sealing, freeing; records as places in them.
 //!
-//! *Invariants*: a class of writers takes a segment only above the reserves of the classes after it (`Class::reserve`),
-//! so that a full store can always be emptied (tests/full.rs); the new generation is durable before a recycled
-//! segment's first entry is used (`take`, tests/power_loss.rs).
+//! *Invariants*: a class of writers takes a segment only above the reserves of the classes after it (`Hot::reserve`),
+//! so that a full store can always be emptied (tests/full.rs); the new generation is durable before a reclaimed
+//! segment's first entry is used (`take`, tests/power_loss.rs); a segment that is taken is needed by nobody, one that
+//! becomes free is not free yet (asserted in `take_at`, `add_free`).
 //!
 //! *On failure*: without space of its class a caller gets `None` and waits on [`Hot::wait_for_space`].
 
-use super::heads::Heads;
+use super::cursors::WriteCursors;
+use super::free::FreeSegments;
 use super::segment::Left;
-use super::{CLOSED, Closing, FREE, LOG, OPEN, Region, Segment};
+use super::{CLOSED, Closing, ENTRIES_MAX, FREE, LOG, OPEN, Region, Segment};
 use crate::bytes::{
-    Entry, EntryLayout, Geometry, RecordSeed, SegmentHeader, SegmentKind, SegmentState, SlotLayout, StateWord,
+    CONTAINER_BYTES_MAX, Entry, EntryLayout, Geometry, IMAGE_ALIGN, RecordSeed, SegmentHeader, SegmentKind,
+    SegmentState, SlotLayout, StateWord,
 };
-use crate::limits::{
-    PAYLOAD_ALIGN, RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, SEGMENT_HEADER_BYTES, outputs_kept_bytes,
-};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use crate::limits::{PAYLOAD_ALIGN, SEGMENT_HEADER_BYTES};
+use crate::limits::{RESERVE_DECISIONS, RESERVE_EVACUATION, RESERVE_EXISTING, outputs_kept_bytes};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Who asks for space, from first refused to never refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +47,15 @@ pub struct Location {
 }
 
 /// Bits of a warm location: container and position number name the image, the index a fragment of it.
+// A slot of an event's table is one word: 57 bits say where, one says on which level, six are flags of the index. Wider
+// slots would cost 8 bytes for each fragment in memory (decision 0001).
 const CONTAINER_BITS: u32 = 14;
 const INDEX_BITS: u32 = 15;
 const POSITION_BITS: u32 = 28;
 const WARM: u32 = 1 << 31;
+/// Bits of a segment's number, and of an entry's number in it.
+const SEGMENT_BITS: u32 = 24;
+const ENTRY_BITS: u32 = 24;
 
 impl Location {
     /// A fragment of an image; `position` is a number of units of 16 bytes.
@@ -83,7 +88,8 @@ impl Location {
                 | u64::from(self.container()) << POSITION_BITS
                 | u64::from(self.entry);
         }
-        u64::from(self.segment) << 24 | u64::from(self.entry)
+        debug_assert!(self.segment >> SEGMENT_BITS == 0 && self.entry >> ENTRY_BITS == 0, "{self:?} has no bits");
+        u64::from(self.segment) << ENTRY_BITS | u64::from(self.entry)
     }
 
     /// What [`Location::bits`] made; higher bits are ignored.
@@ -94,12 +100,17 @@ impl Location {
             let container = part(POSITION_BITS, CONTAINER_BITS);
             return Location::warm(container, part(0, POSITION_BITS), part(POSITION_BITS + CONTAINER_BITS, INDEX_BITS));
         }
-        Location { segment: (bits >> 24) as u32 & 0xFF_FFFF, entry: bits as u32 & 0xFF_FFFF }
+        Location { segment: (bits >> ENTRY_BITS) as u32 & 0xFF_FFFF, entry: bits as u32 & 0xFF_FFFF }
     }
 }
 
 const _: () = assert!(CONTAINER_BITS + INDEX_BITS + POSITION_BITS == 57);
+const _: () = assert!(SEGMENT_BITS + ENTRY_BITS <= 57 && ENTRIES_MAX < 1 << ENTRY_BITS);
+// A warm location has its container and index below the bit that says that it is one.
+const _: () = assert!(CONTAINER_BITS + INDEX_BITS <= 31);
 const _: () = assert!(forebay_core::limits::FRAGMENTS_PER_EVENT_MAX < 1 << INDEX_BITS);
+// Every place in the largest container has a number.
+const _: () = assert!(CONTAINER_BYTES_MAX / IMAGE_ALIGN <= 1 << POSITION_BITS);
 
 /// A place for one record: entry and payload.
 #[derive(Clone, Copy, Debug)]
@@ -128,10 +139,8 @@ pub struct Hot {
     pub segments: Vec<Segment>,
     /// Who still uses it while it is closed.
     pub closing: Closing,
-    pub(super) heads: Heads,
-    free: Mutex<VecDeque<u32>>,
-    free_count: AtomicU32,
-    next_order: AtomicU64,
+    pub(super) cursors: WriteCursors,
+    free: FreeSegments,
     /// Live events of which something stands here: each keeps room for its decision.
     pub events: Arc<AtomicU64>,
     /// Removed keys of live events: each stands in every snapshot.
@@ -144,13 +153,13 @@ pub struct Hot {
     pub snapshot_slots: AtomicU64,
     /// Slots that a snapshot takes once its bounded parts are full: reserved from the start, so that the capacity stays.
     pub snapshot_floor: u64,
-    waiters: AtomicU32,
-    space: Condvar,
 }
 
 impl Hot {
-    /// A level over a region, with so many write heads. No segment is free yet.
-    pub fn new(region: Region, geometry: Geometry, store: [u8; 16], heads: usize) -> Hot {
+    /// A hot level over a region that is cut as `geometry` says, for `writers` threads that put side by side. No
+    /// segment is free yet: recovery or creation says which are.
+    pub fn new(region: Region, geometry: Geometry, store: [u8; 16], writers: usize) -> Hot {
+        debug_assert!(region.length() >= geometry.region_bytes(), "the last segments lie outside of the region");
         Hot {
             region,
             geometry,
@@ -159,18 +168,14 @@ impl Hot {
             store,
             segments: (0..geometry.segments).map(|_| Segment::default()).collect(),
             closing: Closing::default(),
-            heads: Heads::new(heads),
-            free: Mutex::new(VecDeque::new()),
-            free_count: AtomicU32::new(0),
-            next_order: AtomicU64::new(1),
+            cursors: WriteCursors::new(writers),
+            free: FreeSegments::new(),
             events: Arc::default(),
             removed: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
             stages: 1,
             snapshot_slots: AtomicU64::new(0),
             snapshot_floor: 0,
-            waiters: AtomicU32::new(0),
-            space: Condvar::new(),
         }
     }
 
@@ -204,7 +209,7 @@ impl Hot {
 
     /// Segments that nobody has.
     pub fn free_segments(&self) -> u32 {
-        self.free_count.load(Ordering::Relaxed)
+        self.free.count()
     }
 
     /// Occupied share of the segments, 0 to 1.
@@ -217,11 +222,15 @@ impl Hot {
         if class >= Class::Decision {
             return 0;
         }
-        // Per live event: its verdicts and, once they are folded, its release; per removed key its share of a snapshot.
+        // Computed for each admission, so that the reserve follows the number of events: an event that came without its
+        // room for a decision could not be ended once the region is full (decision 0003).
+        // Per live event: its verdicts and, once a snapshot has them, its release; per removed key its share of a snapshot.
         let kept = outputs_kept_bytes(self.geometry.region_bytes());
         let outputs = self.output_bytes.load(Ordering::Relaxed).max(kept) / self.slots.blob_bytes() as u64;
+        // The floor is reserved from the start: otherwise the capacity would shrink as the memory of verdicts fills.
         let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2 + outputs;
         let snapshot = self.snapshot_slots.load(Ordering::Relaxed).max(growing);
+        // Two snapshots: the one in force stands until the next one is whole and durable.
         let slots = self.events.load(Ordering::Relaxed) * (2 * self.stages + 1) / 2 + 2 * snapshot;
         let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
         decisions
@@ -245,22 +254,18 @@ impl Hot {
 
     /// The same for a segment of the decision log, whose header says how many slots came before its first one.
     pub fn take_at(&self, class: Class, kind: SegmentKind, position: u64) -> Option<u32> {
-        let reserve = self.reserve(class);
-        let number = {
-            let mut free = self.free.lock();
-            if free.len() <= reserve as usize {
-                return None;
-            }
-            let number = free.pop_front()?;
-            self.free_count.store(free.len() as u32, Ordering::Relaxed);
-            number
-        };
+        let (number, order) = self.free.take(self.reserve(class))?;
         let segment = self.segment(number);
+        debug_assert_eq!(segment.state(), FREE, "segment {number} is taken and was not free");
+        debug_assert!(segment.live() == 0 && !segment.is_used(), "segment {number} is taken and somebody needs it");
+        // Relaxed throughout: this thread has the segment alone until `set_state` below releases all of it.
         segment.generation.fetch_add(1, Ordering::Relaxed);
-        segment.order.store(self.next_order.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        segment.order.store(order, Ordering::Relaxed);
         segment.entries.store(0, Ordering::Relaxed);
         segment.payload_end.store(position, Ordering::Relaxed);
         segment.dead_bytes.store(0, Ordering::Relaxed);
+        // Durable before the first entry. Otherwise a power loss could leave entries of the new generation under a header of
+        // the old one: recovery would not find them, although they were acknowledged.
         self.write_header(number, kind, SegmentState::Open);
         segment.set_state(if kind == SegmentKind::Data { OPEN } else { LOG });
         Some(number)
@@ -280,6 +285,8 @@ impl Hot {
             payload_end: segment.payload_end.load(Ordering::Relaxed),
             revision,
         };
+        debug_assert!(kind != SegmentKind::Data || header.payload_end <= self.geometry.segment_bytes);
+        // The older copy is overwritten, so that a write that is cut off leaves the header that was in force.
         let copy = u64::from(revision % 2) * SegmentHeader::BYTES as u64;
         let offset = self.geometry.segment_offset(number) + copy;
         self.region.write(offset, &header.encode(&self.store));
@@ -297,8 +304,15 @@ impl Hot {
     /// No more records go into the segment.
     pub fn close(&self, number: u32, entries: u32, payload_end: u64) {
         let segment = self.segment(number);
+        debug_assert_eq!(segment.state(), OPEN, "segment {number} is closed and was not open");
+        debug_assert!(
+            payload_end + u64::from(entries) * self.layout.entry_bytes() as u64 <= self.geometry.segment_bytes,
+            "payloads and directory of segment {number} cross"
+        );
         segment.entries.store(entries, Ordering::Relaxed);
         segment.payload_end.store(payload_end, Ordering::Relaxed);
+        // Releases both figures to the thread that seals it. From here on records that end may free it; the last of them may
+        // have ended before, when the segment was still open: hence the look below.
         segment.set_state(CLOSED);
         self.free_if_idle(number);
     }
@@ -310,6 +324,7 @@ impl Hot {
             if segment.state() != CLOSED {
                 continue;
             }
+            // Not earlier: in a sealed segment an entry that does not verify is corruption. One in flight would look like it.
             if segment.begin_seal() {
                 self.write_header(number, SegmentKind::Data, SegmentState::Sealed);
                 segment.sealed();
@@ -333,42 +348,29 @@ impl Hot {
 
     /// A segment that holds nothing any more: writers that wait for space hear of it.
     pub fn add_free(&self, number: u32) {
-        let mut free = self.free.lock();
-        free.push_back(number);
-        self.free_count.store(free.len() as u32, Ordering::Relaxed);
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            self.space.notify_all();
-        }
+        debug_assert_eq!(self.segment(number).state(), FREE, "segment {number} is in use");
+        self.free.add(number);
     }
 
     /// Waits until `class` is admitted, at most to `deadline`; `false` at the deadline.
     pub fn wait_for_space(&self, class: Class, deadline: Instant) -> bool {
-        let mut free = self.free.lock();
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        // Reserves shrink without a notice as events are decided: look again now and then.
-        let admitted = loop {
-            if free.len() as u32 > self.reserve(class) {
-                break true;
-            }
-            let now = Instant::now();
-            if now >= deadline {
-                break false;
-            }
-            let pause = (deadline - now).min(Duration::from_millis(10));
-            self.space.wait_for(&mut free, pause);
-        };
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
-        admitted
+        self.free.wait(|| self.reserve(class), deadline)
     }
 
     /// Sets the order that the next taken segment gets.
     pub fn continue_order(&self, after: u64) {
-        self.next_order.store(after.saturating_add(1), Ordering::Relaxed);
+        self.free.continue_order(after);
     }
 
     /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.
     #[inline]
     pub fn entry_offset(&self, location: Location) -> u64 {
+        debug_assert!(!location.is_warm() && location.segment < self.geometry.segments, "{location:?} is not here");
+        debug_assert!(
+            (u64::from(location.entry) + 1) * self.layout.entry_bytes() as u64
+                <= self.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64,
+            "{location:?} lies outside of its segment"
+        );
         self.geometry.segment_offset(location.segment) + self.geometry.segment_bytes
             - (u64::from(location.entry) + 1) * self.layout.entry_bytes() as u64
     }
@@ -382,9 +384,12 @@ impl Hot {
     /// Writes an entry with its state word; the valid word is the checksum that covers it all. Flushed, not fenced.
     #[inline]
     pub fn write_entry(&self, place: &Place, entry: &Entry, state: StateWord) {
+        debug_assert!(self.fits(place.location, entry), "{entry:?} reaches into the directory");
+        debug_assert_eq!(place.seed, self.seed(place.location.segment), "a place of an earlier life");
         let mut bytes = [0; 64];
         let size = self.layout.entry_bytes();
         self.layout.encode(entry, place.seed, place.location.entry, &mut bytes);
+        // Entry and word in one store: a reader of the medium never finds an entry that is whole beside the word of another.
         let word = state.encode(place.seed, place.location.entry);
         bytes[self.layout.state_offset()..size].copy_from_slice(&word.to_le_bytes());
         let offset = self.entry_offset(place.location);
@@ -416,6 +421,7 @@ impl Hot {
     /// Payload length of a record that is known to be whole.
     #[inline]
     pub fn length_of(&self, location: Location) -> u32 {
+        // Read at its place in the entry: the checksum was compared when the record came into the index.
         let bytes = self.region.bytes(self.entry_offset(location) + 12, 4);
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
@@ -442,6 +448,8 @@ impl Hot {
     /// Ends a record: its state word says so, its space counts as dead. Flushed, not fenced.
     #[inline]
     pub fn end_record(&self, location: Location, length: u32) {
+        // The mark first: once the live count is gone, the segment may be taken by another writer, and the mark would hit one
+        // of its entries.
         self.mark(location, StateWord::ENDED);
         if self.segment(location.segment).ended(self.record_bytes(length)) {
             self.free_if_idle(location.segment);
@@ -469,6 +477,7 @@ impl Hot {
 
     /// The same for a place whose entry says already that it holds nothing.
     pub fn abandon_void(&self, segment: u32, length: u32) {
+        // Before the place is let go: a sealed segment must not have an entry whose end is only in a store buffer.
         self.region.fence();
         let bytes = self.record_bytes(length);
         self.left(segment, self.segment(segment).abandoned(bytes));

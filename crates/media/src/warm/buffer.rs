@@ -22,6 +22,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// A buffer of `bytes`, rounded up to whole blocks, at least one.
     pub fn new(bytes: usize) -> Buffer {
+        // Zeroed: buffers go to devices in whole blocks, and what lies behind the data must not be other memory.
         let layout = layout(bytes.max(1).next_multiple_of(BLOCK_BYTES));
         // SAFETY: the layout has a size above zero.
         let start = unsafe { alloc_zeroed(layout) };

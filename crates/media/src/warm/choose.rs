@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Full containers of which less than this share of the fragments lives are emptied when space is short.
 const COMPACT_LIVE_SHARE: f64 = 0.5;
-/// Containers that nobody has written for so long are closed.
+/// Containers that nobody has written for this long are closed: until then an opening has to scan them.
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Warm {
@@ -19,6 +19,7 @@ impl Warm {
     /// free or the fill is above `high`, the closed one with the smallest share that lives, with what lives in it. `None` where
     /// none is worth it. Those that are `spared` are left out until what lives in them changes.
     pub fn victim(&self, high: f64, spared: &mut BTreeMap<u32, u32>) -> Option<(u32, u32)> {
+        // Before the last free one, which moves themselves need.
         let short = self.free_containers() <= 2 || self.fill() > high;
         let mut best: Option<(f64, (u32, u32))> = None;
         for container in &self.containers {
@@ -26,10 +27,12 @@ impl Warm {
             if spared.get(&container.number).is_some_and(|known| *known != live) {
                 spared.remove(&container.number);
             }
+            // Spared: somebody has tried, and nothing has ended in it since; it would fail again.
             if live == 0 || spared.contains_key(&container.number) {
                 continue;
             }
             match container.phase() {
+                // At once, whatever the space: its only copy is on a medium that has failed.
                 Phase::Poisoned => return Some((container.number, live)),
                 Phase::Full if short => {
                     let all = container.header.lock().fragments.max(1) as f64;
@@ -58,6 +61,7 @@ impl Warm {
                 full.push((header.order, container.number));
             }
         }
+        // Oldest first, so that an archive gets the data in about the order in which it was taken.
         full.sort_unstable();
         for (_, number) in full {
             match self.begin_drain(number) {

@@ -10,7 +10,7 @@
 //! *recycling* is safe (test `a_pin_that_came_in_time_keeps_a_container`).
 
 use super::device::FileId;
-use crate::bytes::{ContainerHeader, ContainerSeed, ContainerState};
+use crate::bytes::{CONTAINER_BYTES_MAX, ContainerHeader, ContainerSeed, ContainerState};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,6 +18,9 @@ const LIVE: u64 = 0xFFFF_FFFF;
 const PIN: u64 = 1 << 32;
 const PINS: u64 = 0xFF_FFFF << 32;
 const PHASE_SHIFT: u32 = 56;
+// The fields lie side by side and fill the word; more fragments than the field holds do not fit the largest container.
+const _: () = assert!(LIVE & PINS == 0 && LIVE | PINS == (1 << PHASE_SHIFT) - 1);
+const _: () = assert!(CONTAINER_BYTES_MAX / 16 < LIVE);
 
 /// Where a container stands in this life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +73,9 @@ pub(crate) struct Container {
 impl Container {
     pub(super) fn new(header: ContainerHeader, file: Option<FileId>) -> Container {
         let phase = match Phase::of(header.state) {
+            // Without the file the header is a guess: what the container held is named as lost by the opening.
             _ if file.is_none() => Phase::Lost,
-            // Whoever drained it is gone.
+            // Draining is the work of one life: its archive asks for the container again.
             Phase::Draining => Phase::Full,
             phase => phase,
         };
@@ -105,8 +109,10 @@ impl Container {
         ((self.word.load(Ordering::Acquire) & PINS) / PIN) as u32
     }
 
-    /// An image of so many fragments was written, up to `end`.
+    /// An image of `fragments` fragments was written, up to `end`.
     pub(super) fn append(&self, end: u64, fragments: u32) {
+        debug_assert_ne!(self.phase(), Phase::Empty, "an image in a container that is not being filled");
+        // Relaxed: for people only. What counts after a crash is what the extents say.
         self.appended[0].store(end, Ordering::Relaxed);
         self.appended[1].fetch_add(u64::from(fragments), Ordering::Relaxed);
         self.add_live(fragments);
@@ -114,11 +120,14 @@ impl Container {
 
     /// A filling begins.
     pub(super) fn begin(&self) {
+        debug_assert!(self.live() == 0 && self.pins() == 0, "a filling over live fragments");
         self.appended.iter().chain([&self.emptied]).for_each(|figure| figure.store(0, Ordering::Relaxed));
     }
 
     /// Position in the shadows before which everything was decided that ended here; for a container in which nothing lives.
     pub(super) fn emptied_at(&self, end: impl Fn() -> u64) -> u64 {
+        // Kept from the first look on: what ended here was decided before it, and later entries of the shadows are about
+        // other events. Asking for the present end each time would never be satisfied under load.
         if self.live() > 0 {
             return u64::MAX;
         }
@@ -140,17 +149,20 @@ impl Container {
     }
 
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
+        // All three fields in one word and one swap: a reclaim that looked at them one after the other could miss a pin.
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
     }
 
     pub(super) fn add_live(&self, fragments: u32) {
         let before = self.word.fetch_add(u64::from(fragments), Ordering::AcqRel);
-        debug_assert!((before & LIVE) + u64::from(fragments) <= LIVE);
+        debug_assert!((before & LIVE) + u64::from(fragments) <= LIVE, "live fragments run into the pins");
     }
 
     /// Fewer live fragments; answers whether none is left and nobody reads.
     pub(super) fn end_live(&self, fragments: u32) -> bool {
         let ended = |word: u64| {
+            // A release would rather keep a wrong count at zero than borrow from the pins: a container that is reclaimed too
+            // early is caught by the generation in every checksum, one that is never reclaimed fills the level.
             debug_assert!(word & LIVE >= u64::from(fragments), "more fragments ended than lived");
             Some(word - (word & LIVE).min(u64::from(fragments)))
         };
@@ -160,13 +172,13 @@ impl Container {
 
     pub(super) fn pin(&self) {
         let before = self.word.fetch_add(PIN, Ordering::AcqRel);
-        debug_assert!(before & PINS != PINS);
+        debug_assert!(before & PINS != PINS, "pins run into the phase");
     }
 
     /// One reader fewer; answers whether nobody reads and nothing is live.
     pub(super) fn unpin(&self) -> bool {
         let before = self.word.fetch_sub(PIN, Ordering::AcqRel);
-        debug_assert!(before & PINS != 0);
+        debug_assert!(before & PINS != 0, "unpinned twice");
         before & PINS == PIN && before & LIVE == 0
     }
 
@@ -201,8 +213,12 @@ impl Container {
         store: &[u8; 16],
         change: impl FnOnce(&mut ContainerHeader),
     ) -> (u64, [u8; ContainerHeader::BYTES]) {
+        // The lock guards the header's value alone; the write that follows is ordered by `transition`, or by the one writer
+        // that fills the container.
         let mut header = self.header.lock();
+        let before = header.generation;
         change(&mut header);
+        debug_assert!(header.generation >= before, "a generation that was used comes again");
         header.revision += 1;
         (header.revision % 2 * crate::bytes::CONTAINER_BLOCK_BYTES, header.encode(store))
     }

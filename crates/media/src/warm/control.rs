@@ -79,9 +79,12 @@ impl Warm {
     /// `TimedOut` where the device does not answer as long as it may stall: the block may land later, but before any
     /// other of these. `NotConnected` after [`Warm::let_go`]. Otherwise the device's error.
     pub(super) fn write_block(&self, container: &Container, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(bytes.len() <= BLOCK_BYTES, "more than one block");
         let (_, device, file) = self.container(container.number).map_err(io::Error::other)?;
         let slot = &self.devices[container.device as usize];
         let deadline = Instant::now() + self.shape.stall;
+        // Held while the device works, for `stall` at most: two blocks of one device never pass each other. It is taken last;
+        // the transition of one container may be held above it.
         let mut control = slot.control.lock();
         let done = control.settle().and_then(|()| {
             if control.is_let_go {
@@ -90,6 +93,11 @@ impl Warm {
             if control.queue.is_none() {
                 control.queue = Some(device.queue(1)?);
             }
+            debug_assert_eq!(
+                control.queue.as_ref().map(|queue| queue.in_flight()),
+                Some(0),
+                "a block passes another one"
+            );
             let mut block = Buffer::new(BLOCK_BYTES);
             block[..bytes.len()].copy_from_slice(bytes);
             control.write(file, offset, block, deadline)?;
@@ -116,6 +124,7 @@ impl Warm {
     pub fn let_go(&self, device: u32) {
         let slot = &self.devices[device as usize];
         let mut control = slot.control.lock();
+        // Otherwise the block could land in the next life, over a header that is newer: the device stays locked instead.
         let idle = control.queue.as_ref().is_none_or(|queue| queue.in_flight() == 0);
         if let (Some(device), true) = (&slot.device, idle && !slot.stalled.load(Ordering::Relaxed)) {
             control.is_let_go = true;

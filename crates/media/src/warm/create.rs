@@ -43,7 +43,7 @@ impl WarmShape {
 }
 
 impl Warm {
-    /// Makes a warm level on these devices, of so many bytes each, the decision log included. `widths` are the bytes of
+    /// Makes a warm level on these devices, each of the bytes given for it, the decision log included. `widths` are the bytes of
     /// a packed primary key and of the packed sub-keys after it.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec
         let file = device.create(&container_file(number), superblock.container_bytes)?;
         let mut header = ContainerHeader::empty(superblock.device, number, superblock.container_bytes);
         containers.push(Container::new(header, Some(file)));
-        // Both copies, so that one that does not verify was whole once.
+        // Both copies, so that at an opening one that does not verify was whole once: torn or rotten, never unwritten.
         let mut blocks = Buffer::new(2 * BLOCK_BYTES);
         blocks[..ContainerHeader::BYTES].copy_from_slice(&header.encode(&superblock.store));
         header.revision = 1;
@@ -146,6 +146,7 @@ fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec
             container.header.lock().revision = 1;
         }
     }
+    // Containers before the superblock: a device that has its superblock has all of them, also after a power loss.
     device.sync_names()?;
     let file = device.create(DEVICE_FILE, 2 * CONTAINER_BLOCK_BYTES)?;
     let mut blocks = Buffer::new(2 * BLOCK_BYTES);

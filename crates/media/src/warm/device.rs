@@ -3,14 +3,17 @@
 //! *Invariants*: offsets, lengths and buffers are multiples of [`BLOCK_BYTES`]; a write may be short and a read may be
 //! short: callers count what was really moved; nothing is durable before a `sync` that began after its write completed.
 //!
-//! *Not here*: what the files mean (`container.rs`, `log.rs`).
+//! *Not here*: what the files mean (`container.rs`, `log/`).
 
 use super::buffer::Buffer;
+use crate::bytes::CONTAINER_BLOCK_BYTES;
 use std::io;
 use std::time::Duration;
 
 /// Alignment of every offset, length and buffer, in bytes.
+// What direct I/O wants of any disk of today, and what a file system writes at once; the formats use the same block.
 pub const BLOCK_BYTES: usize = 4096;
+const _: () = assert!(BLOCK_BYTES as u64 == CONTAINER_BLOCK_BYTES);
 
 /// A file of a device, as `create` or `open` answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +34,7 @@ pub trait Device: Send + Sync {
     /// Bytes that could still be allocated.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Makes a file of so many bytes, all of them allocated; they read as zeros. Exists and is an error if it is there.
+    /// Makes a file of this length, all of it allocated; it reads as zeros. `AlreadyExists` if it is there.
     fn create(&self, name: &str, bytes: u64) -> io::Result<FileId>;
 
     /// Opens a file; answers its length in bytes.
@@ -59,7 +62,7 @@ pub trait Device: Send + Sync {
     fn queue(&self, depth: usize) -> io::Result<Box<dyn Queue>>;
 }
 
-/// Whether an operation on so many bytes (in `memory`, if any) at `offset` keeps to blocks.
+/// Whether an operation on `length` bytes (in `memory`, if any) at `offset` keeps to blocks.
 ///
 /// # Errors
 /// `InvalidInput`, with what is not a multiple of [`BLOCK_BYTES`].

@@ -88,6 +88,7 @@ impl DirectoryDevice {
                 }
             },
         };
+        // After the lock and the first write: nobody else is at work in the directory.
         chosen.remove_unfinished()?;
         Ok(DirectoryDevice { files: chosen, uring, refused })
     }
@@ -148,6 +149,7 @@ impl Device for DirectoryDevice {
     }
 
     fn sync_names(&self) -> io::Result<()> {
+        // The directory by its descriptor: renames and creations are durable with it, whatever its path is by now.
         fs::fsync(self.files.dir())?;
         self.files.check_named()
     }
@@ -179,6 +181,7 @@ pub(super) fn write(files: &Files, file: FileId, offset: u64, bytes: &[u8]) -> i
 
 pub(super) fn sync(files: &Files, file: FileId) -> io::Result<()> {
     let handle = files.handle(file, None)?;
+    // Data only: files are allocated at their full length, so that no write changes a size that would have to be durable.
     fs::fdatasync(&handle.file)?;
     files.synced(&handle)
 }

@@ -1,4 +1,4 @@
-//! The open files of one directory: names to numbers, and so many descriptors at a time.
+//! The open files of one directory: names to numbers, and a bounded number of descriptors.
 //!
 //! *Invariants*: all names are looked up from the one directory descriptor, so a directory that is renamed stays the
 //! same device and one that is removed is noticed; nothing is written past a file's length; a file that was written and
@@ -65,7 +65,8 @@ impl Files {
         Files { path: path.to_owned(), dir, lock, direct, table: Mutex::new(Table::default()) }
     }
 
-    /// By name: a child that is being forked by another thread shares the descriptor until it executes its program.
+    /// Explicitly: a child that another thread forks shares the descriptor until it executes its program, and closing here
+    /// would leave the lock with it.
     pub(super) fn unlock(&self) {
         let _ = fs::flock(&*self.lock, FlockOperation::Unlock);
     }
@@ -143,6 +144,8 @@ impl Files {
         if self.free_bytes()? < bytes {
             return Err(full());
         }
+        // Under another name until all of it is allocated: a container that is shorter than its size would fail at a write
+        // that was promised space.
         let unfinished = format!("{name}{UNFINISHED}");
         let file = self.open_file(&unfinished, OFlags::CREATE | OFlags::TRUNC)?;
         let made = loop {
@@ -180,8 +183,9 @@ impl Files {
         Ok(())
     }
 
-    /// The file for an operation on so many bytes from `offset` on. A write must lie within the file.
+    /// The file for an operation; `write` gives offset and length of a write, which must lie within the file.
     pub(super) fn handle(&self, id: FileId, write: Option<(u64, usize)>) -> io::Result<Handle> {
+        // Guards names and numbers. A file is opened again under it, which is a lookup in a directory that the kernel knows.
         let mut table = self.table.lock();
         table.uses += 1;
         let now = table.uses;
@@ -213,10 +217,14 @@ impl Files {
         let stat = fs::fstat(&handle.file)?;
         let mut table = self.table.lock();
         let entry = table.entry(handle.id)?;
+        // The sync succeeded, on a file that no opening will find: that is not durable.
         if stat.st_nlink == 0 {
             let what = format!("{}: {} was removed by somebody else", self.path.display(), entry.name);
             return Err(io::Error::new(ErrorKind::NotFound, what));
         }
+        // Only writes that had begun before the sync: a later one may have failed since, and its descriptor must stay open
+        // until a sync has reported that.
+        debug_assert!(handle.writes <= entry.writes, "a sync of writes that never began");
         entry.synced = entry.synced.max(handle.writes);
         Ok(())
     }
@@ -281,6 +289,7 @@ impl Table {
 
     /// Closes what was used longest ago until the bound holds. What is in use or waits for a sync stays.
     fn close_some(&mut self) {
+        debug_assert_eq!(self.open, self.entries.iter().filter(|entry| entry.file.is_some()).count());
         while self.open > OPEN_MAX {
             let idle = self.entries.iter_mut().filter(|entry| {
                 entry.writes == entry.synced && entry.file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1)

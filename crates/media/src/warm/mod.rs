@@ -1,11 +1,11 @@
-//! The warm level: containers on devices, written front to back, drained and recycled whole.
+//! The warm level: containers on devices, written front to back, drained and reclaimed whole.
 //!
 //! ```text
 //! device (directory) ─▶ containers: header | extent | extent | … | directory
-//!                    └▶ decision log of what stands on this device
+//!                    └▶ decision log: the device's shadow of what was decided
 //! ```
 //!
-//! *Not here*: which event a fragment belongs to (`home`), when it goes here (`ops/demote.rs`).
+//! *Not here*: which event a fragment belongs to (the store's events), when it is demoted (the store's levels).
 
 mod absent;
 mod buffer;

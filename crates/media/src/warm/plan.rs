@@ -14,14 +14,15 @@ pub struct WarmShape {
     pub io_bytes: usize,
     /// Writes under way per writer.
     pub depth: usize,
-    /// A device that answers nothing for so long is reported stalled; after `STALLS_MAX` times that its containers
+    /// A device that answers nothing for this long is reported stalled; after `STALLS_MAX` times that its containers
     /// under way are given up.
     pub stall: Duration,
     /// Containers being filled per device, from which on runs and streams share one.
     pub open_max: usize,
 }
 
-/// After so many times `WarmShape::stall` without an answer a writer gives up.
+/// A writer gives up after this many times `WarmShape::stall` without an answer.
+// Long enough for a disk that retries a bad sector by itself; given up too early, a container is poisoned for nothing.
 pub(crate) const STALLS_MAX: u32 = 6;
 
 impl Default for WarmShape {
@@ -113,8 +114,8 @@ impl<'a> EntryPlan<'a> {
 /// What became of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Written here. Its fragments count as live in the container from now on: whoever does not adopt the place says so
-    /// with `Warm::ended`. Durable, and readable, once a commit that was asked for afterwards is durable.
+    /// Written here. Its fragments count as live in the container from now on: a caller that does not adopt the place calls
+    /// `Warm::ended`. Durable, and readable, once a commit that was asked for afterwards is durable.
     At(ImagePlace),
     /// The bytes of these entries do not have their checksums. Nothing of the image counts.
     Rotten(Vec<usize>),

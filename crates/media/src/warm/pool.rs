@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 const KEPT_BYTES_MAX: usize = 4 << 20;
 const POOL_BYTES_MAX: usize = 64 << 20;
 const SMALLEST: usize = 16 << 10;
+const _: () =
+    assert!(SMALLEST.is_power_of_two() && KEPT_BYTES_MAX.is_power_of_two() && KEPT_BYTES_MAX <= POOL_BYTES_MAX);
 
 pub(super) struct Pool(Mutex<Kept>);
 
@@ -21,12 +23,15 @@ impl Pool {
         Pool(Mutex::new(Kept::default()))
     }
 
-    /// A buffer of at least so many bytes; what stands in it is arbitrary.
+    /// A buffer of at least this length; its contents are arbitrary.
     pub(super) fn take(&self, bytes: usize) -> Buffer {
         let wanted = if bytes <= KEPT_BYTES_MAX { bytes.next_power_of_two().max(SMALLEST) } else { bytes };
         {
+            // Let go before a new buffer is made: zeroing megabytes under the lock would hold up every reader. From the back,
+            // because the buffer that came last is most likely still in a cache.
             let mut kept = self.0.lock();
             if let Some(at) = kept.buffers.iter().rposition(|buffer| buffer.len() == wanted) {
+                debug_assert!(kept.bytes >= wanted, "the pool has more buffers than bytes");
                 kept.bytes -= wanted;
                 return kept.buffers.swap_remove(at);
             }
@@ -34,13 +39,14 @@ impl Pool {
         Buffer::new(wanted)
     }
 
-    /// A buffer of exactly so many bytes, rounded up to blocks; what stands in it is arbitrary.
+    /// A buffer of exactly this length, rounded up to blocks; its contents are arbitrary.
     pub(super) fn take_exact(&self, bytes: usize) -> Buffer {
         if bytes.is_power_of_two() && bytes >= SMALLEST { self.take(bytes) } else { Buffer::new(bytes) }
     }
 
     /// Gives a buffer back.
     pub(super) fn give(&self, buffer: Buffer) {
+        // Sizes are powers of two, so that a few sizes serve all reads; others are freed.
         let mut kept = self.0.lock();
         if buffer.len().is_power_of_two()
             && (SMALLEST..=KEPT_BYTES_MAX).contains(&buffer.len())
@@ -49,6 +55,7 @@ impl Pool {
             kept.bytes += buffer.len();
             kept.buffers.push(buffer);
         }
+        debug_assert!(kept.bytes <= POOL_BYTES_MAX, "the pool has outgrown its bound");
     }
 }
 

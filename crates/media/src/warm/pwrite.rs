@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Threads of one queue.
 const THREADS_MAX: usize = 8;
 const STACK_BYTES: usize = 256 << 10;
-/// How long a queue that is dropped waits for what is in flight: whoever needs that has waited before.
+/// How long a queue that is dropped waits for what is in flight. A caller that needs the result has waited for it before.
 const DROP_WAIT: Duration = Duration::from_millis(100);
 
 /// See the module.
@@ -99,6 +99,7 @@ impl Shared {
                 state.idle -= 1;
                 continue;
             };
+            // Not held during the call of the system: a device that hangs keeps this thread, not the queue.
             drop(state);
             let done = job.run(&self.files);
             state = self.state.lock();
@@ -145,6 +146,7 @@ impl Queue for PwriteQueue {
         let mut state = self.shared.state.lock();
         loop {
             if let Some(done) = state.done.pop_front() {
+                debug_assert!(self.in_flight > 0, "an answer to an operation that never began");
                 self.in_flight -= 1;
                 return Some(done);
             }

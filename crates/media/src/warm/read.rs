@@ -1,7 +1,7 @@
 //! Reading images: one read for a whole event where its size is known.
 //!
-//! *Invariants*: head, primary key and table verify before anything is answered; a payload is compared with its
-//! checksum by whoever gives it out (`ReadImage::payload`).
+//! *Invariants*: head, primary key and table verify before anything is answered; `ReadImage::payload` compares a payload
+//! with its checksum before it gives it out, `ReadImage::payload_at` leaves that to its caller.
 //!
 //! *On failure*: `Corrupt` names the place; `Unavailable` where the device does not give the bytes.
 
@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// Read first where only one fragment is wanted; images up to the second size are read whole, in bytes.
+// The table of 400 fragments; one read of 16 KiB takes a disk about as long as one of 4 KiB.
 const META_BYTES_FIRST: usize = 16 << 10;
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Read where nothing is known of an image's size, in bytes.
@@ -57,6 +58,7 @@ impl Warm {
                 && place.position >= CONTAINER_DATA_OFFSET
                 && place.position.is_multiple_of(crate::bytes::IMAGE_ALIGN)
         });
+        // A place of an earlier filling: the checksum would refuse it as well, after a read.
         let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Recycling));
         let room = room.ok_or_else(|| corrupt("no image can be there"))?;
         let start = (place.position % BLOCK_BYTES as u64) as usize;
@@ -64,6 +66,7 @@ impl Warm {
         let mut buffer = self.pool.take(start + have);
         have = self.read_into(place, &mut buffer, 0, start + have)? - start;
         let head = ImageHead::peek(&buffer[start..start + have]).ok_or_else(|| corrupt("its head does not verify"))?;
+        // Not verified yet: the length decides only how much is read, and is bounded before it allocates anything.
         if head.bytes > room {
             return Err(corrupt("its head names more bytes than its container has"));
         }
@@ -75,6 +78,7 @@ impl Warm {
             self.pool.give(std::mem::replace(&mut buffer, larger));
             self.read_into(place, &mut buffer, known, start + whole)?;
         }
+        debug_assert!(place.position + head.bytes <= self.shape.container_bytes, "an image past its container's end");
         let seed = container.seed(&self.store);
         let verified = self.layout.decode(&buffer[start..start + whole], seed, place.position);
         let head = verified.filter(|image| !image.head.void).map(|image| image.head);
@@ -106,6 +110,8 @@ impl Warm {
         let mut buffer = self.pool.take(start + have);
         have = self.read_into(place, &mut buffer, 0, start + have)? - start;
         let head = ImageHead::peek(&buffer[start..start + have]).ok_or_else(|| corrupt("its head does not verify"))?;
+        // A small image is read whole: the second read for the fragment alone would cost more than the bytes. A head that
+        // names too many bytes goes the same way, which says what is wrong.
         if head.bytes <= WHOLE_BYTES_MAX || head.bytes > room {
             self.pool.give(buffer);
             return self.read(place, head.bytes.min(WHOLE_BYTES_MAX));

@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A directory is read in pieces of so many bytes.
+/// A directory is read in pieces of this length: one call of gigabytes could not be told from a device that hangs.
 const DIRECTORY_READ_BYTES: usize = 16 << 20;
 
 /// Who is told of an image: its place, and what is read of it.
@@ -118,6 +118,7 @@ impl Warm {
             if superblock.devices != count || superblock.container_bytes != container_bytes {
                 return Err(Error::invalid(format!("{}: of another warm level of this store", device.name())));
             }
+            // Numbers run over all devices: containers of a missing device keep theirs, or every location would be wrong.
             while (containers.len() as u32) < superblock.first {
                 let number = containers.len() as u32;
                 containers.push(Container::new(ContainerHeader::empty(0, number, container_bytes), None));
@@ -130,6 +131,7 @@ impl Warm {
         for (number, slot) in slots.iter().enumerate() {
             if slot.device.is_none() {
                 let what = format!("warm device {number} of {count} is not there");
+                // Not `Corrupt`: most likely the device is not mounted, and the next opening finds it.
                 found.lose(what).map_err(|error| Error::invalid(error.message()))?;
             }
         }
@@ -144,6 +146,7 @@ impl Warm {
             .iter()
             .filter(|container| !matches!(container.phase(), Phase::Empty | Phase::Lost))
             .collect();
+        // In the order in which they began to be filled: of two copies of a version the one that is told later is in force.
         by_order.sort_by_key(|container| container.header.lock().order);
         for container in by_order {
             let header = *container.header.lock();
@@ -175,7 +178,8 @@ impl Warm {
 
     fn scan_unclosed(&self, container: &Container, header: &ContainerHeader) -> io::Result<Scanned> {
         let (device, file) = self.reach(container)?;
-        // What is read from now on is durable, whatever the last life had left under way.
+        // What is read from now on is durable, whatever the last life had left under way. Without it an extent could be read
+        // from the page cache, counted as there, and be gone after the next power loss.
         device.sync(file)?;
         self.scan(container, device, file, header.data_end).run()
     }
@@ -219,6 +223,7 @@ impl Warm {
             })
             .collect();
         // Two buffers for all directories: fresh memory would be faulted in for each.
+        // No directory waits in the channel: one is told and one is read, so that memory is bounded by the two largest.
         let (give, given) = std::sync::mpsc::sync_channel(0);
         let (back, returned) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -247,6 +252,7 @@ impl Warm {
             }
             Ok(())
         })?;
+        // Only now: before, a container could look empty because nobody had been told of its images, and be reclaimed.
         self.recovered.store(true, Ordering::Release);
         Ok(())
     }
@@ -278,12 +284,14 @@ impl Warm {
         let (container, device, file) = self.container(number)?;
         let mut found = Found::default();
         let directory = container.header.lock().directory;
+        // A poisoned container may have failed at its directory: its extents are the truth.
         match directory.filter(|_| container.phase() != Phase::Poisoned) {
             Some(place) => {
                 let directory = self.read_directory(container, place, Buffer::new(BLOCK_BYTES));
                 self.tell_directory(container, place, &directory, &mut found, each)
             }
             None => {
+                // Rescue takes what is left; the move names what is lost.
                 found.accept_loss = true;
                 let scanned = self.scan(container, device.as_ref(), file, 0).run().map_err(|error| {
                     Error::unavailable(format!("{}: cannot be read", self.describe(number))).with_source(error)
@@ -333,6 +341,7 @@ impl Warm {
             Ok(())
         });
         let mut directory = DirectoryRead { bytes, length, sound: read.is_ok() };
+        // All of it before the first image is told: half a directory beside the scan of its extents would be told twice.
         directory.sound = directory.decode(self, container, place).is_some_and(|found| {
             // The checksum is right; that all entries can be read is seen before the first one is told.
             Directory::crc_of(&directory.bytes[..length]) == Some(place.crc) && found.iter().all(|image| image.is_ok())
@@ -349,7 +358,8 @@ impl Warm {
         each: &mut Told<'_>,
     ) -> Result<()> {
         let Some(directory) = directory.decode(self, container, place) else {
-            // The extents say the same, in more reads.
+            // The extents say the same, in more reads: a directory that rots costs time, not data. Up to `data_end` all was
+            // durable when the header was written, so a gap before it is a loss.
             let data_end = container.header.lock().data_end;
             let scanned =
                 self.reach(container).and_then(|(device, file)| self.scan(container, device, file, data_end).run());
@@ -409,6 +419,7 @@ impl Warm {
                 }
             }
         }
+        // Without room for a directory, after an image that was torn, the container stays one that is scanned.
         let block = CONTAINER_BLOCK_BYTES;
         let fits = content.data_end + content.directory.len().next_multiple_of(block) <= self.shape.container_bytes;
         Ok(fits.then_some(content))
@@ -497,6 +508,7 @@ fn open_container(
     };
     let decode = |block: &[u8]| ContainerHeader::decode(block, &superblock.store, superblock.device, number);
     let (one, two) = (decode(&blocks[..BLOCK_BYTES]), decode(&blocks[BLOCK_BYTES..]));
+    // Copies are written in turn and creation writes both: one that does not verify was torn by the last write, or rots.
     let torn = one.is_err() != two.is_err();
     if let Err(error) = one.as_ref().and(two.as_ref())
         && error.kind() == Kind::Invalid
@@ -505,6 +517,7 @@ fn open_container(
     }
     let newest = one.ok().into_iter().chain(two.ok()).max_by_key(|header| header.revision);
     let Some(header) = newest.filter(|header| header.container_bytes == superblock.container_bytes) else {
+        // Poisoned: what it holds cannot be found without its generation, and it takes nothing before its medium is tried.
         found.lose(format!("{}: neither copy of its header verifies", name()))?;
         return Ok(Container::new(ContainerHeader { state: ContainerState::Poisoned, ..empty }, Some(file)));
     };
@@ -528,6 +541,8 @@ fn began_to_fill(
     file: FileId,
     empty: &ContainerHeader,
 ) -> Option<ContainerHeader> {
+    // One copy says *empty* and the other is torn. Both may be a reclaim that was cut off, or a filling that began; only the
+    // first extent of the next generation tells. Taken for empty, a filling would lose what it had acknowledged.
     let generation = empty.generation.wrapping_add(1);
     let seed = ContainerSeed::new(&superblock.store, superblock.device, empty.container, generation);
     let mut block = Buffer::new(BLOCK_BYTES);

@@ -17,7 +17,7 @@ use crate::bytes::{
 use crate::hot::checksum;
 use std::io;
 
-/// Payloads are compared in pieces of so many bytes.
+/// Payloads are compared in pieces of this length, so that a fragment of gigabytes needs no buffer of that size.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// One container to be scanned.
@@ -58,10 +58,13 @@ impl Scan<'_> {
     /// Walks the heads.
     pub(super) fn run(&self) -> io::Result<Scanned> {
         let (heads, gaps) = self.heads()?;
+        debug_assert!(heads.is_sorted_by_key(|extent| extent.position), "heads are found front to back");
+        // The furthest of all heads, not that of the last one: the last may be the one that is torn.
         let committed = heads.iter().map(|extent| extent.head.committed).max().unwrap_or(0).max(self.committed);
         let lost = gaps.into_iter().filter(|(from, _)| *from < committed).collect();
         let mut extents = heads;
         for extent in &mut extents {
+            // An extent counts as committed only as a whole: its end was durable, so all of it was.
             extent.doubtful = extent.position + extent.head.bytes > committed;
         }
         let data_end = extents.last().map_or(CONTAINER_DATA_OFFSET, |last| last.position + last.head.bytes);
@@ -85,6 +88,8 @@ impl Scan<'_> {
                     position += head.bytes;
                 }
                 None => {
+                    // Block by block to the end of the container: extents behind one that rots are found by their heads, which
+                    // begin at blocks. Old bytes are no danger, because the generation is in every checksum.
                     gap.get_or_insert(position);
                     position += CONTAINER_BLOCK_BYTES;
                 }
@@ -99,6 +104,7 @@ impl Scan<'_> {
     fn payloads_verify(&self, window: &mut Window<'_>, position: u64, meta_bytes: u32) -> io::Result<bool> {
         let Some(meta) = window.get(position, meta_bytes as usize)? else { return Ok(false) };
         let Some(image) = self.layout.decode_verified(meta) else { return Ok(false) };
+        // Copied out: the view moves on to the payloads, and the table goes with what it showed.
         let payloads: Vec<(u32, u32, u64)> =
             image.table().map(|(entry, offset)| (entry.length, entry.crc, offset)).collect();
         for (length, crc, offset) in payloads {
@@ -116,6 +122,7 @@ impl Scan<'_> {
         length: u64,
         crc: u32,
     ) -> io::Result<bool> {
+        // A fragment of no bytes has the checksum of nothing, 0, which no piece is read for.
         let (mut made, mut done) = (0, 0);
         while done < length {
             let piece = (length - done).min(PIECE_BYTES);
@@ -149,6 +156,7 @@ impl Scan<'_> {
         let mut position = extent.position + ExtentHead::BYTES as u64;
         let end = extent.position + extent.head.bytes;
         let (mut told, mut searching) = (0, false);
+        debug_assert!(end <= self.container_bytes, "an extent past the end of its container");
         while told < extent.head.images && position + ImageHead::BYTES as u64 <= end {
             let found = self.image(&mut window, position, end)?;
             let Some((bytes, meta_bytes, void)) =
@@ -165,6 +173,8 @@ impl Scan<'_> {
             };
             searching = false;
             told += 1;
+            // A committed image counts by its head and table; its payloads are compared when they are read. Of a doubtful one
+            // the head may have reached the medium and the payload not, so all of it is read.
             if extent.doubtful && !self.payloads_verify(&mut window, position, meta_bytes)? {
                 lost(position);
             } else if !void

@@ -24,8 +24,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// More containers than were ever begun on a device that is missing.
+// Of two copies of a version the one in the container with the higher order is in force. A missing device may return, and
+// must not win with what is older.
 const ORDERS_UNKNOWN_MAX: u64 = 1 << 32;
-/// From so many containers on, one is kept free for moves.
+/// Number of containers from which on one is kept free for moves. A smaller level would lose too much of itself.
 const CONTAINERS_WITH_RESERVE: usize = 4;
 
 /// The warm level of a store.
@@ -77,6 +79,7 @@ impl DeviceSlot {
 
     /// How much it is to be avoided; devices of the same degree are alike.
     fn avoid(&self) -> u32 {
+        // Degrees, not sums: a device with a failed container is worse than one that is silent and drained at once.
         let bit = |set: bool, bit: u32| if set { bit } else { 0 };
         bit(self.poisoned.load(Ordering::Relaxed) > 0, 4)
             | bit(self.stalled.load(Ordering::Relaxed), 2)
@@ -125,9 +128,11 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Whether an extent of so many bytes fits, with a directory of so many bytes after it.
+    /// Whether an extent that ends at `end` fits, with a directory of `directory_bytes` after it.
     pub(super) fn fits(container_bytes: u64, images: u64, end: u64, directory_bytes: u64) -> bool {
         let block = crate::bytes::CONTAINER_BLOCK_BYTES;
+        // Images of empty fragments are nearly all table: without the second bound half of the container would be directory,
+        // and opening would read it. A single image is always taken, or it would fit nowhere.
         end.next_multiple_of(block) + directory_bytes.next_multiple_of(block) <= container_bytes
             && (images == 0 || directory_bytes <= container_bytes / 4)
     }
@@ -179,6 +184,7 @@ impl Warm {
     ) -> Warm {
         let mut free = vec![VecDeque::new(); devices.len()];
         let mut by_age: Vec<&Container> = containers.iter().collect();
+        // Longest empty first, as in the life before: all containers of a device are filled in turn.
         by_age.sort_by_key(|container| container.header.lock().order);
         let mut used = 0;
         for container in by_age {
@@ -193,7 +199,7 @@ impl Warm {
         }
         let count = free.iter().map(VecDeque::len).sum::<usize>() as u32;
         let last = containers.iter().map(|container| container.header.lock().order).max().unwrap_or(0);
-        // What is written from now on is later than what stands on a device that is missing.
+        // What is written from now on must be later than anything on a device that is missing.
         let lacks_devices = devices.iter().any(|slot| slot.device.is_none());
         let last = last + if lacks_devices { ORDERS_UNKNOWN_MAX } else { 0 };
         Warm {
@@ -214,6 +220,7 @@ impl Warm {
 
     /// The store closes: what is under way has this many stalls in all, and one for each step after that.
     pub fn begin_closing(&self, stalls: u32) {
+        // Set once: several threads may close, and the first one's limit holds for all.
         let _ = self.closing_by.set(deadline_after(self.shape.stall * stalls));
     }
 
@@ -317,7 +324,7 @@ impl Warm {
         }
     }
 
-    /// So many fragments of an image do not count any more; `true` where the container may now be recycled. Touches no
+    /// This number of fragments of an image do not count any more; `true` where the container may now be recycled. Touches no
     /// device.
     pub fn ended(&self, place: ImagePlace, fragments: u32) -> bool {
         self.containers.get(place.container as usize).is_some_and(|container| {
@@ -345,6 +352,7 @@ impl Warm {
         if matches!(target.stream, Stream::Recording(group) if group > Stream::RECORDING_MAX) {
             return Err(Error::invalid(format!("{}: link groups end at {}", target.stream, Stream::RECORDING_MAX)));
         }
+        // Guards the lists; no device is touched under it, so that a device that hangs stops no writer of another.
         let mut space = self.space.lock();
         let mut candidates: Vec<(u32, u32)> = (0..self.devices.len() as u32)
             .filter(|number| target.device.is_none_or(|wanted| wanted == *number))
@@ -359,6 +367,7 @@ impl Warm {
             let free = space.free[*number as usize].len();
             (*avoid, slot.writers.load(Ordering::Relaxed), std::cmp::Reverse(free))
         });
+        // A parked container of this target goes on first, but not on a worse device than a free one is on.
         for alike in candidates.chunk_by(|one, other| one.0 == other.0) {
             let on = |device: u32| alike.iter().any(|(_, number)| *number == device);
             let own = space.parked.iter().position(|filling| on(filling.device) && filling.serves(target));
@@ -377,6 +386,8 @@ impl Warm {
 
     fn take_on(&self, space: &mut Space, device: u32, target: &Target) -> Option<Filling> {
         let filling = space.open.iter().filter(|open| open.device == device).count();
+        // The last slot of a device is for a shared container: as soon as there is one, runs and streams find a place in it
+        // however many there are.
         let shared = |open: &Open| open.device == device && open.shared && open.kind == target.kind;
         let slots = if space.open.iter().any(shared) { self.shape.open_max } else { self.shape.open_max - 1 };
         let parked = space.parked.iter().position(|filling| {
@@ -394,6 +405,8 @@ impl Warm {
             return parked.map(|at| space.parked.swap_remove(at));
         };
         self.free.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(space.open.iter().all(|open| open.container != number), "container {number} is being filled");
+        debug_assert!(space.parked.iter().all(|filling| filling.container != number), "container {number} is parked");
         let (run, stream) =
             if share { (ContainerHeader::SHARED_RUN, Stream::Shared) } else { (target.run, target.stream) };
         space.open.push(Open { container: number, device, kind: target.kind, shared: stream == Stream::Shared });
@@ -406,6 +419,7 @@ impl Warm {
         {
             let mut header = container.header.lock();
             *header = ContainerHeader {
+                // Before its first byte: nothing of the filling before verifies from now on.
                 generation: header.generation.wrapping_add(1),
                 state: crate::bytes::ContainerState::Filling,
                 kind,
@@ -417,7 +431,8 @@ impl Warm {
             };
         }
         container.begin();
-        container.set_phase(&[Phase::Empty], Phase::Filling);
+        let begun = container.set_phase(&[Phase::Empty], Phase::Filling);
+        debug_assert!(begun, "container {number} was taken and was not empty");
         self.used.fetch_add(CONTAINER_DATA_OFFSET, Ordering::Relaxed);
         Filling {
             container: number,
@@ -442,6 +457,8 @@ impl Warm {
         self.devices[filling.device as usize].writers.fetch_sub(1, Ordering::Relaxed);
         let mut space = self.space.lock();
         if filling.fresh {
+            debug_assert_eq!(filling.position, CONTAINER_DATA_OFFSET, "a filling without a header has data");
+            // Nothing was written: it goes back as it was, to the front, because the next taker needs no other.
             self.used.fetch_sub(filling.position, Ordering::Relaxed);
             space.open.retain(|open| open.container != filling.container);
             self.containers[filling.container as usize].set_phase(&[Phase::Filling], Phase::Empty);
@@ -455,6 +472,7 @@ impl Warm {
 
     /// A writer's container takes no more: it is being closed, or has failed.
     pub(super) fn stop_filling(&self, filling: &Filling) {
+        // May be told twice, when it is closed and when its last write fails: the second time it is in no list any more.
         let mut space = self.space.lock();
         if space.open.iter().any(|open| open.container == filling.container) {
             space.open.retain(|open| open.container != filling.container);
@@ -463,7 +481,7 @@ impl Warm {
         }
     }
 
-    /// Containers that no writer has had for so long, taken out to be closed.
+    /// Containers that no writer has had for this long, taken out to be closed.
     pub(super) fn take_idle(&self, idle: std::time::Duration) -> Vec<Filling> {
         let mut space = self.space.lock();
         let taken: Vec<Filling> = space.parked.extract_if(.., |filling| filling.touched.elapsed() >= idle).collect();
@@ -475,6 +493,7 @@ impl Warm {
 
     /// An empty container is free.
     pub(super) fn add_free(&self, number: u32) {
+        debug_assert_eq!(self.containers[number as usize].phase(), Phase::Empty, "container {number} is in use");
         let device = self.containers[number as usize].device;
         self.space.lock().free[device as usize].push_back(number);
         self.free.fetch_add(1, Ordering::Relaxed);

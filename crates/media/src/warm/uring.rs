@@ -21,8 +21,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a queue that is dropped waits for what is in flight before it leaks the buffers: whoever needs that has
-/// waited before.
+/// How long a queue that is dropped waits for what is in flight before it leaks the buffers. A caller that needs the
+/// result has waited for it before.
 const DROP_WAIT: Duration = Duration::from_millis(100);
 /// The longest single wait in the kernel.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -58,7 +58,7 @@ struct Write {
 }
 
 impl UringQueue {
-    /// A ring of its own for so many operations at a time.
+    /// A ring for `depth` operations at a time.
     ///
     /// # Errors
     /// What the system says where it refuses io_uring; `Unsupported` where its version cannot wait with a deadline.
@@ -71,6 +71,7 @@ impl UringQueue {
             .build(entries)
             // Kernels before 5.19 know neither flag.
             .or_else(|_| IoUring::builder().dontfork().build(entries))?;
+        // Without the first a silent device would block the thread for ever; without the second completions could be lost.
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(ErrorKind::Unsupported, "this kernel's io_uring cannot wait with a deadline"));
         }
@@ -91,6 +92,8 @@ impl UringQueue {
 
     /// Puts the operation into its slot and before the kernel; answers it back if the ring has no entry left.
     fn submit(&mut self, slot: usize, operation: Operation) -> Option<Operation> {
+        // The memory of an operation stays in its slot: an occupied one would be freed while the kernel reads it.
+        debug_assert!(self.slots[slot].is_none(), "slot {slot} belongs to an operation in flight");
         let entry = entry(&operation).user_data(slot as u64);
         // SAFETY: the buffer's memory stays where it is, unwritten and unfreed, until this entry's completion empties the
         // slot; `drop` leaks what remains. The descriptor is kept open by the handle beside it.
@@ -220,7 +223,7 @@ impl Drop for UringQueue {
             let _ = self.complete(DROP_WAIT.saturating_sub(begun.elapsed()));
         }
         for operation in self.slots.drain(..).flatten() {
-            // The kernel may still read it.
+            // The kernel may still read it: a leak of a few buffers is better than a write of freed memory to a disk.
             std::mem::forget(operation);
         }
     }

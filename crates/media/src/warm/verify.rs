@@ -46,6 +46,7 @@ impl Warm {
         let scan = self.scan(container, device.as_ref(), file, 0);
         self.images_of(number, &mut |place, image| {
             seen.images += 1;
+            // The image was told from the directory: its own head and table, which every read needs, may have rotted since.
             let mut readable = true;
             if deep {
                 let meta = window.get(place.position, image.head.meta_bytes as usize).ok().flatten();

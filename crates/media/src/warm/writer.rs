@@ -53,8 +53,8 @@ impl Warm {
         Writer::over(self, *target, filling)
     }
 
-    /// Closes containers that nobody has written for so long, each with its directory. With zero all that no writer
-    /// has.
+    /// Closes containers that nobody has written for the time `idle`, each with its directory. With zero all that no
+    /// writer has.
     ///
     /// # Errors
     /// `Unavailable` where a device fails, or does not answer by the deadline; the others are closed.
@@ -90,6 +90,8 @@ impl Writer {
     /// free: nothing was written then; `Unavailable` where the device fails.
     pub fn append(&mut self, images: &[ImagePlan<'_>], kind: ExtentKind) -> Result<Vec<Placed>> {
         self.pipeline.check()?;
+        // All sizes and all containers first: an append that finds no room must write nothing at all, or its caller would have
+        // images that count beside the error.
         let sizes = images.iter().map(|image| self.size(image)).collect::<Result<Vec<Size>>>()?;
         let mut shares = self.share(&sizes)?.into_iter();
         let mut placed = Vec::with_capacity(images.len());
@@ -185,6 +187,7 @@ impl Writer {
         }
         let bytes = layout.image_bytes(image.entries.iter().map(|entry| entry.payload.len()), image.record_bytes());
         let entry_bytes = DirectoryBuilder::entry_bytes(layout.meta_bytes(image.entries.len(), image.record_bytes()));
+        // As the first image of an empty container: what does not fit there fits nowhere.
         let end = CONTAINER_DATA_OFFSET + ExtentHead::BYTES as u64 + bytes;
         let directory = DirectoryBuilder::new().len() + entry_bytes;
         let too_large = !Filling::fits(self.pipeline.warm.shape.container_bytes, 0, end, directory);
@@ -260,6 +263,8 @@ impl Writer {
         kind: ExtentKind,
         placed: &mut [Placed],
     ) -> Result<()> {
+        // The header of this filling goes out before its first byte: recovery looks for extents of a generation only where a
+        // header, or a torn copy of one, says that it began.
         self.pipeline.announce();
         let (seed, start) =
             self.pipeline.place().ok_or_else(|| Error::internal("a writer without a container to fill"))?;
@@ -271,6 +276,8 @@ impl Writer {
             bytes: whole.next_multiple_of(CONTAINER_BLOCK_BYTES),
             images: taken.len() as u32,
             fragments: entries().count() as u32,
+            // Recovery's proof: everything before this point was durable when this extent was written. So a hole in front of it
+            // is a loss, and one behind it may never have been acknowledged.
             committed: filling.durable,
             number: filling.extents,
             kind,
@@ -282,7 +289,10 @@ impl Writer {
         for at in taken {
             placed[*at] = self.write_image(&images[*at])?;
         }
+        // Padded to the block: the next extent never rewrites a block that holds acknowledged bytes.
         self.pipeline.align(CONTAINER_BLOCK_BYTES, Bytes::Padding)?;
+        let end = self.pipeline.place().map(|(_, end)| end);
+        debug_assert_eq!(end, Some(start + head.bytes), "an extent of another length than its head says");
         self.pipeline.end_extent();
         self.pipeline.warm.devices[device as usize].counters.appended(payload_bytes);
         Ok(())
@@ -295,10 +305,12 @@ impl Writer {
         self.meta.clear();
         let entries = image.entries.iter().map(|entry| entry.meta());
         let head = layout.encode(image.marks, image.primary, entries, image.record, seed, position, &mut self.meta);
+        // Its payloads are compared while they are copied: the head must not leave memory before all of them have verified.
         self.pipeline.hold(position..position + layout.void_bytes() as u64);
         self.pipeline.put(&self.meta, Bytes::Data)?;
         let mut rotten = Vec::new();
         for (at, entry) in image.entries.iter().enumerate() {
+            // The next payload is on its way from memory while this one is copied.
             if let Some(next) = image.entries.get(at + 1) {
                 will_copy(next.payload);
             }
@@ -308,6 +320,9 @@ impl Writer {
             self.pipeline.align(8, Bytes::Data)?;
         }
         self.pipeline.align(IMAGE_ALIGN, Bytes::Data)?;
+        let end = self.pipeline.place().map(|(_, end)| end);
+        debug_assert_eq!(end, Some(position + head.bytes), "an image of another length than its head says");
+        // A void image of the same length: the images behind it keep their places, and a scan steps over it.
         if !rotten.is_empty() {
             self.pipeline.patch(position, &layout.encode_void(head.bytes, seed, position));
         }

@@ -77,7 +77,7 @@ impl Store {
     /// All segments as they are now.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let hot = &self.engine().placement.hot;
-        let heads = hot.open_heads();
+        let heads = hot.open_cursors();
         let one = |number: u32| {
             let segment = hot.segment(number);
             let mut entries = segment.entries.load(Ordering::Relaxed);

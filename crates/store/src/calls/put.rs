@@ -271,7 +271,7 @@ impl Engine {
                 }
                 Again::NoSpace(class) => {
                     // Dead ends give their space back: heads without live records, a log that folds to less.
-                    self.placement.hot.close_idle_heads();
+                    self.placement.hot.close_idle_cursors();
                     self.relieve_log();
                     if !self.placement.hot.wait_for_space(class, deadline) {
                         return Err(self.refuse_full(key, length));

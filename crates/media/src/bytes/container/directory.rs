@@ -45,13 +45,14 @@ impl DirectoryBuilder {
         self.images == 0
     }
 
-    /// Bytes that an image with so many bytes of meta adds.
+    /// Bytes that an image with this length of meta adds.
     pub fn entry_bytes(meta_bytes: u64) -> u64 {
         ENTRY_HEAD_BYTES as u64 + meta_bytes
     }
 
     /// Adds an image by its position (a multiple of [`IMAGE_ALIGN`]) and its meta.
     pub fn push(&mut self, position: u64, meta: &[u8]) {
+        debug_assert!(position.is_multiple_of(IMAGE_ALIGN), "the entry keeps positions in units of {IMAGE_ALIGN}");
         self.bytes.extend_from_slice(&((position / IMAGE_ALIGN) as u32).to_le_bytes());
         self.bytes.extend_from_slice(&(meta.len() as u32).to_le_bytes());
         self.bytes.extend_from_slice(meta);
@@ -140,6 +141,7 @@ impl<'a> Iterator for DirectoryIter<'a> {
         }
         self.left -= 1;
         let taken = self.take().ok_or_else(|| Error::corrupt("directory: an entry cannot be read"));
+        // Lengths chain the entries: behind one that cannot be read there is nothing to go on with.
         if taken.is_err() {
             (self.left, self.entries) = (0, &[]);
         }

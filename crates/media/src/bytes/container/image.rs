@@ -19,7 +19,9 @@ use forebay_core::limits::KEY_BYTES_MAX;
 const MAGIC: [u8; 4] = *b"FBEV";
 const HEAD_BYTES: usize = 48;
 const ENTRY_TAIL_BYTES: usize = 16;
+// Payloads are read as numbers in place; lines, as on the hot level, would cost small fragments more than themselves.
 const PAYLOAD_ALIGN: u64 = 8;
+const _: () = assert!(HEAD_BYTES.is_multiple_of(PAYLOAD_ALIGN as usize) && IMAGE_ALIGN.is_multiple_of(PAYLOAD_ALIGN));
 const READY: u8 = 1;
 const MASKED: u8 = 2;
 const VOID: u8 = 4;
@@ -138,6 +140,7 @@ impl ImageHead {
             payload_bytes: u64_at(bytes, 32),
             record: has_record.then(|| (u32_at(bytes, 40), u16_at(bytes, 44), bytes[46])),
         };
+        // Lengths that contradict each other come from bytes that are no head: a scan meets such bytes at every step.
         let fits = head.bytes >= u64::from(head.meta_bytes) && head.bytes.is_multiple_of(IMAGE_ALIGN);
         (fits && head.meta_bytes as usize >= HEAD_BYTES).then_some(head)
     }
@@ -241,7 +244,7 @@ impl<'a> Iterator for TableIter<'a> {
 impl ExactSizeIterator for TableIter<'_> {}
 
 impl ImageLayout {
-    /// The layout for packed primary keys and remaining sub-keys of so many bytes.
+    /// The layout for packed primary keys and remaining sub-keys of these lengths.
     pub fn new(primary_bytes: usize, rest_bytes: usize) -> ImageLayout {
         debug_assert!((2..=KEY_BYTES_MAX).contains(&(primary_bytes + rest_bytes)));
         ImageLayout { primary_bytes, rest_bytes }
@@ -266,7 +269,7 @@ impl ImageLayout {
         HEAD_BYTES + self.primary_bytes.next_multiple_of(8)
     }
 
-    /// Bytes of head, primary key, table and record for so many fragments and bytes of a record.
+    /// Bytes of head, primary key, table and record for this number of fragments and this length of the record.
     pub fn meta_bytes(&self, fragments: usize, record_bytes: usize) -> u64 {
         let table = fragments as u64 * self.entry_bytes() as u64;
         (self.table_offset() as u64 + table + record_bytes as u64).next_multiple_of(8)
@@ -292,6 +295,9 @@ impl ImageLayout {
         position: u64,
         out: &mut Vec<u8>,
     ) -> ImageHead {
+        debug_assert_eq!(primary.len(), self.primary_bytes, "a primary key of another keyspace");
+        debug_assert!(record.is_none_or(|record| record.status < 256), "the head has one byte for the record's status");
+        debug_assert!(position.is_multiple_of(IMAGE_ALIGN), "no location names position {position}");
         let start = out.len();
         let fragments = entries.len();
         let meta_bytes = self.meta_bytes(fragments, record.map_or(0, |record| record.bytes.len()));
@@ -300,6 +306,7 @@ impl ImageLayout {
         out.resize(start + self.table_offset(), 0);
         let (mut payload_bytes, mut padded) = (0, 0);
         for entry in entries {
+            debug_assert_eq!(entry.rest.len(), self.rest_bytes, "sub-keys of another keyspace");
             payload_bytes += u64::from(entry.length);
             padded += u64::from(entry.length).next_multiple_of(PAYLOAD_ALIGN);
             out.extend_from_slice(&entry.rest[..self.rest_bytes]);
@@ -322,6 +329,7 @@ impl ImageLayout {
             payload_bytes,
             record: record.map(|record| (record.bytes.len() as u32, record.version, record.status as u8)),
         };
+        debug_assert_eq!((out.len() - start) as u64, meta_bytes, "a meta of another length than its head says");
         seal(&head, seed, position, &mut out[start..]);
         head
     }
@@ -331,7 +339,7 @@ impl ImageLayout {
         self.meta_bytes(0, 0) as usize
     }
 
-    /// The meta of a void image of so many bytes, which stands over the beginning of one that did not verify.
+    /// The meta of a void image of `bytes` bytes, which overwrites the beginning of one that did not verify.
     pub fn encode_void(&self, bytes: u64, seed: ContainerSeed, position: u64) -> Vec<u8> {
         let mut out = vec![0; self.void_bytes()];
         let head = ImageHead {

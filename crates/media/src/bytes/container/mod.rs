@@ -10,7 +10,7 @@
 //! *Invariants*: checksums of extents, images and directories are seeded with store, device, container, generation and
 //! position, so that one of another place or an earlier filling never verifies (test `verifies_only_in_its_place`).
 //!
-//! *Not here*: I/O, and when which of this is durable (`forebay-store`, `warm/`).
+//! *Not here*: I/O, and when which of this is durable (`warm/`).
 
 mod device;
 mod directory;
@@ -40,6 +40,10 @@ pub const CONTAINER_BYTES_MAX: u64 = 4 << 30;
 /// Most containers of one store, over all its devices.
 pub const CONTAINERS_MAX: u32 = 1 << 20;
 
+// Whole blocks, so that extents, header copies and directories can begin at each; images align within them.
+const _: () =
+    assert!(CONTAINER_BYTES_MIN.is_multiple_of(CONTAINER_BLOCK_BYTES) && CONTAINER_BYTES_MIN > CONTAINER_DATA_OFFSET);
+const _: () = assert!(CONTAINER_BLOCK_BYTES.is_multiple_of(IMAGE_ALIGN));
 // A place in the largest container fits into 28 bits of image alignments.
 const _: () = assert!(CONTAINER_BYTES_MAX / IMAGE_ALIGN <= 1 << 28);
 
@@ -117,6 +121,7 @@ impl ContainerSeed {
 
     /// Checksum of bytes that stand at `position` from the container's start.
     pub fn checksum(self, position: u64, bytes: &[u8]) -> u32 {
+        // The position is in it: a write that lands elsewhere in the container, as disks do rarely, does not verify there.
         crc32c_append(crc32c_append(self.0, &position.to_le_bytes()), bytes)
     }
 }

@@ -88,6 +88,7 @@ impl Transfer {
                 }
                 continue;
             };
+            // The answer to an operation of a caller that gave up: `settle` waits for it before another one begins.
             if done.tag != tag {
                 continue;
             }
@@ -99,13 +100,18 @@ impl Transfer {
     }
 
     fn begin(&mut self, io: &mut Io) -> u64 {
+        // One at a time: a sync that is queued beside its write says nothing about that write.
+        debug_assert_eq!(io.queue.in_flight(), 0, "an operation begins beside another one");
         io.tag += 1;
         match self.buffer.take_if(|_| self.written < self.length) {
             Some(buffer) => {
                 let offset = self.offset + self.written as u64;
                 io.queue.write(io.tag, self.file, offset, buffer, self.length - self.written);
             }
-            None => io.queue.sync(io.tag, self.file),
+            None => {
+                debug_assert_eq!(self.written, self.length, "a sync before all of the write has completed");
+                io.queue.sync(io.tag, self.file);
+            }
         }
         self.tag = Some(io.tag);
         io.tag
@@ -120,6 +126,7 @@ impl Transfer {
         }
         self.buffer = buffer;
         let moved = match result {
+            // Whole blocks only: the rest of a block that was written in part is written again from its beginning.
             Ok(bytes) => bytes.min(self.length - self.written) / BLOCK_BYTES * BLOCK_BYTES,
             Err(error) => return Some(Step::Failed(format!("the write failed: {error}"))),
         };

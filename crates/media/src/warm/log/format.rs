@@ -74,6 +74,8 @@ pub(super) struct FileHead {
 impl FileHead {
     /// One block, one copy.
     pub(super) fn encode(&self, out: &mut [u8]) {
+        // A generation of 0 is that of a log without a file: heads on a medium have a higher one.
+        debug_assert!(self.generation > 0 && self.file < 2, "{self:?} cannot be on a medium");
         out.fill(0);
         out[..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -177,6 +179,8 @@ impl Pages {
 
     /// Writes the head of block number `block`.
     pub(super) fn encode_head(&self, head: BlockHead, block: u32, out: &mut [u8]) {
+        debug_assert!(head.index < head.blocks && head.index <= block, "{head:?} cannot be block {block}");
+        debug_assert!(head.slots <= self.slots_per_block(), "{head:?} has more slots than a block");
         let out = &mut out[..BLOCK_HEAD_BYTES];
         out.fill(0);
         out[4..8].copy_from_slice(&BLOCK_MAGIC);
@@ -200,12 +204,14 @@ impl Pages {
             blocks: word(bytes, 20),
             slots: word(bytes, 24),
         };
+        // A checksum proves only that the bytes are whole. What cannot be would make the scan count back before the file.
         let legal = head.index < head.blocks && head.index <= block && head.slots <= self.slots_per_block();
         legal.then_some(head)
     }
 
     /// Reads slot `index` of block number `block`.
     pub(super) fn decode_slot(&self, bytes: &[u8], block: u32, index: u32) -> Option<Slot> {
+        // Numbers run over the file, so that a slot does not verify in another block either.
         let number = block.checked_mul(self.slots_per_block())?.checked_add(index)?;
         self.layout.decode(bytes.get(self.slot_range(index))?, self.seed, number)
     }

@@ -91,7 +91,7 @@ impl DeviceLog {
     }
 
     /// Finds the log of each device. Nothing is written; each log takes entries once it was folded by `replace`.
-    /// `log_bytes` is for files that have to be made anew.
+    /// `log_bytes` is for files that have to be created again.
     ///
     /// # Errors
     /// `Invalid` where a device is of another store or stands in another's place, `Corrupt` where something that was
@@ -123,7 +123,8 @@ impl DeviceLog {
                 losses.extend(lost);
             }
         }
-        // A life begins behind all that is known: a device has its beginning once its shadow is folded in it.
+        // A life begins behind all that is known: a device has its beginning once a snapshot of it is written there. One
+        // position more, so that even a device that has everything of the life before is behind until then.
         let end = slots.iter().map(LogSlots::end).max().unwrap_or(0) + 1;
         Ok((DeviceLog::of(logs, end), slots, losses))
     }
@@ -144,7 +145,10 @@ impl DeviceLog {
     }
 
     fn append(&self, entry: Entry) -> u64 {
+        // One allocation for all devices, and made before the lock.
         let entry = Arc::new(entry);
+        // Held over all logs: two entries in different orders on two devices, and neither shadow is a prefix of the other any
+        // more. Below it only the state of one log at a time, in memory; no thread waits for a device under it.
         let mut end = self.end.lock();
         self.logs.iter().for_each(|log| log.append(&entry, *end));
         *end += 1;
@@ -208,6 +212,8 @@ impl DeviceLog {
         deadline: Instant,
     ) -> Result<()> {
         let log = self.log(device)?;
+        // The boundary under the lock of all logs: an entry before it was appended before the snapshot is captured, and is in
+        // it; every later one is kept for the other file.
         {
             let end = self.end.lock();
             log.begin_fold(*end)?;

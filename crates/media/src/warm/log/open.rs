@@ -120,6 +120,7 @@ impl Which<'_> {
         let named = |error: Error| Error::new(error.kind(), format!("{}: {}", self.place(), error.message()));
         let found = [self.find(0).map_err(named)?, self.find(1).map_err(named)?];
         let heads: Vec<&FileHead> = found.iter().flatten().filter_map(|found| found.head.as_ref()).collect();
+        // A file that was begun does not count, but its generation is used: the next attempt takes a higher one.
         let newest = heads.iter().filter(|head| head.state != FileState::Begun).max_by_key(|head| head.generation);
         let next_generation = heads.iter().map(|head| head.generation).max().unwrap_or(0) + 1;
         let Some(head) = newest.filter(|head| head.state == FileState::InForce) else {
@@ -230,6 +231,7 @@ impl Which<'_> {
         for first in (0..blocks).step_by(per_read as usize) {
             let count = per_read.min(blocks - first);
             let whole = &mut buffer[..count as usize * BLOCK_BYTES];
+            // One bad sector fails the whole piece: block by block, so that only what cannot be read is named as lost.
             if read_all(&**self.device, file, block_offset(first), whole).is_err() {
                 for (block, bytes) in (first..).zip(whole.chunks_exact_mut(BLOCK_BYTES)) {
                     if read_all(&**self.device, file, block_offset(block), bytes).is_err() {
@@ -246,6 +248,7 @@ impl Which<'_> {
 
 /// Fills `into`, however short the device reads.
 pub(super) fn read_all(device: &dyn Device, file: FileId, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    // Direct I/O reads from a block on, so a short read goes on at the block in which it ended.
     let mut done = 0;
     let mut again = 0;
     while done < into.len() {

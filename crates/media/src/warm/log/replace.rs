@@ -73,7 +73,8 @@ impl Log {
             state.next_generation += 1;
             let pages = Pages::new(layout, &self.store, self.number, target as u32, generation);
             let blocks = slots.div_ceil(u64::from(pages.slots_per_block()));
-            // A snapshot takes half of its file at most: there is room for what comes before the next one.
+            // A snapshot takes half of its file at most: there is room for what comes before the next one. A file that is too
+            // small is replaced by a larger one.
             let file_bytes = self.file_bytes.max((2 * blocks + u64::from(HEAD_BLOCKS)) * BLOCK_BYTES as u64);
             if file_bytes > LOG_BYTES_MAX {
                 return Err(Error::full(format!(
@@ -114,6 +115,8 @@ impl Log {
         if state.fold != Some(to.boundary) {
             return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
         }
+        // From here to the end only this thread writes: entries that came since the boundary go to the other file, and none may
+        // go to the old one any more, or it would be durable in a file that is about to be replaced.
         state.busy = true;
         let blocks = (to.file_bytes / BLOCK_BYTES as u64) as u32 - HEAD_BLOCKS;
         let mut at = Cursor { pages: to.pages, blocks, block: to.blocks, commit: 1 };
@@ -138,6 +141,7 @@ impl Log {
                     return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
                 }
             }
+            // Whatever happens from here on, an opening may find either file in force.
             counts = true;
             parking_lot::MutexGuard::unlocked(&mut state, || self.make_it_count(file, to, io, deadline))
         };
@@ -145,6 +149,9 @@ impl Log {
         state.busy = false;
         match &done {
             Ok(()) => {
+                debug_assert!(to.generation > state.generation, "a generation that was used comes again");
+                debug_assert!(to.target != state.file, "a snapshot over the file in force");
+                debug_assert!(end >= to.boundary, "the snapshot has entries that were not appended");
                 let old = state.files[state.file].filter(|_| state.generation > 0);
                 let old_head = self.head(state.file, state.generation, FileState::Replaced, to);
                 let old_head = FileHead { file_bytes: old.map_or(0, |old| old.1), ..old_head };
@@ -191,6 +198,8 @@ impl Log {
             Some(file) => file,
             None => self.make_file(to)?,
         };
+        // Durable before the first block of this generation: an attempt that is cut off must not share its generation with the
+        // next one, whose blocks would then verify among its remains.
         self.write_head(file, &self.head(to.target, to.generation, FileState::Begun, to), io, deadline)?;
         self.write_snapshot(file, to, snapshot, io, deadline)
     }
@@ -240,6 +249,8 @@ impl Log {
             let (length, last) = (buffer.len(), first + count == to.blocks);
             self.carry(Transfer::new(file, block_offset(first), buffer, length, last), io, deadline)?;
         }
+        // Read back: once its head counts, the log before it is gone. A snapshot that a disk has mangled would be found when the
+        // hot level is lost, and then it is the only account.
         for (first, length, sum) in sums {
             let mut found = Buffer::new(length);
             read_all(&*self.device, file, block_offset(first), &mut found)

@@ -115,14 +115,17 @@ pub(super) fn scan(
         Some((n, head)) if head.commit > 0 => (n - head.index, (n - head.index).saturating_add(head.blocks)),
         _ => (snapshot_blocks, snapshot_blocks),
     };
+    // What lies before the last commit that left anything was durable when that one began: there nothing may be missing.
     let sure = sure.max(snapshot_blocks);
     let end = end.max(sure);
+    // A torn commit ends the log at its first slot that did not come through: what follows was never acknowledged.
     let torn = walk.run(&heads, sure, end);
     let Walk { mut losses, slots, .. } = walk;
     let counted = slots.len();
     let end = torn.unwrap_or((counted as u32, 0));
     let beyond = unreadable.iter().filter(|&&n| n as usize >= counted);
     losses.extend(beyond.map(|n| format!("block {n} cannot be read, whatever it held")));
+    // The rest of the file is given back: shadows of all devices are in memory until one of them was chosen.
     image.truncate(counted * BLOCK_BYTES);
     image.shrink_to_fit();
     (LogSlots { pages, blocks: image, slots, end, boot: 0, position: 0 }, losses)

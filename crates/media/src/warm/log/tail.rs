@@ -82,6 +82,7 @@ impl Cursor {
             if bytes > buffer.len() {
                 *buffer = Buffer::new(bytes);
             }
+            // Only as many entries as fit whole: a blob that a torn commit cut in two would not come at all.
             let mut put = |encode: &dyn Fn(u32, &mut [u8])| {
                 let (block, index) = (slots / per_block, slots % per_block);
                 let start = block as usize * BLOCK_BYTES;
@@ -105,6 +106,7 @@ impl Cursor {
             }
             taken += 1;
         }
+        // A commit without slots marks the end: a block of its own proves that all before it was durable.
         if slots == 0 {
             if self.block == self.blocks {
                 return (0, 0);
@@ -120,8 +122,9 @@ impl Cursor {
         (taken, blocks)
     }
 
-    /// The commit of so many blocks is on its way.
+    /// A commit of `blocks` blocks is on its way.
     pub(super) fn moves_on(&mut self, blocks: u32) {
+        debug_assert!(self.block + blocks <= self.blocks, "a commit past the end of its file");
         self.block += blocks;
         self.commit += 1;
     }
@@ -213,8 +216,11 @@ impl State {
 
     /// Drops entries that neither a commit nor a fold needs.
     pub(super) fn forget(&mut self) {
+        // A log that takes nothing needs no entry itself: the next snapshot has all of them. A fold under way does, from its
+        // boundary on, because the snapshot that it writes ends there.
         let good = if self.health == Health::Good { self.taken } else { u64::MAX };
         let needed = good.min(self.fold.unwrap_or(u64::MAX)).min(self.end());
+        debug_assert!(needed >= self.first, "entries that were dropped are needed again");
         self.entries.drain(..(needed - self.first) as usize);
         self.first = needed;
     }
@@ -232,6 +238,7 @@ impl State {
 
     /// Entries from a position on.
     pub(super) fn from(&self, position: u64) -> impl Iterator<Item = &Arc<Entry>> {
+        debug_assert!(position >= self.first, "entries before {} were dropped", self.first);
         self.entries.range((position - self.first) as usize..)
     }
 }
@@ -248,10 +255,13 @@ impl Log {
 
     /// Takes the entry at this position, in memory, unless the log takes nothing.
     pub(super) fn append(&self, entry: &Arc<Entry>, position: u64) {
+        // Memory only, never longer than a push: the caller holds the lock of an event.
         let mut state = self.state.lock();
+        // Without a gap: once an entry is refused, all later ones are, until a snapshot has them.
         if state.health != Health::Good && state.fold.is_none() {
             return;
         }
+        // Bounded: a device that stays silent for hours would otherwise fill the memory of the process with decisions.
         if state.entries.len() >= ENTRIES_MAX {
             // A fold under way lacks it as well: it will not count.
             state.fold = None;
@@ -286,6 +296,8 @@ impl Log {
         self.wait(end, deadline)?;
         let mut state = self.state.lock();
         self.check(&state)?;
+        // Nothing to mark in a file that has only its snapshot, and no room in one that is full: there the last commit may be
+        // taken for a torn one where it rots, which costs durability nothing while the hot level is there.
         if state.at.commit == 1 || state.at.block == state.at.blocks {
             return Ok(());
         }
@@ -306,6 +318,8 @@ impl Log {
             return Ok(());
         }
         self.check(state)?;
+        // The first who waits does the work for all, with the queue taken along; no thread of its own, so that a decision is
+        // durable one sync after it was made and not one wake-up later.
         let Some(mut io) = state.io.take() else {
             return Err(Error::internal(format!("{} has no queue", self.name())));
         };
@@ -327,17 +341,21 @@ impl Log {
                 }
             },
         };
+        // Unlocked meanwhile: decisions are appended while the device works.
         state.busy = true;
         let step = MutexGuard::unlocked(state, || transfer.drive(&mut io, deadline));
         (state.busy, state.io) = (false, Some(io));
         self.changed.notify_all();
         match step {
             Step::Done => {
+                debug_assert!(state.durable <= end && end <= state.taken, "a commit outside of what was taken");
                 state.durable = end;
                 state.commits += 1;
                 state.spare = transfer.into_buffer().filter(|buffer| buffer.len() == TAIL_BYTES);
                 Ok(())
             }
+            // Kept as it is: the next who waits goes on with the same operation. To begin another one could put two commits
+            // into one block.
             Step::Late => {
                 state.under_way = Some((transfer, end));
                 Err(self.late())
@@ -362,6 +380,7 @@ impl Log {
             state.spare = Some(buffer).filter(|buffer| buffer.len() == TAIL_BYTES);
             return Ok(None);
         }
+        // Counted before it is written: whatever becomes of this commit, its blocks are never written again in this generation.
         let offset = block_offset(state.at.block);
         state.at.moves_on(blocks);
         state.taken += count;

@@ -34,9 +34,10 @@ const CLOSING_MAX: usize = 2;
 const CONTROL_MAX: usize = CLOSING_MAX + 2;
 /// Buffers beside those under way: the current one, and two that hold the head of an image that is not complete.
 const BUFFERS_BESIDE: usize = 3;
-/// A write that makes no progress so many times is given up.
+/// A write that makes no progress this many times in a row is given up.
 const RETRIES_MAX: u32 = 3;
-/// How long one queue is waited for while others are busy too.
+/// How long one queue is waited for while others are busy too. Queues have no common wait: with a longer turn a silent
+/// device would hold up the containers that are being closed on another.
 const TURN: Duration = Duration::from_millis(2);
 
 /// What bytes are, for the counters.
@@ -200,7 +201,7 @@ impl Pipeline {
 
     /// Goes on with this container.
     pub(super) fn begin(&mut self, filling: Filling) -> Result<()> {
-        debug_assert!(self.active.is_none() && self.current.is_none());
+        debug_assert!(self.active.is_none() && self.current.is_none(), "two containers are filled at once");
         let lane = match self.lanes.iter().position(|lane| lane.device == filling.device) {
             Some(lane) => lane,
             None => match self.new_lane(&filling) {
@@ -213,6 +214,8 @@ impl Pipeline {
         };
         let (container, _, file) = self.warm.container(filling.container)?;
         let seed = container.seed(&self.warm.store);
+        // A serial, not the container's number: the writer may fill the same container again while an operation of the
+        // filling before is still under way.
         self.serials += 1;
         self.active = Some(Work {
             serial: self.serials,
@@ -253,6 +256,7 @@ impl Pipeline {
         let Some(work) = self.work(serial) else { return };
         let container = &warm.containers[work.filling.container as usize];
         let (offset, bytes) = container.next_header(&warm.store, change);
+        // A buffer of its own: headers are rare, and one from the writer's stock could wait for data that waits for this.
         let mut buffer = Buffer::new(BLOCK_BYTES);
         buffer[..bytes.len()].copy_from_slice(&bytes);
         let sequence = work.begin_write();
@@ -309,6 +313,10 @@ impl Pipeline {
 
     /// Overwrites bytes within what is held.
     pub(super) fn patch(&mut self, position: u64, bytes: &[u8]) {
+        debug_assert!(
+            self.hold.start <= position && position + bytes.len() as u64 <= self.hold.end,
+            "a patch of bytes that may have left already"
+        );
         for part in self.held.iter_mut().chain(self.current.as_mut()) {
             let (first, end) = (position.max(part.position), part.position + part.fill as u64);
             let end = end.min(position + bytes.len() as u64);
@@ -332,6 +340,7 @@ impl Pipeline {
     /// An extent is complete: what was put belongs to the container.
     pub(super) fn end_extent(&mut self) {
         if let Some(work) = self.active.as_mut() {
+            debug_assert!(work.cursor.is_multiple_of(CONTAINER_BLOCK_BYTES), "an extent that ends inside of a block");
             let bytes = work.cursor - work.filling.position;
             work.filling.position = work.cursor;
             work.filling.touched = Instant::now();
@@ -350,6 +359,7 @@ impl Pipeline {
     }
 
     fn buffer(&mut self) -> Result<Buffer> {
+        // Bounded, so that a slow device makes its writer wait instead of the process grow.
         if self.buffers.is_empty() && self.made < self.warm.shape.depth + BUFFERS_BESIDE {
             self.made += 1;
             return Ok(self.warm.pool.take_exact(self.warm.shape.io_bytes));
@@ -387,6 +397,7 @@ impl Pipeline {
     }
 
     fn submit(&mut self, part: Part) -> Result<()> {
+        // Direct I/O refuses anything else, and a later write of the same block could tear what was acknowledged.
         debug_assert!(part.fill.is_multiple_of(BLOCK_BYTES) && part.position.is_multiple_of(CONTAINER_BLOCK_BYTES));
         let Some(lane) = self.active.as_ref().map(|work| work.lane) else { return Ok(()) };
         let depth = self.warm.shape.depth;
@@ -404,13 +415,23 @@ impl Pipeline {
         let (lane, file) = (work.lane, work.file);
         let (offset, length, role) = (write.offset, write.length, write.role);
         let tag = self.op(serial, What::Write(write));
+        let depth = self.warm.shape.depth;
         let lane = self.hear(lane);
+        debug_assert!(role != Role::Data || lane.writes < depth, "more writes under way than the queue was made for");
         lane.writes += usize::from(role == Role::Data);
         lane.queue.write(tag, file, offset, buffer, length);
     }
 
     fn start_sync(&mut self, serial: u64, what: What) {
         let Some(work) = self.work(serial) else { return };
+        debug_assert!(
+            !work.syncing,
+            "two syncs of one container: the later one could answer for the earlier one's writes"
+        );
+        if let What::Sync { sequence, .. } = &what {
+            let open = work.under_way.first();
+            debug_assert!(open.is_none_or(|open| open >= sequence), "a sync before a write that it is to cover");
+        }
         work.syncing = true;
         let (lane, file) = (work.lane, work.file);
         let tag = self.op(serial, what);

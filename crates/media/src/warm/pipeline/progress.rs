@@ -15,6 +15,7 @@ impl Pipeline {
     pub(in crate::warm) fn commit(&mut self) -> Result<u64> {
         self.check()?;
         self.end_part()?;
+        // A ticket also where nothing was appended: it becomes durable with the one before, in order.
         self.asked += 1;
         let mut commit = Commit { ticket: self.asked, work: 0, sequence: 0, position: 0, done: true };
         if std::mem::take(&mut self.dirty)
@@ -33,6 +34,7 @@ impl Pipeline {
     /// Closes the container that is being filled: its directory follows the data, its header says so later.
     pub(in crate::warm) fn close_active(&mut self) -> Result<()> {
         self.check()?;
+        // Nothing was written into it, not even its header: it is as empty as before.
         if self.active.as_ref().is_some_and(|work| work.filling.fresh) {
             if let Some(work) = self.active.take() {
                 self.warm.park(work.filling);
@@ -50,6 +52,8 @@ impl Pipeline {
         work.stage = Stage::Closing(place);
         self.warm.stop_filling(&work.filling);
         self.dirty = false;
+        // A commit of its own that covers data and directory, under the last ticket: what was appended and not asked for
+        // becomes durable here at the latest.
         let (ticket, serial, sequence) = (self.asked, work.serial, work.next_sequence);
         self.commits.push_back(Commit { ticket, work: serial, sequence, position: work.cursor, done: false });
         self.closing.push(work);
@@ -64,8 +68,10 @@ impl Pipeline {
         if work.failed || work.syncing {
             return;
         }
+        // Only what has completed: a sync that is begun beside a write says nothing about that write (decision 0011).
         let complete = work.under_way.first().copied().unwrap_or(work.next_sequence);
         let mine = |commit: &&Commit| commit.work == serial && !commit.done;
+        // The latest commit that is due: one sync answers for all before it.
         let due = self.commits.iter().rev().filter(mine).find(|commit| commit.sequence <= complete);
         if let Some(commit) = due {
             let what = What::Sync { sequence: commit.sequence, position: commit.position };
@@ -77,6 +83,9 @@ impl Pipeline {
         if waits {
             return;
         }
+        // Last: a header that says *full* lets an opening read the directory instead of the extents.
+        debug_assert!(work.under_way.is_empty(), "the header before a write of the container has completed");
+        debug_assert!(work.filling.durable >= place.offset + place.bytes, "the header before the directory is durable");
         work.stage = Stage::Header;
         let filling = &work.filling;
         let (extents, images, fragments) = (filling.extents, filling.images, filling.fragments);
@@ -91,7 +100,9 @@ impl Pipeline {
     }
 
     fn settle_commits(&mut self) {
+        // From the front only: a ticket is an answer for everything before it, in whatever containers that is.
         while let Some(commit) = self.commits.pop_front_if(|commit| commit.done) {
+            debug_assert!(commit.ticket >= self.durable, "tickets become durable out of order");
             self.durable = self.durable.max(commit.ticket);
         }
     }
@@ -173,6 +184,8 @@ impl Pipeline {
             if silent < stall {
                 continue;
             }
+            // Avoided from now on by those who choose a device; given up only after several times that, because a disk that
+            // recovers from an error may be silent for seconds.
             self.warm.devices[self.lanes[lane].device as usize].stalled.store(true, Ordering::Relaxed);
             if silent >= stall * STALLS_MAX {
                 let serials: Vec<u64> = self.works().filter(|work| work.lane == lane).map(|work| work.serial).collect();
@@ -191,6 +204,7 @@ impl Pipeline {
         let slot = &self.warm.devices[self.lanes[lane].device as usize];
         slot.stalled.store(false, Ordering::Relaxed);
         self.lanes[lane].heard = Instant::now();
+        // None for an operation of a container that failed meanwhile: its answer changes nothing any more.
         let Some(op) = self.ops.get_mut(done.tag as usize).and_then(Option::take) else { return };
         match op.what {
             What::Write(write) => self.wrote(lane, op.work, write, done),
@@ -257,8 +271,10 @@ impl Pipeline {
         }
         let Some(work) = self.work(serial) else { return };
         work.syncing = false;
+        debug_assert!(position <= work.cursor, "more is durable than was put");
         work.filling.durable = work.filling.durable.max(position);
         let device = work.filling.device;
+        // A sync that ends well after a write has failed proves nothing: the kernel reports a failed write-back once.
         if work.failed {
             return;
         }
@@ -287,6 +303,7 @@ impl Pipeline {
         let Some(work) = self.work(serial).filter(|work| !work.failed) else { return };
         work.failed = true;
         let (number, durable, stage) = (work.filling.container, work.filling.durable, work.stage);
+        // To a device that does not answer nothing more is sent: the extents say how far the container was durable.
         let silent = error.kind() == io::ErrorKind::TimedOut;
         let warm = self.warm.clone();
         let container = &warm.containers[number as usize];
@@ -311,6 +328,7 @@ impl Pipeline {
     /// Ends the writer: what can still go out does, the container goes back.
     pub(in crate::warm) fn shut_down(&mut self) {
         let deadline = self.warm.deadline(STALLS_MAX);
+        // A writer that is dropped in the middle of an extent leaves it without its end: the next extent could not follow.
         let whole = self.active.as_ref().is_none_or(|work| work.cursor == work.filling.position && !work.failed);
         let sent = whole && self.send_rest();
         let idle = self.wait_idle(deadline);
@@ -323,6 +341,7 @@ impl Pipeline {
                 self.warm.poison(&self.warm.containers[work.filling.container as usize]);
             }
         }
+        // Neither closed nor failed by the deadline: what it holds is readable by its extents, in this life and the next.
         for work in self.closing.drain(..).filter(|work| !work.failed) {
             self.warm.poison(&self.warm.containers[work.filling.container as usize]);
         }
@@ -330,6 +349,7 @@ impl Pipeline {
 
     /// Sends the current buffer, also where another container has failed.
     fn send_rest(&mut self) -> bool {
+        // `end_part` refuses after a failure; the data of this container has nothing to do with that of the other.
         let failed = self.failed.take();
         let sent = self.end_part().is_ok() && self.failed.is_none();
         self.failed = failed.or(self.failed.take());
