@@ -4,8 +4,8 @@
 //! all fragments that overlap it, with the coverage of the rest.
 #![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
+use forebay_core::{GapCause, RingKeyspace};
 use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources};
-use forebay_store::core::{GapCause, RingKeyspace};
 use std::error::Error;
 use std::time::Duration;
 

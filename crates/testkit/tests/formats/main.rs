@@ -1,10 +1,12 @@
 //! What this version writes, every later one of the same formats reads: a store of two levels, closed and killed, a ring and
 //! a recording, as files of `made/`, each with what must be found in it.
 //!
-//! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-store --test formats` makes them anew: only with new versions of formats.
+//! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes them again: only with new versions of formats.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "../common/mod.rs"]
+extern crate engine as forebay_store;
+
+#[path = "../../../store/tests/common/mod.rs"]
 mod common;
 mod pack;
 
