@@ -4,13 +4,13 @@
 
 use crate::connect::Connect;
 use crate::output::{Answer, Output};
-use crate::{signal, units};
+use crate::{scenario, units};
 use clap::Subcommand;
 use forebay_core::{Error, Result};
+use forebay_daq::Summary;
 use forebay_daq::processes::{FilterConfig, ReadoutConfig, run_filter, run_readout};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const HELP: &str = "\
 The producer and the consumer that stand alone: run as many as you like, on as many machines as you like, against one server.
@@ -122,28 +122,8 @@ impl Daq {
     }
 }
 
-/// A line a second for people who wait.
-struct Ticker {
-    next: Instant,
-    quiet: bool,
-}
-
-impl Ticker {
-    fn new(out: &Output) -> Ticker {
-        Ticker { next: Instant::now() + Duration::from_secs(1), quiet: out.json }
-    }
-
-    fn tell(&mut self, line: impl FnOnce() -> String) {
-        if !self.quiet && Instant::now() >= self.next {
-            crate::output::note(line());
-            self.next += Duration::from_secs(1);
-        }
-    }
-}
-
 impl Readout {
     fn run(&self, out: &mut Output) -> Result<Answer> {
-        let stop = signal::stop_flag()?;
         let client = self.connect.client(&self.name)?;
         let config = ReadoutConfig {
             name: self.name.clone(),
@@ -155,37 +135,15 @@ impl Readout {
             seed: self.seed,
             patience: self.patience,
         };
-        let mut ticker = Ticker::new(out);
-        // A producer is entered in the books of a run that is there. Who may not open runs finds one that somebody opened,
-        // or hears from the producer's entry that there is none.
+        // The books of a run have an entry for each producer, so that the run has to be open before. A client that may not
+        // open runs finds one that somebody opened, or learns from its entry that there is none.
         if client.ledger(self.run).is_err()
             && let Err(error) = client.run_open(self.run, &client.keyspace().run)
             && !matches!(error.kind(), forebay_core::Kind::Conflict | forebay_core::Kind::Invalid)
         {
             return Err(error);
         }
-        let report = run_readout(&client, &config, &stop, |report| {
-            ticker.tell(|| {
-                let rate = report.bytes as f64 / report.seconds.max(1e-3) / 1e6;
-                format!("{} events, {} fragments, {rate:.0} MB/s", report.events, report.fragments)
-            });
-        })?;
-        out.json(&report)?;
-        out.line(format!(
-            "{}: {} events, {} fragments, {} in {:.1} s ({:.0} MB/s); calls {} us p50, {} us p99; {} offers found no space, {} came late, {} unknown",
-            report.name,
-            report.events,
-            report.fragments,
-            units::bytes(report.bytes),
-            report.seconds,
-            report.bytes as f64 / report.seconds.max(1e-9) / 1e6,
-            report.call_us_p50,
-            report.call_us_p99,
-            report.full,
-            report.late,
-            report.unknown
-        ))?;
-        Ok(if stop.load(Ordering::Relaxed) { Answer::Interrupted } else { Answer::Yes })
+        scenario::run(out, |stop, told| run_readout(&client, &config, stop, told))
     }
 }
 
@@ -194,7 +152,6 @@ impl Filter {
         if !(0.0..=1.0).contains(&self.accept) {
             return Err(Error::invalid(format!("--accept {}: expected a share from 0 to 1, such as 0.1", self.accept)));
         }
-        let stop = signal::stop_flag()?;
         let client = self.connect.client("filter")?;
         let config = FilterConfig {
             batch: self.batch.max(1),
@@ -207,28 +164,9 @@ impl Filter {
             until_stopped: self.until_stopped,
             patience: self.patience,
         };
-        let mut ticker = Ticker::new(out);
-        let report = run_filter(&client, &config, &stop, |report| {
-            ticker.tell(|| {
-                format!("{} events, {} accepted, {} rejected", report.events, report.accepted, report.rejected)
-            });
-        })?;
-        out.json(&report)?;
-        out.line(format!(
-            "{} events in {:.1} s: {} accepted, {} rejected, {} taken over from others; {} fragments, {}; {} did not verify, {} leases were over",
-            report.events,
-            report.seconds,
-            report.accepted,
-            report.rejected,
-            report.taken_over,
-            report.fragments,
-            units::bytes(report.bytes),
-            report.corrupt,
-            report.fenced
-        ))?;
-        // Ctrl-C is how a filter ends that is not told when to.
-        let interrupted = stop.load(Ordering::Relaxed) && self.until_stopped;
-        let well = report.corrupt == 0;
-        Ok(if interrupted { Answer::Interrupted } else { Answer::found(well) })
+        let (report, stopped) = scenario::execute(out, |stop, told| run_filter(&client, &config, stop, told))?;
+        scenario::report(out, &report)?;
+        // Ctrl-C is the end that a filter has where it is not told another.
+        Ok(report.verdict(stopped && self.until_stopped).into())
     }
 }

@@ -1,19 +1,17 @@
 //! `forebay demo`: readout, event building and selection in one process, with nothing to set up.
 //!
-//! *Not here*: the scenario itself (`forebay_daq::demo`); this file is its command line, its progress and its exit code.
+//! *Not here*: the scenario itself (`forebay_daq::demo`); this file is its command line.
 
 use crate::minidaq::{self, MiniDaqOptions};
 use crate::output::{Answer, Output};
-use crate::{levels, signal, units};
+use crate::{levels, scenario, units};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use forebay_core::{Error, Result};
-use forebay_daq::demo::{self, DemoConfig, DemoDevice, Duty, Kill, Profile};
+use forebay_daq::Summary;
+use forebay_daq::demo::{self, DemoConfig, DemoDevice, Duty, Profile};
 use forebay_daq::minidaq::MiniDaqConfig;
 use forebay_daq::processes::{AllConfig, run_all};
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 The whole path in one process: readout threads put detector frames of many sources per event into an embedded store; \
@@ -26,13 +24,10 @@ exit code is 1. Ctrl-C ends it in order, with the summary and exit code 130.
 Without --input an emulator makes WIBEth frames with realistic noise. With it, recorded frames are replayed, the file \
 cycled and timestamps rewritten.
 
-Example: ten seconds; a source that dies and returns; two classes of events and one event shown a second; the fragments \
-of ATLAS at a steady rate; recorded ProtoDUNE frames; a beam that is on for half of the time, with a farm that is sized \
+Example: ten seconds; the fragments of ATLAS at a steady rate; recorded ProtoDUNE frames; a beam that is on for half of the time, with a farm that is sized \
 for the mean: the store takes up what the farm is behind, without dead time, and every gap empties it, else the exit code \
 is 1:
   forebay demo
-  forebay demo --kill-source 7 --at 3s --back-at 6s
-  forebay demo --classes --watch
   forebay demo --profile atlas --events-per-second 500 --seconds 30
   forebay demo --input frames.bin --sources 10 --json > summary.json
   forebay demo --duty 50% --seconds 12
@@ -108,7 +103,7 @@ pub(crate) struct Demo {
     input: Option<PathBuf>,
     /// A server, readouts and filters as processes of their own, and one ledger over all of them; --readout-threads and
     /// --filter-threads are then the numbers of processes.
-    #[arg(long, conflicts_with_all = ["profile", "duty", "input", "classes", "watch", "warm", "warm_bytes", "kill_source"])]
+    #[arg(long, conflicts_with_all = ["profile", "duty", "input", "warm", "warm_bytes"])]
     processes: bool,
     /// With --processes: kill a filter on the way, not gently.
     #[arg(long, requires = "processes")]
@@ -119,21 +114,6 @@ pub(crate) struct Demo {
     /// Seed of emulated frames and of the decisions.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// A source that stops sending in the middle: it is missed, masked by the run's policy, and unmasked when it returns.
-    #[arg(long, value_name = "SOURCE")]
-    kill_source: Option<u32>,
-    /// When it stops.
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration, requires = "kill_source")]
-    at: Duration,
-    /// When it sends again; not at all when not given.
-    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration, requires = "kill_source")]
-    back_at: Option<Duration>,
-    /// Physics events of all sources, and calibration events of a quarter of them.
-    #[arg(long)]
-    classes: bool,
-    /// Show one event a second: sources, sizes, ADC values.
-    #[arg(long)]
-    watch: bool,
     #[command(flatten)]
     minidaq: MiniDaqOptions,
 }
@@ -166,9 +146,6 @@ impl Demo {
             ("--duty", self.duty.is_some()),
             ("--farm-events-per-second", self.farm_events_per_second.is_some()),
             ("--fast-fraction", self.fast_fraction.is_some()),
-            ("--kill-source", self.kill_source.is_some()),
-            ("--classes", self.classes),
-            ("--watch", self.watch),
             ("--warm", !self.warm.is_empty()),
             ("--warm-bytes", self.warm_bytes.is_some()),
         ];
@@ -186,14 +163,7 @@ impl Demo {
             seed: self.seed.unwrap_or(base.seed),
             ..base
         });
-        let stop = signal::stop_flag()?;
-        let mut line = ProgressLine::new(out.json);
-        let summary = forebay_daq::minidaq::run(&config, &stop, &mut |progress| line.show(&|| progress.line()));
-        line.end();
-        let summary = summary?;
-        out.json(&summary)?;
-        out.line(summary.text())?;
-        Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
+        scenario::run(out, |stop, told| forebay_daq::minidaq::run(&config, stop, told))
     }
 
     fn run_processes(&self, out: &mut Output) -> Result<Answer> {
@@ -222,47 +192,26 @@ impl Demo {
             kill_filter: self.kill_filter,
             kill_server: self.kill_server,
         };
-        let stop = signal::stop_flag()?;
-        let mut line = ProgressLine::new(out.json);
         let connect = |address: &str| {
             let options = forebay_client::Options { name: "demo".to_owned(), ..forebay_client::Options::default() };
             forebay_client::Client::connect(address, options)
         };
-        let summary = run_all(&config, connect, forebay_client::Client::events, &stop, |ledger| {
-            line.show(&|| {
-                let decided = ledger.rejected.events + ledger.released.events;
-                format!(
-                    "{} of {} events complete, {decided} decided and gone, {} fragments stored",
-                    ledger.complete, config.events, ledger.stored.fragments
-                )
-            });
-        });
-        line.end();
-        match &summary {
-            Err(_) => out.note(format!("forebay: what the processes said stands in {}", dir.join("log").display())),
+        let ran =
+            scenario::execute(out, |stop, told| run_all(&config, connect, forebay_client::Client::events, stop, told));
+        match &ran {
+            Err(_) => out.note(format!("forebay: what the processes said is in {}", dir.join("log").display())),
             Ok(_) if own => drop(std::fs::remove_dir_all(&dir)),
             Ok(_) => {}
         }
-        let summary = summary?;
-        out.json(&summary)?;
-        out.line(summary.text().trim_end())?;
-        Ok(answer(stop.load(Ordering::Relaxed), summary.problems.is_empty()))
+        let (summary, stopped) = ran?;
+        scenario::report(out, &summary)?;
+        Ok(summary.verdict(stopped).into())
     }
 
     fn run_events(&self, out: &mut Output, base: DemoConfig) -> Result<Answer> {
         minidaq::refuse("a profile other than dune", &self.minidaq.given())?;
         let config = self.config(base);
-        let stop = signal::stop_flag()?;
-        let mut line = ProgressLine::new(out.json);
-        let summary = demo::run(&config, &stop, &mut |progress| {
-            line.notices(&progress.notices);
-            line.show(&|| progress.line());
-        });
-        line.end();
-        let summary = summary?;
-        out.json(&summary)?;
-        out.line(summary.text().trim_end())?;
-        Ok(answer(stop.load(Ordering::Relaxed), summary.balanced))
+        scenario::run(out, |stop, told| demo::run(&config, stop, told))
     }
 
     fn check(&self) -> Result<()> {
@@ -297,13 +246,6 @@ impl Demo {
             warm_bytes: self.warm_bytes.unwrap_or(base.warm_bytes),
             input: self.input.clone(),
             seed: self.seed.unwrap_or(base.seed),
-            kill: self.kill_source.map(|source| Kill {
-                source,
-                at_s: self.at.as_secs_f64(),
-                back_at_s: self.back_at.map(|back| back.as_secs_f64()),
-            }),
-            classes: self.classes,
-            watch: self.watch,
             ..base
         }
     }
@@ -319,14 +261,6 @@ fn parse_duty(text: &str) -> std::result::Result<Duty, String> {
     Ok(Duty { share: units::parse_share(share)?, period_s })
 }
 
-fn answer(interrupted: bool, balanced: bool) -> Answer {
-    match (interrupted, balanced) {
-        (_, false) => Answer::No,
-        (true, true) => Answer::Interrupted,
-        (false, true) => Answer::Yes,
-    }
-}
-
 /// Profiles by name, each with its sizes in the help.
 fn profiles() -> impl TypedValueParser<Value = Scenario> {
     let events = Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.describe()));
@@ -335,50 +269,4 @@ fn profiles() -> impl TypedValueParser<Value = Scenario> {
         minidaq::PROFILE => Ok(Scenario::MiniDaq),
         other => other.parse::<Profile>().map(Scenario::Events),
     })
-}
-
-/// One line that lives on a terminal; elsewhere a line per second; with `--json` nothing elsewhere.
-struct ProgressLine {
-    terminal: bool,
-    json: bool,
-    shown: Option<Instant>,
-    width: usize,
-}
-
-impl ProgressLine {
-    fn new(json: bool) -> ProgressLine {
-        ProgressLine { terminal: std::io::stderr().is_terminal(), json, shown: None, width: 0 }
-    }
-
-    fn show(&mut self, progress: &dyn Fn() -> String) {
-        if self.terminal {
-            let text = progress();
-            // Blanks cover what a longer line left behind. Progress that cannot be shown stops nothing.
-            let _ = write!(std::io::stderr(), "\r{text:<width$}", width = self.width);
-            self.width = text.chars().count();
-        } else if !self.json && self.shown.is_none_or(|at| at.elapsed() >= Duration::from_millis(990)) {
-            self.shown = Some(Instant::now());
-            let _ = writeln!(std::io::stderr(), "{}", progress());
-        }
-    }
-
-    /// Lines of their own, above the one that lives.
-    fn notices(&mut self, notices: &[String]) {
-        if self.json && !self.terminal {
-            return;
-        }
-        if self.terminal && self.width > 0 && !notices.is_empty() {
-            let _ = write!(std::io::stderr(), "\r{:width$}\r", "", width = self.width);
-            self.width = 0;
-        }
-        for notice in notices {
-            let _ = writeln!(std::io::stderr(), "{notice}");
-        }
-    }
-
-    fn end(&self) {
-        if self.terminal && self.width > 0 {
-            let _ = writeln!(std::io::stderr());
-        }
-    }
 }

@@ -7,7 +7,6 @@
 //! *On failure*: the error goes to stderr (as JSON with `--json`) and its kind becomes the exit code.
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
-mod bench;
 mod cert;
 mod check;
 mod choose;
@@ -32,8 +31,10 @@ mod play;
 mod put;
 mod range;
 mod record;
+mod report;
 mod rm;
 mod run;
+mod scenario;
 mod serve;
 mod signal;
 mod sources;
@@ -120,7 +121,6 @@ enum Command {
     Plan(plan::Plan),
     Record(record::Record),
     Play(play::Play),
-    Bench(bench::Bench),
     Serve(Box<serve::Serve>),
     Cert(cert::Cert),
 }
@@ -154,7 +154,6 @@ impl Command {
             Command::Plan(command) => command.run(out),
             Command::Record(command) => command.run(out),
             Command::Play(command) => command.run(out),
-            Command::Bench(command) => command.run(out),
             Command::Serve(command) => command.run(out),
             Command::Cert(command) => command.run(out),
         }

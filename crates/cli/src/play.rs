@@ -3,10 +3,10 @@
 //! *Not here*: reading and verifying (`forebay_daq::record`, `forebay_store`).
 
 use crate::output::{Answer, Output};
-use crate::record::gap_line;
-use crate::{signal, units};
+use crate::{scenario, units};
 use forebay_core::{Error, Result};
-use forebay_daq::record::{self, PlayChoices, PlayLink, PlaySummary, PlayWindow};
+use forebay_daq::Summary;
+use forebay_daq::record::{self, PlayChoices, PlayWindow};
 use forebay_recorder::GapManifest;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -29,8 +29,6 @@ Example: the whole recording, verified; ten seconds from the end of four links; 
 
 Exit code 1 means that a frame does not verify, or that containers and manifest differ.";
 
-/// Gaps that are shown per link.
-const GAPS_SHOWN: usize = 10;
 /// Most links of one range.
 const LINKS_MAX: u32 = 1 << 16;
 
@@ -78,7 +76,6 @@ impl Play {
             verify: self.verify,
             accept_loss: out.accept_loss,
         };
-        let stop = signal::stop_flag()?;
         let mut file = match &self.output {
             Some(path) => Some(BufWriter::with_capacity(
                 1 << 20,
@@ -89,55 +86,18 @@ impl Play {
         };
         let mut heading = None;
         let output = file.as_mut().map(|file| file as &mut dyn Write);
-        let summary = record::play(&choices, &stop, output, &mut |manifest| heading = Some(describe(manifest)))?;
+        let played = scenario::execute(out, |stop, _| {
+            record::play(&choices, stop, output, &mut |manifest| heading = Some(describe(manifest)))
+        });
+        let (summary, stopped) = played?;
         if let Some(mut file) = file {
             file.flush().map_err(|error| Error::unavailable("cannot write the output").with_source(error))?;
         }
-        out.json(&summary)?;
         for line in heading.into_iter().flatten() {
             out.line(line)?;
         }
-        self.show(&summary, out)?;
-        Ok(match (summary.stopped, summary.is_sound()) {
-            (true, _) => Answer::Interrupted,
-            (false, sound) => Answer::found(sound),
-        })
-    }
-
-    fn show(&self, summary: &PlaySummary, out: &mut Output) -> Result<()> {
-        for link in &summary.links {
-            show_link(link, out)?;
-        }
-        let seconds = summary.elapsed_ns as f64 / 1e9;
-        out.line(format!(
-            "{}, {} in {seconds:.2} s: {:.1} MB/s",
-            units::plural(summary.frames, "frame"),
-            units::bytes(summary.bytes),
-            summary.bytes as f64 / seconds.max(1e-9) / 1e6
-        ))?;
-        for loss in &summary.losses {
-            out.line(format!("lost: {loss}"))?;
-        }
-        for error in &summary.errors {
-            out.line(format!("wrong: {error}"))?;
-        }
-        for difference in &summary.differences {
-            out.line(format!("differs: {difference}"))?;
-        }
-        match summary.differences_total {
-            Some(0) if summary.errors_total == 0 => {
-                out.line("verified: every frame is right, and what is missing is what the manifest says")
-            }
-            Some(differences) => out.line(format!(
-                "NOT verified: {}, {}",
-                units::plural(summary.errors_total, "wrong frame"),
-                units::plural(differences, "difference")
-            )),
-            None if summary.errors_total > 0 => {
-                out.line(format!("{} of the checksums do not match", summary.errors_total))
-            }
-            None => Ok(()),
-        }
+        scenario::report(out, &summary)?;
+        Ok(summary.verdict(stopped).into())
     }
 }
 
@@ -161,25 +121,6 @@ fn describe(manifest: &GapManifest) -> Vec<String> {
         }
     }
     lines
-}
-
-fn show_link(link: &PlayLink, out: &mut Output) -> Result<()> {
-    let wrong = if link.errors > 0 { format!(", {} WRONG", link.errors) } else { String::new() };
-    out.line(format!(
-        "  {} {:<10} {}, {}{wrong}, {}",
-        link.link,
-        link.name,
-        units::plural(link.frames, "frame"),
-        units::bytes(link.bytes),
-        units::plural(link.gaps.len() as u64, "gap")
-    ))?;
-    for gap in link.gaps.iter().take(GAPS_SHOWN) {
-        out.line(format!("      {}", gap_line(gap)))?;
-    }
-    if link.gaps.len() > GAPS_SHOWN {
-        out.line(format!("      and {} more", link.gaps.len() - GAPS_SHOWN))?;
-    }
-    Ok(())
 }
 
 /// Numbers and ranges, such as `0-3,7`.

@@ -1,14 +1,13 @@
 //! `forebay record`: links at their real rate, straight to containers.
 //!
-//! *Not here*: the recording itself (`forebay_daq::record`); this file is its command line, its progress, its exit code.
+//! *Not here*: the recording itself (`forebay_daq::record`); this file is its command line.
 
 use crate::output::{Answer, Output};
-use crate::{levels, signal, units};
+use crate::{levels, scenario, units};
 use forebay_core::{Error, Result};
+use forebay_daq::Summary;
 use forebay_daq::frames::FrameKind;
-use forebay_daq::record::{self, RecordChoices, RecordDir, RecordProgress, RecordSummary, RetroSummary, Retroactive};
-use forebay_recorder::{LinkManifest, ManifestGap};
-use std::io::IsTerminal;
+use forebay_daq::record::{self, RecordChoices, RecordDir, Retroactive};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,9 +39,6 @@ Example: two links for ten seconds; a readout unit over two disks, 1 TiB each; a
 
 Exit code 0 means that every frame is durable; 1 that some were missed (the manifest says which); 130 that Ctrl-C ended \
 it, consistently and with a manifest.";
-
-/// Gaps that are shown per link.
-const GAPS_SHOWN: usize = 5;
 
 /// Record links straight to containers, with a manifest of every gap.
 #[derive(clap::Args)]
@@ -129,89 +125,12 @@ impl Record {
                 ring: self.ring.clone(),
             }),
         };
-        let stop = signal::stop_flag()?;
-        let shows = !out.json || std::io::stderr().is_terminal();
-        let summary = record::run(&choices, &stop, &mut |progress: &RecordProgress| {
-            if shows {
-                crate::output::note(progress.line());
-            }
-        })?;
-        self.show(&summary, out)?;
-        Ok(match (summary.stopped, summary.is_complete()) {
-            (true, _) => Answer::Interrupted,
-            (false, complete) => Answer::found(complete),
-        })
-    }
-
-    fn show(&self, summary: &RecordSummary, out: &mut Output) -> Result<()> {
-        out.json(summary)?;
-        let totals = &summary.manifest.totals;
-        if let Some(retro) = &summary.retroactive {
-            out.line(retro_line(retro))?;
-        }
-        out.line(format!(
-            "{} in {:.2} s, durable after {:.2} s: {:.1} MB/s ({})",
-            units::bytes(totals.recorded_bytes),
-            summary.seconds,
-            summary.seconds_to_durable,
-            summary.mb_per_second,
-            summary.methods.join("; ")
-        ))?;
-        out.line(format!(
-            "produced {} = recorded {} + missed {} frames of {}, {}",
-            totals.produced,
-            totals.recorded,
-            totals.missed,
-            units::plural(summary.manifest.links.len() as u64, "link"),
-            units::plural(totals.gaps, "gap")
-        ))?;
-        for device in &summary.manifest.devices {
-            let failure = device.failure.as_ref().map_or_else(String::new, |failure| format!("; {failure}"));
-            let (recorded, bytes) = (units::bytes(device.recorded_bytes), units::bytes(device.bytes));
-            out.line(format!("  {}: {recorded} of {bytes} in containers{failure}", device.directory))?;
-        }
-        for link in summary.manifest.links.iter().filter(|link| !link.gaps.is_empty()) {
-            show_link(link, out)?;
-        }
-        if let Some(reason) = summary.ended {
-            out.line(format!("ended early: {reason}"))?;
-        }
+        let (summary, stopped) = scenario::execute(out, |stop, told| record::run(&choices, stop, told))?;
+        scenario::report(out, &summary)?;
         let first = self.warm.first().map(|dir| dir.path.display().to_string()).unwrap_or_default();
-        out.line(format!("manifest: {first}/manifest.json"))
+        out.line(format!("manifest: {first}/manifest.json"))?;
+        Ok(summary.verdict(stopped).into())
     }
-}
-
-fn show_link(link: &LinkManifest, out: &mut Output) -> Result<()> {
-    let by: Vec<String> = link.missed_by.iter().map(|(reason, frames)| format!("{frames} {reason}")).collect();
-    let by = if by.is_empty() { "none missed".to_owned() } else { by.join(", ") };
-    out.line(format!("  {}: {by}; {}", link.plan.name, units::plural(link.gaps.len() as u64, "gap")))?;
-    for gap in link.gaps.iter().take(GAPS_SHOWN) {
-        out.line(format!("    {}", gap_line(gap)))?;
-    }
-    if link.gaps.len() > GAPS_SHOWN {
-        out.line(format!("    and {} more", link.gaps.len() - GAPS_SHOWN))?;
-    }
-    Ok(())
-}
-
-/// A trigger for people.
-fn retro_line(retro: &RetroSummary) -> String {
-    let RetroSummary { trigger_tick, begin, end, not_taken, refused, .. } = retro;
-    let rate = |bytes: u64| format!("{:.1} MB/s", bytes as f64 / 1e6);
-    let devices = retro.device_bytes_per_second.map_or("not measured".to_owned(), rate);
-    let links = rate(retro.link_bytes_per_second);
-    let mut line =
-        format!("trigger at tick {trigger_tick}: {begin} to {end}; links send {links}, devices take {devices}");
-    if not_taken + refused > 0 {
-        line.push_str(&format!("; {not_taken} frames not taken from the links in time, {refused} refused by the ring"));
-    }
-    line
-}
-
-/// One gap for people.
-pub(crate) fn gap_line(gap: &ManifestGap) -> String {
-    let era = if gap.era == 0 { String::new() } else { format!(" (era {})", gap.era) };
-    format!("ticks {} to {}{era}: {}, {}", gap.begin, gap.end, units::plural(gap.frames, "frame"), gap.reason)
 }
 
 fn parse_dir(text: &str) -> std::result::Result<RecordDir, String> {

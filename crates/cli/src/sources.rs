@@ -13,7 +13,7 @@ Every source of a run that was named or seen: fragments and bytes, its rate, its
 events that became ready without it, fragments that came late, conflicts, and whether it is masked and by whom.
 
 Rates and ages are those since the store was opened; where no process serves it, there are none. \
-`forebay demo --kill-source 7` shows a source that dies. An unknown run is absent: exit code 1.
+An unknown run is absent: exit code 1.
 
 Example: everything; only sources of which something is wrong:
   forebay sources /tmp/first 1

@@ -1,6 +1,8 @@
 //! Sizes, durations and numbers as people write and read them.
 
 use forebay_core::{Error, KeySchema, Result};
+pub(crate) use forebay_daq::figures::bytes;
+use forebay_daq::figures::number;
 use std::time::Duration;
 
 /// Bytes from text: `4096`, `64K`, `10KiB`, `2G`. Units are powers of 1024.
@@ -52,35 +54,9 @@ pub(crate) fn parse_share(text: &str) -> std::result::Result<f64, String> {
     number.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)
 }
 
-/// Bytes for people, three figures: `464 B`, `10.0 KiB`, `1.50 GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
-    while value >= 1023.5 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{} {}", figures(value), UNITS[unit]) }
-}
-
 /// A rate for people: `950`, `12.3 k`, `1.05 M`.
 pub(crate) fn count(value: f64) -> String {
-    match value {
-        value if value >= 999.5e3 => format!("{} M", figures(value / 1e6)),
-        value if value >= 999.5 => format!("{} k", figures(value / 1e3)),
-        value => format!("{value:.0}"),
-    }
-}
-
-fn figures(value: f64) -> String {
-    let decimals = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
-    format!("{value:.decimals$}")
+    if value < 999.5 { format!("{value:.0}") } else { number(value) }
 }
 
 /// A number with its noun: `1 fragment`, `2 fragments`.
@@ -151,10 +127,6 @@ mod tests {
         for text in ["", "K", "10Q", "-1", "1.5K", "10ib", "99999999999T"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
-        assert_eq!(
-            [0, 464, 1023, 1024, 10240, 1 << 30, u64::MAX].map(bytes),
-            ["0 B", "464 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 GiB", "16.0 EiB"]
-        );
         assert_eq!([0.0, 950.0, 12_345.0, 1_050_000.0].map(count), ["0", "950", "12.3 k", "1.05 M"]);
     }
 

@@ -3,7 +3,7 @@
 use crate::ledger::no_run_here;
 use crate::open::Directory;
 use crate::output::{Answer, Output};
-use crate::{choose, signal, units};
+use crate::{choose, report, signal, units};
 use forebay_core::{Filter, Result};
 use forebay_daq::display::EventDisplay;
 use forebay_store::{Sampling, Sources, Store};
@@ -83,7 +83,9 @@ impl Watch {
             if let Some(sample) = sampler.next(left.min(Duration::from_millis(100)))? {
                 let display = EventDisplay::of_sample(&sample, keyspace);
                 out.json(&display)?;
-                out.line(display.text())?;
+                for line in report::lines(&display)? {
+                    out.line(line)?;
+                }
                 // A watcher's reader wants each event now.
                 out.finish()?;
                 shown += 1;

@@ -58,14 +58,10 @@ pub const PUT_WAIT: Duration = Duration::from_millis(250);
 pub const LEASE: Duration = Duration::from_secs(30);
 /// Time after which an event without all sources is given to the filters: no readout thread is ever that late.
 pub const COMPLETE_WITHIN: Duration = Duration::from_secs(600);
-/// The same where a source is to die: long enough for a readout thread that the machine holds up, short enough to see.
-pub const COMPLETE_WITHIN_KILLED: Duration = Duration::from_millis(100);
-/// Events in a row without a source after which the demo's store masks it.
-pub const AUTO_MASK_EVENTS: u32 = 20;
-/// How often the demo looks whether a source was masked.
-pub const MASK_POLL: Duration = Duration::from_millis(20);
 /// Longest time after the end of data taking in which everything must be decided.
 pub const DRAIN: Duration = Duration::from_secs(120);
+/// How often a scenario's main thread looks how things are going.
+pub const LOOK: Duration = Duration::from_millis(5);
 /// How often progress is reported.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// The warm level of a demo, in bytes, where nothing else is said.

@@ -1,6 +1,7 @@
 //! Recording emulated and real frames, and playing them back.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use forebay_daq::Summary as _;
 use forebay_daq::frames::FrameKind;
 use forebay_daq::record::{PlayChoices, PlayWindow, RecordChoices, RecordDir, RecordSummary, Retroactive, play, run};
 use forebay_recorder::GapReason;
@@ -64,7 +65,7 @@ fn links_at_their_rate_are_accounted_for_to_the_frame() {
     assert!(manifest.links.iter().all(|link| link.produced == 12_208), "{:?}", manifest.totals);
     assert!(summary.seconds >= 0.4 && manifest.totals.recorded > 0);
     let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
-    assert!(played.is_sound(), "{played:?}");
+    assert!(played.problems().is_empty(), "{played:?}");
     assert_eq!((played.frames, played.bytes), (manifest.totals.recorded, manifest.totals.recorded_bytes));
 }
 
@@ -86,7 +87,7 @@ fn real_frames_as_fast_as_the_device_goes_come_back_as_they_were() {
     let mut bytes = Vec::new();
     let choices = PlayChoices { links: Some(vec![1]), ..paths(&choices) };
     let played = play(&choices, &AtomicBool::new(false), Some(&mut bytes), &mut |_| {}).unwrap();
-    assert!(played.is_sound(), "{played:?}");
+    assert!(played.problems().is_empty(), "{played:?}");
     // Only timestamps were rewritten: the samples are those of the file, turned by the link's shift.
     let file = std::fs::read(real_frames()).unwrap();
     let count = file.len() / 464;
@@ -111,10 +112,10 @@ fn a_full_directory_ends_what_goes_as_fast_as_it_can() {
     };
     let summary = record(&choices);
     assert_eq!(summary.ended, Some(GapReason::DiskFull));
-    assert!(summary.seconds < 30.0 && !summary.is_complete());
+    assert!(summary.seconds < 30.0 && !summary.manifest.is_complete());
     let filled = summary.manifest.totals.recorded_bytes as f64 / f64::from(8 << 20);
     assert!(filled > 0.75, "{filled} of the directory holds frames");
-    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().problems().is_empty());
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn a_full_directory_does_not_hold_links_at_their_rate_up() {
     // The last gap reaches to the last tick that the link produced.
     assert_eq!(link.gaps.last().unwrap().end, link.eras[0].end);
     assert_eq!(link.eras[0].end - link.eras[0].begin, 9156 * 2048);
-    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().problems().is_empty());
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn stopping_ends_with_a_manifest_and_windows_play_back() {
     let whole = paths(&choices);
     let last = PlayChoices { window: PlayWindow::Last(Duration::from_millis(50)), ..whole.clone() };
     let played = play(&last, &AtomicBool::new(false), None, &mut |_| {}).unwrap();
-    assert!(played.is_sound());
+    assert!(played.problems().is_empty());
     for (link, recorded) in played.links.iter().zip(&summary.manifest.links) {
         assert_eq!(link.end - link.begin, 3_125_000);
         let missing: u64 = link.gaps.iter().map(|gap| gap.end.min(link.end) - gap.begin.max(link.begin)).sum();
@@ -185,7 +186,7 @@ fn the_last_and_the_next_are_accounted_for_to_the_frame() {
         assert!(retro.not_taken > 0 || absent == 0, "{:?}", link.gaps);
     }
     let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
-    assert!(played.is_sound() && played.frames == summary.manifest.totals.recorded, "{played:?}");
+    assert!(played.problems().is_empty() && played.frames == summary.manifest.totals.recorded, "{played:?}");
 }
 
 #[test]
@@ -199,8 +200,8 @@ fn a_trigger_before_the_ring_has_filled_says_what_was_before_it() {
         assert_eq!((first.begin, first.reason), (retro.begin, GapReason::RingBefore));
         assert!(link.recorded > 0 && first.frames > 50, "{link:?}");
     }
-    assert!(summary.is_complete(), "what never came to the ring is not missed: {:?}", summary.manifest.totals);
-    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().is_sound());
+    assert!(summary.manifest.is_complete(), "what never came to the ring is not missed: {:?}", summary.manifest.totals);
+    assert!(play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap().problems().is_empty());
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod serve;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 27] = [
     "demo",
     "create",
     "put",
@@ -46,7 +46,6 @@ const COMMANDS: [&str; 28] = [
     "plan",
     "record",
     "play",
-    "bench",
     "containers",
     "serve",
     "cert",
@@ -481,7 +480,7 @@ fn json_parses() {
 #[test]
 fn bad_input_is_named() {
     let temp = Temp::with_store();
-    let cases: [(&[&str], &str); 30] = [
+    let cases: [(&[&str], &str); 29] = [
         (&["get", "STORE", "1/2"], "expected run/event/source"),
         (&["get", "STORE", "1/x/0"], "event is `x`"),
         (&["get", "STORE", "1/2/4294967296"], "0 to 4294967295"),
@@ -504,7 +503,6 @@ fn bad_input_is_named() {
         (&["run", "STORE", "open", "1", "--config", "absent.toml"], "cannot read absent.toml"),
         (&["take", "STORE", "--stage", "last"], "no stage `last`"),
         (&["take", "STORE", "--result", "9=absent.bin", "--accept", "a"], "cannot read absent.bin"),
-        (&["demo", "--kill-source", "48", "--seconds", "1"], "the source to kill"),
         (&["create", "other", "--hot-bytes", "lots"], "not a size"),
         (&["create", "other", "--attribute", "lumi"], "lumi"),
         (&["demo", "--accept", "7"], "a share from 0 to 1"),
@@ -558,16 +556,4 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_code(&output, 0);
     assert_eq!(stderr(&output), "");
-}
-
-#[test]
-fn bench_measures_and_cleans_up() {
-    let temp = Temp::new();
-    let arguments = ["bench", "here", "--fragment-bytes", "1K", "--seconds", "0", "--hot-bytes", "16M"];
-    let answer = &temp.json(&arguments, 0)[0];
-    for row in ["put", "get", "remove"] {
-        assert!(answer[row]["per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{answer}");
-    }
-    assert!(answer["label"].as_str().is_some_and(|label| label.contains("not the published benchmark")));
-    assert_eq!(std::fs::read_dir(temp.root.join("here")).unwrap().count(), 0);
 }

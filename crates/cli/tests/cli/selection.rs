@@ -237,8 +237,13 @@ fn watching_shows_events_as_they_stand() {
     let watched = temp.run(&["watch", "STORE", "1", "--count", "2", "--rate", "100"]);
     assert_code(&watched, 0);
     let text = stdout(&watched);
-    assert_eq!(text.matches("event 1/1 · open · stage fast").count(), 2, "{text}");
-    assert!(text.contains("lumi=7") && text.contains("70 61 79 6c 6f 61 64") && text.contains("3 missing"), "{text}");
+    let shown = |name: &str, value: &str| {
+        text.lines().filter(|line| line.trim().starts_with(name) && line.trim().ends_with(value)).count()
+    };
+    for (name, value) in [("event ", " 1/1"), ("state", "open"), ("stage", "fast"), ("lumi", "7"), ("missing", "3")] {
+        assert_eq!(shown(name, value), 2, "{name} {value}\n{text}");
+    }
+    assert!(text.contains("70 61 79 6c 6f 61 64"), "{text}");
     assert_eq!(temp.json(&["watch", "STORE", "1", "--count", "1"], 0)[0]["fragments"][0]["bytes"], 7);
     assert_code(&temp.run(&["watch", "STORE", "1", "--filter", "lumi=8", "--for", "20ms"]), 1);
     assert_code(&temp.run(&["watch", "STORE", "1", "--decided", "--for", "20ms"]), 1);

@@ -11,8 +11,8 @@
 
 use super::filter;
 use super::shared::Shared;
-use crate::ends::Together;
 use crate::limits::{ARCHIVE_WAIT, READ_BACK_EVERY};
+use crate::threads::Together;
 use forebay_core::{Level, Primary, Result};
 use forebay_store::Sources;
 use parking_lot::Mutex;
@@ -43,6 +43,8 @@ impl Custody {
     /// An event of so many bytes was accepted.
     pub(crate) fn push(&self, primary: Primary, bytes: u64) {
         let mut state = self.state.lock();
+        // Filters end before custody is closed: an event that came later would never be released.
+        debug_assert!(!state.closed, "an event was accepted after the last filter had ended");
         state.bytes += bytes;
         state.events.push_back((primary, bytes));
     }

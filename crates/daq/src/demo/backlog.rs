@@ -35,8 +35,10 @@ impl Backlog {
     /// A look: what is undecided `now` nanoseconds into data taking.
     pub(super) fn look(&mut self, beam: Beam, now: u64, undecided: Tally) {
         let period = beam.periods(now);
+        debug_assert!(self.last.is_none_or(|last| last.0 <= period), "a look at a period that is over");
         if let Some((before, left)) = self.last.filter(|last| last.0 < period) {
             self.periods += 1;
+            // Bounded, because a demo may run for days; the totals go on.
             if self.gaps.len() < GAPS_KEPT {
                 let end_s = beam.end_of(before) as f64 / 1e9;
                 self.gaps.push(Gap { end_s, most_events: self.most_in_period, left_events: left });

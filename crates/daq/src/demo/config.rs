@@ -5,17 +5,6 @@ use crate::limits::{THREADS_MAX, WARM_BYTES_DEFAULT, WARM_EVENTS_MIN};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// A source that stops sending in the middle of data taking.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Kill {
-    /// The source.
-    pub source: u32,
-    /// Seconds of data taking after which it stops.
-    pub at_s: f64,
-    /// Seconds of data taking after which it sends again; `None`: it does not.
-    pub back_at_s: Option<f64>,
-}
-
 /// A beam that comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Duty {
@@ -76,12 +65,6 @@ pub struct DemoConfig {
     pub input: Option<PathBuf>,
     /// Seed of emulated frames and of the decisions.
     pub seed: u64,
-    /// A source that dies, and maybe returns: the store misses it, masks it, waits for it again.
-    pub kill: Option<Kill>,
-    /// Beside physics events of all sources, calibration events of a quarter of them.
-    pub classes: bool,
-    /// Show one event a second among the notices of progress.
-    pub watch: bool,
 }
 
 impl Default for DemoConfig {
@@ -106,9 +89,6 @@ impl Default for DemoConfig {
             warm_bytes: WARM_BYTES_DEFAULT,
             input: None,
             seed: 1,
-            kill: None,
-            classes: false,
-            watch: false,
         }
     }
 }

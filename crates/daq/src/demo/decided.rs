@@ -1,9 +1,8 @@
-//! What a filter thread has to say at its end: figures by stage, class and stream.
+//! What a filter thread has to say at its end: figures by stage and stream.
 
-use super::meter::Latency;
-use super::plan::Plan;
+use crate::meter::Latency;
 use forebay_core::{Result, Tally};
-use forebay_store::{Lease, SourceState};
+use forebay_store::Lease;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -43,16 +42,6 @@ impl AddAssign for StageReport {
     }
 }
 
-/// Figures of one class, as the first stage saw its events.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClassReport {
-    pub(crate) events: u64,
-    /// With every source that the class names, masked ones not asked for.
-    pub(crate) complete: u64,
-    /// Events whose sources are not those of their class.
-    pub(crate) wrong: u64,
-}
-
 /// All of it.
 pub(crate) struct FilterReport {
     /// Calls that gave at least one event at once.
@@ -63,8 +52,6 @@ pub(crate) struct FilterReport {
     pub(crate) verdict: Latency,
     pub(crate) fast: StageReport,
     pub(crate) last: StageReport,
-    /// Physics, calibration.
-    pub(crate) classes: [ClassReport; 2],
     /// What streams were given.
     pub(crate) streams: BTreeMap<&'static str, Tally>,
     /// Fragments that the last stage wrote.
@@ -85,23 +72,12 @@ impl FilterReport {
             verdict: Latency::new()?,
             fast: StageReport::default(),
             last: StageReport::default(),
-            classes: Default::default(),
             streams: BTreeMap::new(),
             results: Tally::default(),
             left_out: 0,
             with_signal: 0,
             not_released: 0,
         })
-    }
-
-    /// The first stage saw an event of a class.
-    pub(crate) fn class(&mut self, plan: &Plan, event: u64, lease: &Lease) {
-        let class = &mut self.classes[usize::from(plan.is_calibration(event))];
-        class.events += 1;
-        class.complete += u64::from(lease.missing.is_empty());
-        // Sources that came, are missing or masked are those that the event waits for: a rule of another class shows.
-        let of_rule = lease.sources.iter().filter(|(_, state)| *state != SourceState::NotExpected).count() as u64;
-        class.wrong += u64::from(of_rule != plan.sources_of(event));
     }
 
     /// A stream was given an event.

@@ -7,7 +7,7 @@
 //! ```
 
 use super::DemoConfig;
-use super::plan::within;
+use crate::figures::within;
 use crate::limits::{
     BEAM_BYTES_PER_SECOND, BEAM_HOT_SHARE, DUTY_PERIOD_MAX, DUTY_PERIOD_MIN, FARM_BURST, FARM_HEADROOM,
 };

@@ -14,12 +14,12 @@
 //! out (`Fenced`) is counted; another thread gets the event.
 
 use super::decided::FilterReport;
-use super::meter::Meter;
 use super::plan::Plan;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
 use super::shared::Shared;
-use crate::ends::Together;
 use crate::limits::{FARM_WAIT, GET_ANY_WAIT};
+use crate::meter::Meter;
+use crate::threads::Together;
 use forebay_core::{Error, Kind, Result, Tally};
 use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store};
 use std::time::Instant;
@@ -107,7 +107,6 @@ impl Filter<'_, '_> {
         self.report.with_signal += u64::from(signal);
         self.report.fast.book(lease, bytes);
         check_chosen(plan, event, lease)?;
-        self.report.class(plan, event, lease);
         let meter = &self.shared.taken[self.thread];
         Meter::count(&meter.events, 1);
         Meter::count(&meter.fragments, lease.fragments.len() as u64);
@@ -142,7 +141,7 @@ impl Filter<'_, '_> {
         let result = result(plan, &lease.fragments);
         let source = plan.schema.source(&[plan.result_source().into()])?;
         let results = [(&source[..], &result[..])];
-        let streams = streams(plan, event, &lease)?;
+        let streams = streams(plan, &lease)?;
         let accept = Accept { streams: &streams, results: &results };
         let start = Instant::now();
         let written = match lease.accept_into(&accept) {
@@ -167,11 +166,8 @@ impl Filter<'_, '_> {
     }
 }
 
-/// Where an accepted event goes: physics whole, one of ten to calibration in part; calibration events there as a whole.
-fn streams(plan: &Plan, event: u64, lease: &Lease) -> Result<Vec<(&'static str, Sources)>> {
-    if plan.is_calibration(event) {
-        return Ok(vec![(CALIB, Sources::All)]);
-    }
+/// Where an accepted event goes: to physics as a whole, and one of ten to calibration in part.
+fn streams(plan: &Plan, lease: &Lease) -> Result<Vec<(&'static str, Sources)>> {
     let mut streams = vec![(PHYSICS, Sources::All)];
     if plan.prescale.keeps(&lease.primary) {
         streams.push((CALIB, plan.group(&plan.calib)?));
@@ -208,7 +204,7 @@ fn number(plan: &Plan, lease: &Lease) -> u64 {
     plan.schema.values(lease.primary.as_bytes()).last().copied().unwrap_or_default()
 }
 
-/// `get_any` gave every chosen source that it says is there, and without a dying source every one at all.
+/// `get_any` gave every chosen source that it says is there, and says so of every one.
 fn check_chosen(plan: &Plan, event: u64, lease: &Lease) -> Result<()> {
     let there = |state| matches!(state, SourceState::Present | SourceState::Empty | SourceState::Late);
     let chosen = |source: &[u8]| plan.fast.binary_search(&source_number(source)).is_ok();
@@ -216,9 +212,8 @@ fn check_chosen(plan: &Plan, event: u64, lease: &Lease) -> Result<()> {
     if lease.fragments.len() != said {
         return Err(short(event, lease.fragments.len(), said));
     }
-    let due = plan.fast.iter().filter(|source| plan.takes_part(event, **source)).count();
-    if plan.config.kill.is_none() && said != due {
-        return Err(short(event, said, due));
+    if said != plan.fast.len() {
+        return Err(short(event, said, plan.fast.len()));
     }
     Ok(())
 }

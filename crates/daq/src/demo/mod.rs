@@ -26,89 +26,74 @@ mod backlog;
 mod config;
 mod dead;
 mod decided;
-pub(crate) mod directory;
 mod duty;
 mod filter;
-pub(crate) mod meter;
-mod notices;
 mod outcome;
 pub(crate) mod plan;
 mod profile;
-mod progress;
 mod readout;
 mod setup;
 mod shared;
 mod summary;
-pub(crate) mod text;
 mod trigger;
 mod warm;
 
 pub use backlog::Gap;
-pub use config::{DemoConfig, DemoDevice, Duty, Kill};
+pub use config::{DemoConfig, DemoDevice, Duty};
 pub use profile::Profile;
-pub use progress::{Phase, Progress};
-pub use summary::{
-    ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
-    Summary,
-};
-
+pub use summary::{DeadTime, Decided, DutySummary, RoleSummary, StageSummary, StreamSummary, Summary};
 pub use warm::{WarmDeviceSummary, WarmSummary};
 
 pub(crate) use plan::Plan;
 
-use crate::ends::{EndThreads, Together};
-use crate::limits::DRAIN;
+use crate::account::undecided;
+use crate::directory::Directory;
+use crate::limits::{DRAIN, LOOK};
+use crate::meter::read;
+use crate::progress::{Figure, Figures, Phase, Reporter, Told};
+use crate::threads::{EndThreads, Failures, Together, spawn};
 use backlog::Backlog;
-use directory::Directory;
-use forebay_core::{Error, Kind, Ledger, LiveState, Result, Tally};
+use forebay_core::{Kind, LiveState, Result};
 use forebay_store::Store;
-use notices::Notices;
 use outcome::{Ended, Outcome};
 use plan::RUN;
-use progress::Reporter;
 use shared::Shared;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 use warm::Devices;
 
-/// How often the main thread looks how things are going.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Runs a demo. `progress` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
+/// Runs a demo. `told` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
 /// which everything is decided and accounted for as at the end of the time asked.
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
 /// read are not those that were put (the store is kept and named), and whatever the store answers.
-pub fn run(config: &DemoConfig, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Summary> {
+pub fn run(config: &DemoConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let own_warm = if config.warm.is_empty() { config.warm_bytes } else { 0 };
-    let mut directory = Directory::prepare(config.dir.as_deref(), config.hot_bytes.saturating_add(own_warm))?;
-    let mut devices = Devices::new(config, &directory);
-    match take_run(&plan, &directory, &devices, stop, progress) {
-        Ok(summary) => directory.remove().map(|()| summary),
-        Err(error) if error.kind() == Kind::Corrupt => {
-            directory.keep();
-            devices.keep();
-            let place = directory.path().display();
-            Err(Error::corrupt(format!("{}; the store is kept in {place}", error.message())))
-        }
-        Err(error) => Err(error),
-    }
+    Directory::with(config.dir.as_deref(), config.hot_bytes.saturating_add(own_warm), |directory| {
+        let mut devices = Devices::new(config, directory);
+        take_run(&plan, directory, &devices, stop, told).inspect_err(|error| {
+            if error.kind() == Kind::Corrupt {
+                devices.keep();
+            }
+        })
+    })
 }
 
 fn take_run(
     plan: &Plan,
-    directory: &Directory,
+    directory: &Path,
     devices: &Devices,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
+    told: &mut Told<'_>,
 ) -> Result<Summary> {
-    let store = Store::create(directory.path(), &plan.keyspace()?, plan.store_config(devices.devices()))?;
+    let store = Store::create(directory, &plan.keyspace()?, plan.store_config(devices.devices()))?;
     store.run_open(RUN, &plan.run_config()?)?;
     let shared = Shared::new(plan, &store, store.producer(RUN, "trigger")?);
-    let outcome = work(&shared, stop, progress)?;
+    let outcome = work(&shared, stop, told)?;
     if let Some(announcer) = shared.announcer.lock().take() {
         announcer.finish()?;
     }
@@ -119,11 +104,11 @@ fn take_run(
     let stats = store.stats();
     let warm = warm::summary(&store, &outcome.archive, outcome.warm_fill_most);
     store.close()?;
-    outcome.summarise(&shared, directory.path(), ended, &stats, warm)
+    outcome.summarise(&shared, directory, ended, &stats, warm)
 }
 
 /// Starts all threads and sees them to their end.
-fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome> {
+fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
     let config = &shared.plan.config;
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
@@ -131,66 +116,70 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&Progre
         let filter = spawn(scope, "filter", config.filter_threads, |thread| filter::run(shared, thread))?;
         let archive = spawn(scope, "archive", usize::from(shared.plan.warm.is_some()), |_| archive::run(shared))?;
         let start = Instant::now();
-        let mut reporter = Reporter::new(progress);
-        let mut notices = Notices::new(shared)?;
+        let mut reporter = Reporter::new(told);
         let mut backlog = Backlog::default();
+        let mut warm_fill_most = 0.0_f64;
+        let mut report = |phase| reporter.tick(phase, |figures| tell(shared, figures, &mut warm_fill_most));
         let taking = Duration::from_secs_f64(config.seconds);
         let stopped = || stop.load(Ordering::Relaxed);
         while !stopped() && !shared.aborted() && start.elapsed() < taking {
             std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
-            reporter.tick(shared, Phase::Taking, notices.look(shared)?);
+            report(Phase::Taking);
             look(shared, &mut backlog)?;
         }
         let interrupted = stopped();
         let produced = shared.trigger.close();
+        // A farm that is slow on purpose would take longer for the rest than the drain may last.
         shared.farm.lift();
         let taking = start.elapsed();
         let deadline = Instant::now() + DRAIN;
+        let mut failures = Failures::default();
         while !readout.iter().all(ScopedJoinHandle::is_finished) {
             if Instant::now() >= deadline {
                 shared.give_up();
             }
             std::thread::sleep(LOOK);
-            reporter.tick(shared, Phase::Draining, Vec::new());
+            report(Phase::Draining);
         }
-        let readout = join(readout);
-        if readout.is_ok() {
+        let readout = failures.join(readout);
+        // After a failure the others end by themselves, and the run is never stopped: its account is not looked at.
+        if failures.is_empty() {
             shared.store.run_stop(RUN)?;
-            while !shared.aborted() && Instant::now() < deadline && left(&shared.store.ledger(RUN)?).events > 0 {
+            while !shared.aborted() && Instant::now() < deadline && undecided(&shared.store.ledger(RUN)?).events > 0 {
                 std::thread::sleep(LOOK);
-                reporter.tick(shared, Phase::Draining, Vec::new());
+                report(Phase::Draining);
             }
         }
         shared.finish();
-        let filter = join(filter);
+        let filter = failures.join(filter);
         shared.custody.close();
-        let archive = join(archive);
+        let archive = failures.join(archive).first().copied().unwrap_or_default();
+        // Only now: a filter that read wrong bytes explains a readout that was ended, not the other way round.
+        failures.result()?;
         let draining = start.elapsed().saturating_sub(taking);
-        let (readout, (filter, archive)) = first_failure(readout, both(filter, archive))?;
-        let archive = archive.first().copied().unwrap_or_default();
-        let (happened, warm_fill_most) = (notices.happened, reporter.warm_fill_most());
-        Ok(Outcome {
-            readout,
-            filter,
-            archive,
-            produced,
-            interrupted,
-            taking,
-            draining,
-            happened,
-            backlog,
-            warm_fill_most,
-        })
+        Ok(Outcome { readout, filter, archive, produced, interrupted, taking, draining, backlog, warm_fill_most })
     })
 }
 
-/// Events that nobody has decided.
-fn left(ledger: &Ledger) -> Tally {
-    let mut left = Tally::default();
-    [LiveState::Open, LiveState::Ready, LiveState::Leased]
-        .iter()
-        .for_each(|state| left += ledger.live[*state as usize]);
-    left
+/// How it is going. What the filters read are chosen sources and whole events.
+fn tell(shared: &Shared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut f64) {
+    let (put, taken, whole) = (read(&shared.put), read(&shared.taken), read(&shared.read));
+    let stats = shared.store.stats();
+    figures.byte_rate("in", put.bytes);
+    figures.rate("events", put.events);
+    figures.byte_rate("out", taken.bytes + whole.bytes);
+    figures.rate("taken", taken.events);
+    figures.set("fill", Figure::Share(stats.fill));
+    if let Some(warm) = &stats.warm {
+        *warm_fill_most = warm_fill_most.max(warm.fill);
+        figures.set("warm", Figure::Share(warm.fill));
+    }
+    figures.set("ready", Figure::Count(stats.events[LiveState::Ready as usize].events));
+    figures.set("leased", Figure::Count(stats.events[LiveState::Leased as usize].events));
+    match stats.inhibit {
+        Some(inhibit) => figures.set("INHIBIT", Figure::Words(format!("by {}: {}", inhibit.owner, inhibit.cause))),
+        None => figures.set("inhibit", Figure::Words("no".to_owned())),
+    }
 }
 
 /// Follows the backlog of a beam that comes and goes.
@@ -198,47 +187,6 @@ fn look(shared: &Shared<'_>, backlog: &mut Backlog) -> Result<()> {
     let Some(beam) = shared.plan.beam else { return Ok(()) };
     // The time first: what is left at the end of a gap is never counted too low.
     let now = u64::try_from(shared.trigger.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    backlog.look(beam, now, left(&shared.store.ledger(RUN)?));
+    backlog.look(beam, now, undecided(&shared.store.ledger(RUN)?));
     Ok(())
-}
-
-pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, 'env>,
-    role: &str,
-    threads: usize,
-    body: impl Fn(usize) -> Result<T> + Copy + Send + 'scope,
-) -> Result<Vec<ScopedJoinHandle<'scope, Result<T>>>> {
-    let one = |thread: usize| {
-        let builder = Builder::new().name(format!("{role}-{thread}"));
-        builder
-            .spawn_scoped(scope, move || body(thread))
-            .map_err(|error| Error::unavailable(format!("no thread for {role} {thread}")).with_source(error))
-    };
-    (0..threads).map(one).collect()
-}
-
-pub(crate) fn join<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
-    let one = |thread: ScopedJoinHandle<'_, Result<T>>| {
-        thread.join().unwrap_or_else(|_| Err(Error::internal("a thread of the demo panicked")))
-    };
-    // All are joined before the first failure is looked at.
-    threads.into_iter().map(one).collect::<Vec<_>>().into_iter().collect()
-}
-
-/// Both of those who read; where both failed, corruption comes first.
-fn both<F, A>(filter: Result<F>, archive: Result<A>) -> Result<(F, A)> {
-    match (filter, archive) {
-        (Ok(filter), Ok(archive)) => Ok((filter, archive)),
-        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-        (Err(error), Err(other)) => Err(if other.kind() == Kind::Corrupt { other } else { error }),
-    }
-}
-
-/// Both roles' reports; where both failed, corruption comes before what followed from it.
-fn first_failure<R, F>(readout: Result<R>, filter: Result<F>) -> Result<(R, F)> {
-    match (readout, filter) {
-        (Ok(readout), Ok(filter)) => Ok((readout, filter)),
-        (_, Err(error)) if error.kind() == Kind::Corrupt => Err(error),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
 }

@@ -5,17 +5,14 @@ use super::archive::ArchiveReport;
 use super::audit::{Counted, problems as imbalances};
 use super::backlog::Backlog;
 use super::dead::Dead;
-use super::decided::{ClassReport, FilterReport, StageReport};
-use super::meter::{Latency, Meter, read};
+use super::decided::{FilterReport, StageReport};
 use super::readout::ReadoutReport;
-use super::setup::{CALIB, CALIBRATION, FAST, FINAL, PHYSICS};
+use super::setup::{CALIB, FAST, FINAL, PHYSICS};
 use super::shared::Shared;
-use super::summary::{
-    ClassSummary, DeadTime, Decided, DutySummary, Happened, LatencySummary, RoleSummary, StageSummary, StreamSummary,
-    Summary,
-};
+use super::summary::{DeadTime, Decided, DutySummary, RoleSummary, StageSummary, StreamSummary, Summary};
 use super::warm::WarmSummary;
 use crate::limits::GAP_LEFT_SHARE;
+use crate::meter::{LatencySummary, Meter, read};
 use forebay_core::{Ledger, Result, Tally};
 use forebay_store::{RunSummary, Stats};
 use std::path::Path;
@@ -30,7 +27,6 @@ pub(super) struct Outcome {
     pub(super) interrupted: bool,
     pub(super) taking: Duration,
     pub(super) draining: Duration,
-    pub(super) happened: Vec<Happened>,
     pub(super) backlog: Backlog,
     pub(super) warm_fill_most: f64,
 }
@@ -81,14 +77,7 @@ impl Outcome {
             all
         });
         let full_answers = self.readout.iter().map(|report| report.full_answers).sum();
-        let counted = Counted {
-            events,
-            producers: &producers,
-            results,
-            refused: full_answers,
-            late: self.readout.iter().map(|report| report.late).sum(),
-            killed: config.kill.is_some(),
-        };
+        let counted = Counted { events, producers: &producers, results, refused: full_answers };
         problems.extend(imbalances(&ledger, &counted));
         let by_class = inhibited.dead_time.total().as_nanos();
         if by_class != u128::from(inhibited.inhibited_ns) {
@@ -100,7 +89,6 @@ impl Outcome {
         }
         let streams = self.streams(shared);
         problems.extend(stream_problems(&streams, run.as_deref()));
-        let classes = self.classes(shared, &mut problems);
         let taking = self.taking.as_secs_f64();
         let whole = (self.taking + self.draining).as_secs_f64();
         let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
@@ -111,8 +99,6 @@ impl Outcome {
         if let Some(duty) = &duty {
             problems.extend(duty.problems(&dead_time, dead_time_s, full_answers, self.interrupted));
         }
-        let killed = config.kill.as_ref().map(|kill| kill.source.to_string());
-        let sources = run.iter().flat_map(|run| &run.sources);
         Ok(Summary {
             profile: config.profile.map(Profile::name),
             frames: plan.frames.kind(),
@@ -133,10 +119,10 @@ impl Outcome {
                 role(FINAL, config.filter_threads, &shared.read, whole),
             ],
             latencies: vec![
-                latency("put", self.readout.iter().map(|report| &report.put))?,
-                latency("get_any", self.filter.iter().map(|report| &report.get_any))?,
-                latency("event read", self.filter.iter().map(|report| &report.event_read))?,
-                latency("verdict", self.filter.iter().map(|report| &report.verdict))?,
+                LatencySummary::of("put", self.readout.iter().map(|report| &report.put))?,
+                LatencySummary::of("get_any", self.filter.iter().map(|report| &report.get_any))?,
+                LatencySummary::of("event read", self.filter.iter().map(|report| &report.event_read))?,
+                LatencySummary::of("verdict", self.filter.iter().map(|report| &report.verdict))?,
             ],
             dead_time,
             dead_time_s,
@@ -147,12 +133,8 @@ impl Outcome {
             duty,
             events,
             stages: vec![stage(FAST, &fast), stage(FINAL, &last)],
-            classes,
             streams,
             results_left_out: sum(|report| report.left_out),
-            happened: self.happened.clone(),
-            killed: killed.and_then(|killed| sources.into_iter().find(|status| status.source == killed).cloned()),
-            masks: run.as_ref().map(|run| run.masks.clone()).unwrap_or_default(),
             producers,
             ledger,
             balanced: problems.is_empty(),
@@ -162,9 +144,8 @@ impl Outcome {
 
     fn streams(&self, shared: &Shared<'_>) -> Vec<StreamSummary> {
         let plan = shared.plan;
-        let group =
+        let calib =
             format!("one physics event of {:.0}: its {CALIB} group of {}", plan.prescale.factor(), plan.calib.len());
-        let calib = if plan.config.classes { format!("calibration events, {group}") } else { group };
         let one = |stream, keeps| {
             let mut all = Tally::default();
             self.filter.iter().filter_map(|report| report.streams.get(stream)).for_each(|tally| all += *tally);
@@ -193,24 +174,6 @@ impl Outcome {
             periods,
             gaps: gaps.to_vec(),
         })
-    }
-
-    fn classes(&self, shared: &Shared<'_>, problems: &mut Vec<String>) -> Vec<ClassSummary> {
-        let plan = shared.plan;
-        if !plan.config.classes {
-            return Vec::new();
-        }
-        let named = [(PHYSICS, u64::from(plan.config.sources)), (CALIBRATION, plan.calib.len() as u64)];
-        let one = |(at, (class, sources)): (usize, (&'static str, u64))| {
-            let sum =
-                |of: fn(&ClassReport) -> u64| self.filter.iter().map(|report| of(&report.classes[at])).sum::<u64>();
-            let wrong = sum(|class| class.wrong);
-            if wrong > 0 {
-                problems.push(format!("{wrong} {class} events had other sources than those of their class"));
-            }
-            ClassSummary { class, sources, events: sum(|class| class.events), complete: sum(|class| class.complete) }
-        };
-        named.into_iter().enumerate().map(one).collect()
     }
 }
 
@@ -242,14 +205,6 @@ fn stream_problems(streams: &[StreamSummary], run: Option<&RunSummary>) -> Vec<S
         )
     };
     wrong.map(say).collect()
-}
-
-fn latency<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -> Result<LatencySummary> {
-    let mut all = Latency::new()?;
-    for one in threads {
-        all.merge(one)?;
-    }
-    Ok(LatencySummary::new(call, &all))
 }
 
 /// Dead time of the trigger: by cause, longest first; in all, in seconds; and triggers lost to it.

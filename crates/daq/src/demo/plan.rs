@@ -8,6 +8,7 @@
 use super::DemoConfig;
 use super::duty::{self, Beam};
 use super::warm::{self, WarmPlan};
+use crate::figures::{bytes, within};
 use crate::frames::RecordedFrames;
 use crate::limits::{
     BATCH_BYTES, BATCH_EVENTS_MAX, EVENTS_IN_HOT_MIN, HOT_BYTES_MIN, SEGMENTS_MIN, SOURCES_MAX, THREADS_MAX,
@@ -18,8 +19,6 @@ use forebay_core::{Error, KeySchema, Prescale, Result};
 
 /// The run of every demo.
 pub(crate) const RUN: u64 = 1;
-/// With classes, one event of so many is for calibration.
-const CALIBRATION_EVERY: u64 = 10;
 /// One source of so many takes part in calibration.
 const CALIBRATION_SOURCES: u64 = 4;
 /// One accepted physics event of so many goes to calibration as well.
@@ -51,19 +50,6 @@ pub(crate) struct Plan {
     pub(crate) calib: Vec<u32>,
     /// Which accepted physics events go to calibration as well.
     pub(crate) prescale: Prescale,
-}
-
-pub(crate) fn within(what: &str, value: f64, low: f64, high: f64) -> Result<()> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{what}: {low} to {high}, not {value}")))
-}
-
-/// Bytes for people, in powers of 1024.
-pub(crate) fn mib(bytes: u64) -> String {
-    let mib = bytes as f64 / (1 << 20) as f64;
-    if mib >= 10.0 { format!("{mib:.0} MiB") } else { format!("{mib:.2} MiB") }
 }
 
 impl Plan {
@@ -110,21 +96,6 @@ impl Plan {
         keeps(self.config.seed, event, self.config.accept)
     }
 
-    /// Whether an event is one for calibration.
-    pub(crate) fn is_calibration(&self, event: u64) -> bool {
-        self.config.classes && event.is_multiple_of(CALIBRATION_EVERY)
-    }
-
-    /// Whether a source has a part in an event.
-    pub(crate) fn takes_part(&self, event: u64, source: u32) -> bool {
-        !self.is_calibration(event) || self.calib.binary_search(&source).is_ok()
-    }
-
-    /// Sources of an event.
-    pub(crate) fn sources_of(&self, event: u64) -> u64 {
-        if self.is_calibration(event) { self.calib.len() as u64 } else { self.config.sources.into() }
-    }
-
     /// The source under which the last stage writes its result: one past those of the detector.
     pub(crate) fn result_source(&self) -> u32 {
         self.config.sources
@@ -138,14 +109,6 @@ fn check(config: &DemoConfig) -> Result<()> {
     within("sources", config.sources.into(), 1.0, SOURCES_MAX.into())?;
     within("readout threads", config.readout_threads as f64, 1.0, THREADS_MAX as f64)?;
     within("filter threads", config.filter_threads as f64, 1.0, THREADS_MAX as f64)?;
-    if let Some(kill) = &config.kill {
-        let last = config.sources - 1;
-        within("the source to kill", kill.source.into(), 0.0, last.into())?;
-        within("seconds until the source dies", kill.at_s, 0.0, 1e7)?;
-        if let Some(back) = kill.back_at_s {
-            within("seconds until the source returns", back, kill.at_s, 1e7)?;
-        }
-    }
     if config.readout_threads > config.sources as usize {
         return Err(Error::invalid(format!(
             "{} readout threads for {} source(s): each thread owns at least one source",
@@ -175,11 +138,11 @@ fn segment_bytes(config: &DemoConfig, fragment_bytes: u64) -> Result<u64> {
     Err(Error::invalid(format!(
         "a hot level of {} is too small for events of {} ({} × {fragment_bytes} B): {EVENTS_IN_HOT_MIN} events and \
          {SEGMENTS_MIN} segments must fit, at least {} bytes ({})",
-        mib(config.hot_bytes),
-        mib(u64::from(config.sources).saturating_mul(fragment_bytes)),
+        bytes(config.hot_bytes),
+        bytes(u64::from(config.sources).saturating_mul(fragment_bytes)),
         config.sources,
         smallest,
-        mib(smallest)
+        bytes(smallest)
     )))
 }
 
@@ -199,7 +162,6 @@ pub(crate) fn keeps(seed: u64, event: u64, accept: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::Kill;
     use forebay_core::Kind;
     use forebay_store::Sources;
 
@@ -229,15 +191,11 @@ mod tests {
         assert!(refused(|config| config.seconds = -1.0).contains("seconds"));
         assert!(refused(|config| config.sources = 0).contains("sources"));
         assert!(refused(|config| config.filter_threads = 0).contains("filter threads"));
-        let kill = Kill { source: 48, at_s: 1.0, back_at_s: None };
-        assert!(refused(|config| config.kill = Some(kill)).contains("the source to kill: 0 to 47, not 48"));
-        let kill = Kill { source: 7, at_s: 3.0, back_at_s: Some(2.0) };
-        assert!(refused(|config| config.kill = Some(kill)).contains("until the source returns: 3 to"));
         assert!(
             refused(|config| (config.sources, config.readout_threads) = (2, 3)).contains("3 readout threads for 2")
         );
         let small = refused(|config| config.hot_bytes = 1 << 20);
-        assert!(small.contains("a hot level of 1.00 MiB is too small for events of 0.33 MiB (48 × 7200 B)"), "{small}");
+        assert!(small.contains("a hot level of 1.00 MiB is too small for events of 338 KiB (48 × 7200 B)"), "{small}");
         let large = refused(|config| config.fragment_bytes = 64 << 20);
         assert!(large.contains("12 events"), "{large}");
         assert!(refused(|config| config.fragment_bytes = usize::MAX).contains("too small"));

@@ -3,18 +3,18 @@
 //!
 //! ```text
 //! trigger.wait(event) ─▶ for each of its sources: reserve ─▶ fill (frames) ─▶ commit ─▶ trigger.done(event)
-//!     └▶ open_event: whoever comes first announces what is granted
+//!     └▶ open_event: the first thread that waits announces what is granted
 //! ```
 //!
-//! *Invariants*: a granted event is produced by every thread, except for a source that is to be dead; each offer is
+//! *Invariants*: a granted event is produced by every thread, with all of its sources; each offer is
 //! counted by a producer of the run, so that the ledger has something to be held against. A fragment for which
 //! there is no space is offered again until it is stored. Only after the time for draining is over does the thread give up, and says so.
 
-use super::meter::{Latency, Meter};
 use super::plan::RUN;
 use super::shared::Shared;
 use super::trigger::Port;
-use crate::ends::Together;
+use crate::meter::{Latency, Meter};
+use crate::threads::Together;
 use forebay_core::{Error, Kind, Result};
 use forebay_store::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
 use std::time::{Duration, Instant};
@@ -30,8 +30,6 @@ pub(crate) struct ReadoutReport {
     pub(crate) full: Duration,
     /// Such answers; each was tried again.
     pub(crate) full_answers: u64,
-    /// Fragments that came after their event was leased or decided: only where a source is to die.
-    pub(crate) late: u64,
     /// Set where a fragment was given up.
     pub(crate) gave_up: Option<String>,
 }
@@ -43,8 +41,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
 
 fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutReport> {
     let plan = shared.plan;
-    let mut report =
-        ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, late: 0, gave_up: None };
+    let mut report = ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, gave_up: None };
     let inhibit = || shared.inhibit.lock().wait_change(Duration::ZERO);
     let announce = |event: u64| announce(shared, store, event);
     let port = Port { inhibit: &inhibit, announce: &announce };
@@ -52,12 +49,8 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
     let step = plan.config.readout_threads;
     let mut event = 1;
     while shared.trigger.wait(event, &port)? {
-        let silent = shared.silent();
         let mut fragments = 0;
         for source in (thread as u32..plan.config.sources).step_by(step) {
-            if silent == Some(source) || !plan.takes_part(event, source) {
-                continue;
-            }
             if !put(shared, store, &producer, (event, source), &mut report)? {
                 producer.finish()?;
                 return Ok(report);
@@ -80,8 +73,7 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
 fn announce(shared: &Shared<'_>, store: &Store, event: u64) -> Result<bool> {
     let plan = shared.plan;
     let primary = plan.schema.primary(&[RUN, event])?;
-    let attributes = plan.attributes(store.keyspace(), event)?;
-    match store.open_event(&primary, &OpenEvent { sources: None, attributes: attributes.as_ref() }) {
+    match store.open_event(&primary, &OpenEvent { sources: None, attributes: None }) {
         Ok(PutOutcome::Stored) => {
             shared.announced();
             Ok(true)
@@ -113,10 +105,6 @@ fn put(
         match once() {
             Ok(PutOutcome::Stored) => {
                 report.put.record(start);
-                return Ok(true);
-            }
-            Ok(PutOutcome::Late) if plan.config.kill.is_some() => {
-                report.late += 1;
                 return Ok(true);
             }
             Ok(other) => {

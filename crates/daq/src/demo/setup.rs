@@ -1,4 +1,4 @@
-//! How a demo's store is set up: stages, source groups, classes, the run, sizes.
+//! How a demo's store is set up: stages, source groups, the run, sizes.
 //!
 //! ```text
 //! fast   reads group `fast`      ─▶ reject | pass
@@ -6,29 +6,23 @@
 //! ```
 
 use super::plan::Plan;
-use crate::limits::{AUTO_MASK_EVENTS, COMPLETE_WITHIN, COMPLETE_WITHIN_KILLED, LEASE, PUT_WAIT};
-use forebay_core::{AttributeSchema, Attributes, Completeness, Keyspace, Level, Result, RunConfig, SourceGroup};
+use crate::limits::{COMPLETE_WITHIN, LEASE, PUT_WAIT};
+use forebay_core::{Completeness, Keyspace, Level, Result, RunConfig, SourceGroup};
 use forebay_store::{Config, Sources, WarmDevice};
 
 /// The first stage: reads a few sources of every event.
 pub(crate) const FAST: &str = "fast";
 /// The last stage: reads what the first one passed on, whole.
 pub(crate) const FINAL: &str = "final";
-/// The stream of physics events; also their class.
+/// The stream of physics events.
 pub(crate) const PHYSICS: &str = "physics";
 /// The stream and the source group of calibration.
 pub(crate) const CALIB: &str = "calib";
-/// The class of calibration events.
-pub(crate) const CALIBRATION: &str = "calibration";
 
 impl Plan {
     /// The keyspace `run/event/source`; runs are opened by hand, events are announced.
     pub(crate) fn keyspace(&self) -> Result<Keyspace> {
         let mut keyspace = Keyspace::events("demo", self.config.sources);
-        if self.config.classes {
-            let classes = [PHYSICS, CALIBRATION].map(str::to_owned);
-            keyspace.attributes = AttributeSchema::parse(&["class".to_owned()], &classes)?;
-        }
         keyspace.stages = vec![FAST.to_owned(), FINAL.to_owned()];
         keyspace.groups = vec![self.source_group(FAST, &self.fast)?, self.source_group(CALIB, &self.calib)?];
         keyspace.announced = true;
@@ -39,19 +33,10 @@ impl Plan {
         Ok(keyspace)
     }
 
-    /// Events are complete when each source of their class has arrived. Where a source is to die they do not wait long,
-    /// and the store masks it by itself.
+    /// Events are complete when each source has arrived.
     pub(crate) fn run_config(&self) -> Result<RunConfig> {
         let all = Completeness::first_sources(&self.schema, u64::from(self.config.sources))?;
-        let mut run = RunConfig::new(all, COMPLETE_WITHIN);
-        if self.config.classes {
-            run.classes = vec![(CALIBRATION.to_owned(), Completeness::Sources(self.pack(&self.calib)?))];
-        }
-        if self.config.kill.is_some() {
-            run.complete_within = COMPLETE_WITHIN_KILLED;
-            run.auto_mask = Some(AUTO_MASK_EVENTS);
-        }
-        Ok(run)
+        Ok(RunConfig::new(all, COMPLETE_WITHIN))
     }
 
     /// How the store is opened, with these devices.
@@ -73,15 +58,6 @@ impl Plan {
     /// Sources by number, for reading and for streams.
     pub(crate) fn group(&self, sources: &[u32]) -> Result<Sources> {
         Ok(Sources::Only(self.pack(sources)?))
-    }
-
-    /// Attributes of an event as the trigger announces it; `None` without classes.
-    pub(crate) fn attributes(&self, keyspace: &Keyspace, event: u64) -> Result<Option<Attributes>> {
-        if !self.config.classes {
-            return Ok(None);
-        }
-        let class = if self.is_calibration(event) { CALIBRATION } else { PHYSICS };
-        Attributes::parse(&keyspace.attributes, &[format!("class={class}")]).map(Some)
     }
 
     fn source_group(&self, name: &str, sources: &[u32]) -> Result<SourceGroup> {

@@ -2,10 +2,10 @@
 
 use super::archive::Custody;
 use super::duty::Farm;
-use super::meter::Meter;
 use super::plan::Plan;
 use super::trigger::Trigger;
-use crate::ends::{Ends, Together};
+use crate::meter::Meter;
+use crate::threads::{Ends, Together};
 use forebay_store::{InhibitWatch, Producer, Store};
 use parking_lot::Mutex;
 
@@ -57,14 +57,6 @@ impl<'a> Shared<'a> {
         if let Some(announcer) = &*self.announcer.lock() {
             announcer.announced(1);
         }
-    }
-
-    /// The source that does not send now.
-    pub(crate) fn silent(&self) -> Option<u32> {
-        let kill = self.plan.config.kill.as_ref()?;
-        let now = self.trigger.elapsed().as_secs_f64();
-        let silent = now >= kill.at_s && kill.back_at_s.is_none_or(|back| now < back);
-        silent.then_some(kill.source)
     }
 }
 

@@ -1,11 +1,11 @@
 //! What a demo came to: throughput, latencies, dead time, decisions and the account of the run.
 
 use super::backlog::Gap;
-use super::meter::{Latency, Reading};
 use super::warm::WarmSummary;
 use crate::frames::FrameKind;
+use crate::meter::{LatencySummary, Reading};
 use forebay_core::Ledger;
-use forebay_store::{ProducerStatus, SourceStatus};
+use forebay_store::ProducerStatus;
 use serde::Serialize;
 
 /// Throughput of one role.
@@ -44,37 +44,6 @@ impl RoleSummary {
             events_per_second: per_second(reading.events),
             fragments_per_second: per_second(reading.fragments),
             gb_per_second: per_second(reading.bytes) / 1e9,
-        }
-    }
-}
-
-/// Latency of one kind of call, in microseconds, to two digits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LatencySummary {
-    /// `put` (reserve, fill, commit of a fragment, waits for space included), `get_any` (a batch, where events were
-    /// ready), `event read` (all fragments, every byte verified) or `verdict` (accept, pass or reject).
-    pub call: &'static str,
-    /// Calls.
-    pub count: u64,
-    /// Median.
-    pub p50_us: f64,
-    /// 99 of 100 calls took at most this long.
-    pub p99_us: f64,
-    /// 999 of 1000 calls took at most this long.
-    pub p999_us: f64,
-    /// The longest call.
-    pub max_us: f64,
-}
-
-impl LatencySummary {
-    pub(crate) fn new(call: &'static str, latency: &Latency) -> LatencySummary {
-        LatencySummary {
-            call,
-            count: latency.count(),
-            p50_us: latency.quantile_us(0.5),
-            p99_us: latency.quantile_us(0.99),
-            p999_us: latency.quantile_us(0.999),
-            max_us: latency.max_us(),
         }
     }
 }
@@ -164,19 +133,6 @@ pub struct StageSummary {
     pub fenced: u64,
 }
 
-/// What one class of events came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassSummary {
-    /// Its name.
-    pub class: &'static str,
-    /// Sources that complete its events.
-    pub sources: u64,
-    /// Events that the selection saw.
-    pub events: u64,
-    /// Events that came to the selection with every source that they wait for.
-    pub complete: u64,
-}
-
 /// What one stream was given.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamSummary {
@@ -190,15 +146,6 @@ pub struct StreamSummary {
     pub bytes: u64,
     /// What it keeps, in words.
     pub keeps: String,
-}
-
-/// Something that happened on the way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Happened {
-    /// Seconds of data taking.
-    pub at_s: f64,
-    /// In words.
-    pub what: String,
 }
 
 /// The result of a demo.
@@ -253,18 +200,10 @@ pub struct Summary {
     pub events: Decided,
     /// The selection by stage.
     pub stages: Vec<StageSummary>,
-    /// Events by class; empty without classes.
-    pub classes: Vec<ClassSummary>,
     /// What streams were given.
     pub streams: Vec<StreamSummary>,
     /// Results that were left out, because the store was full.
     pub results_left_out: u64,
-    /// What happened on the way: a source that died, masks.
-    pub happened: Vec<Happened>,
-    /// The source that was to die, as the store saw it.
-    pub killed: Option<SourceStatus>,
-    /// Masks as the store set and lifted them, in words.
-    pub masks: Vec<String>,
     /// What the trigger and the readout threads say they announced and offered.
     pub producers: Vec<ProducerStatus>,
     /// The account of the run.
@@ -273,4 +212,14 @@ pub struct Summary {
     pub balanced: bool,
     /// Why it is not balanced, one sentence each; empty where it is.
     pub problems: Vec<String>,
+}
+
+impl crate::Summary for Summary {
+    fn claim(&self) -> &'static str {
+        "balanced: every fragment is accounted for, nothing is left"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
 }

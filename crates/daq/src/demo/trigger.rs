@@ -150,8 +150,10 @@ impl Trigger {
             hold(&mut state.dead, "store full", "store", "an announcement found no space");
             return Ok(false);
         }
+        debug_assert!(last <= limit, "event {last} is beyond the window, which ends at {limit}");
         state.dead.free(off.unwrap_or(now));
         state.due_ns += (last - granted) as f64 * self.period_ns;
+        // Under the state's lock: `close` takes it too, so that nothing is granted after its last event.
         self.granted.store(last, Ordering::Release);
         Ok(true)
     }

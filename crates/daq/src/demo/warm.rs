@@ -4,13 +4,12 @@
 
 use super::DemoConfig;
 use super::archive::ArchiveReport;
-use super::directory::Directory;
-use super::plan::mib;
+use crate::figures::bytes;
 use crate::limits::{CUSTODY_SHARE, WARM_CONTAINERS, WARM_CONTAINERS_MIN};
 use forebay_core::{Error, Result};
 use forebay_store::{Store, WarmDevice};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Every size on a device is a multiple of this.
 const BLOCK_BYTES: u64 = 4096;
@@ -51,8 +50,8 @@ pub(super) fn cut(config: &DemoConfig, fragment_bytes: u64) -> Result<Option<War
     if room / container_bytes < WARM_CONTAINERS_MIN {
         return Err(Error::invalid(format!(
             "a warm device of {} is too small: {WARM_CONTAINERS_MIN} containers of {} must fit, and the decision log",
-            mib(smallest),
-            mib(container_bytes)
+            bytes(smallest),
+            bytes(container_bytes)
         )));
     }
     let all: u64 = sizes.iter().sum();
@@ -68,10 +67,10 @@ pub(super) struct Devices {
 impl Devices {
     /// Below the store's directory, or where the person wants them: there in a directory of their own, unless the store
     /// is kept.
-    pub(super) fn new(config: &DemoConfig, directory: &Directory) -> Devices {
+    pub(super) fn new(config: &DemoConfig, directory: &Path) -> Devices {
         let mut devices = Devices { devices: Vec::new(), ours: Vec::new() };
         if config.warm.is_empty() && config.warm_bytes > 0 {
-            devices.devices.push(WarmDevice::directory(directory.path().join("warm"), config.warm_bytes));
+            devices.devices.push(WarmDevice::directory(directory.join("warm"), config.warm_bytes));
         }
         for given in &config.warm {
             let path = match config.dir {

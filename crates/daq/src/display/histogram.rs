@@ -7,8 +7,6 @@ use serde::Serialize;
 const BINS: usize = 24;
 /// Most frames that are unpacked for one event: enough to see its shape.
 const FRAMES_MAX: usize = 512;
-/// Eighths of a character cell.
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// ADC values of the frames of one event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -63,18 +61,6 @@ impl Histogram {
         (self.min, self.max, self.mean) = (min as u16, max as u16, sum / self.values as f64);
         Some(self)
     }
-
-    /// One line: figures, and the bins as bars.
-    pub fn text(&self) -> String {
-        let most = self.bins.iter().copied().max().unwrap_or_default().max(1);
-        let bar = |count: &u64| match count {
-            0 => ' ',
-            count => BARS[((count * 8).div_ceil(most) as usize).clamp(1, 8) - 1],
-        };
-        let bars: String = self.bins.iter().map(bar).collect();
-        let frames = if self.frames == 1 { "1 frame".to_owned() } else { format!("{} frames", self.frames) };
-        format!("{frames}, {} values, mean {:.0}  {} ▕{bars}▏ {}", self.values, self.mean, self.min, self.max)
-    }
 }
 
 #[cfg(test)]
@@ -92,7 +78,6 @@ mod tests {
         assert_eq!((histogram.frames, histogram.values, histogram.min, histogram.max), (2, 512, 100, 147));
         assert_eq!((histogram.bins.len(), histogram.bins[0], histogram.bins[23]), (24, 128, 384));
         assert!((histogram.mean - 135.25).abs() < 1e-9);
-        assert!(histogram.text().ends_with("100 ▕▃                      █▏ 147"), "{}", histogram.text());
         assert_eq!(Histogram::default().finished(), None);
     }
 }

@@ -1,11 +1,12 @@
-//! One event as a person reads it: sources and their states, sizes, attributes, and what its payloads show.
+//! One event as a person wants to know it: sources and their states, sizes, attributes, and what its payloads show.
 //!
 //! ```text
-//! Sample ─▶ EventDisplay ─▶ text | JSON          frames that are known: kind, link, ADC histogram; others: first bytes
+//! Sample ─▶ EventDisplay          frames that are known: kind, link, ADC histogram; others: first bytes
 //! ```
 //!
-//! *Invariants*: whatever the bytes of payloads are, nothing here panics, and a text has at most [`LINES_MAX`] fragments
-//! (test `an_event_of_unknown_bytes_is_shown`).
+//! *Invariants*: whatever the bytes of payloads are, nothing here panics (test `an_event_of_unknown_bytes_is_shown`).
+//!
+//! *Not here*: texts.
 
 mod histogram;
 
@@ -17,10 +18,7 @@ use forebay_store::{Sample, SourceState};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-/// Fragments, and sources that are not there, that a text names one by one.
-pub const LINES_MAX: usize = 6;
 /// First bytes that are shown of a payload that nobody knows.
 const FIRST_BYTES: usize = 16;
 
@@ -44,7 +42,7 @@ pub struct FragmentDisplay {
 pub struct EventDisplay {
     /// Its name, such as `1/42`.
     pub event: String,
-    /// Where it stands.
+    /// Its state.
     pub state: Cow<'static, str>,
     /// Stage of the selection.
     pub stage: String,
@@ -107,43 +105,6 @@ impl EventDisplay {
             adc: adc.finished(),
         }
     }
-
-    /// As text of a few lines, without a final line break.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = self.write(&mut out);
-        out.truncate(out.trim_end().len());
-        out
-    }
-
-    fn write(&self, out: &mut String) -> std::fmt::Result {
-        let EventDisplay { event, state, stage, event_fragments, event_bytes, .. } = self;
-        writeln!(out, "event {event} · {state} · stage {stage} · {event_fragments} fragments, {event_bytes} B")?;
-        if !self.attributes.is_empty() {
-            let pairs: Vec<String> = self.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            writeln!(out, "  attributes  {}", pairs.join("  "))?;
-        }
-        let counts: Vec<String> = self.sources.iter().map(|(state, count)| format!("{count} {state}")).collect();
-        writeln!(out, "  sources     {}", counts.join(", "))?;
-        for (source, state) in self.remarkable.iter().take(LINES_MAX) {
-            writeln!(out, "  {source:>10}  {state}")?;
-        }
-        more(out, self.remarkable.len())?;
-        for fragment in self.fragments.iter().take(LINES_MAX) {
-            let FragmentDisplay { source, bytes, shows, .. } = fragment;
-            writeln!(out, "  {source:>10}  {bytes:>9} B  {:<7} {shows}", fragment.frames.unwrap_or_default())?;
-        }
-        more(out, self.fragments.len())?;
-        if self.left_out > 0 {
-            writeln!(out, "              {} fragments not read: too many bytes", self.left_out)?;
-        }
-        self.adc.iter().try_for_each(|adc| writeln!(out, "  ADC         {}", adc.text()))
-    }
-}
-
-fn more(out: &mut String, number: usize) -> std::fmt::Result {
-    if number > LINES_MAX { writeln!(out, "              … and {} more", number - LINES_MAX) } else { Ok(()) }
 }
 
 fn first_bytes(bytes: &[u8]) -> String {
@@ -179,16 +140,10 @@ mod tests {
     fn an_event_of_unknown_bytes_is_shown() {
         let many: Vec<&[u8]> = vec![&[0xAB; 20]; 9];
         let display = shown(&[&many[..], &[b""]].concat());
-        let text = display.text();
-        assert!(text.starts_with("event 1/42 · open · stage selection · 10 fragments, 180 B\n"), "{text}");
-        for line in [
-            "  sources     1 empty, 9 present",
-            "           9  empty",
-            "           0         20 B          ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab …",
-            "              … and 4 more",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        }
+        assert_eq!((display.event.as_str(), &*display.state, display.event_bytes), ("1/42", "open", 180));
+        assert_eq!(display.sources, [("empty", 1), ("present", 9)].into());
+        assert_eq!(display.remarkable, [("9".to_owned(), "empty")]);
+        assert_eq!(display.fragments[0].shows, "ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab …");
         assert_eq!((display.adc, display.fragments.len()), (None, 10));
     }
 
@@ -197,10 +152,10 @@ mod tests {
         let mut fragment = vec![0; 7200];
         crate::emulator::frames(3).fill(1, 7, &mut fragment);
         let display = shown(&[&fragment]);
-        let text = display.text();
-        assert!(text.contains("WIBEth  detector 3, crate 0, slot 0, stream or fiber 7"), "{text}");
+        let shown = &display.fragments[0];
+        assert_eq!((shown.frames, &*shown.shows), (Some("WIBEth"), "detector 3, crate 0, slot 0, stream or fiber 7"));
         let adc = display.adc.unwrap();
         assert_eq!((adc.frames, adc.values), (1, 64 * 64));
-        assert!((adc.min..adc.max).contains(&930) && text.contains("ADC         1 frame"), "{text}");
+        assert!((adc.min..adc.max).contains(&930), "{adc:?}");
     }
 }

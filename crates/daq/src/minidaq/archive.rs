@@ -6,9 +6,9 @@
 //! *On failure*: bytes that do not verify end the run with `Corrupt` and stay in the store.
 
 use super::shared::Shared;
-use crate::demo::meter::{Latency, Meter};
-use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
+use crate::meter::{Latency, Meter};
+use crate::threads::Together;
 use forebay_core::{LiveState, Primary, Result};
 use forebay_store::Sources;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -17,7 +17,7 @@ use crate::dune::{
     ComponentRequest, FRAGMENT_HEADER_BYTES, FragmentErrors, FragmentHeader, RecordErrors, SourceId,
     TriggerRecordHeader,
 };
-use crate::ends::Together;
+use crate::threads::Together;
 use forebay_core::{Error, Kind, Result};
 use forebay_ring::SourceWindow;
 use forebay_store::{PutOptions, PutOutcome, Store};

@@ -14,11 +14,11 @@
 use super::inspect;
 use super::plan::{Plan, STREAM};
 use super::shared::Shared;
-use crate::demo::meter::{Latency, Meter};
 use crate::demo::plan::keeps;
 use crate::dune::{FragmentErrors, RecordErrors, SourceId, TriggerRecordHeader};
-use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
+use crate::meter::{Latency, Meter};
+use crate::threads::Together;
 use forebay_core::{Error, Kind, Primary, Result};
 use forebay_store::{GetAny, Lease, Store};
 use std::sync::mpsc::SyncSender;

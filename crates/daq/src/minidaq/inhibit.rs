@@ -75,6 +75,8 @@ impl Inhibit {
         }
         state.in_flight += 1;
         state.most = state.most.max(state.in_flight);
+        // A trigger that found `busy` unset below `busy_at` is the last one that does: the check and the count share a lock.
+        debug_assert!(state.in_flight <= self.busy_at, "{} trigger records in flight", state.in_flight);
         state.busy = state.in_flight >= self.busy_at;
         self.account(&mut state, now);
         true
@@ -87,6 +89,7 @@ impl Inhibit {
 
     fn done_at(&self, now: u64) {
         let mut state = self.state.lock();
+        debug_assert!(state.in_flight > 0, "a trigger record that was not in flight is through");
         state.in_flight = state.in_flight.saturating_sub(1);
         if state.in_flight < self.free_below {
             state.busy = false;

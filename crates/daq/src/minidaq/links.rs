@@ -11,8 +11,8 @@
 use super::config::Pause;
 use super::plan::RUN;
 use super::shared::Shared;
-use crate::demo::meter::{Latency, Meter};
 use crate::limits::{FREE_RUNNING_SHARE, READOUT_CATCH_UP, READOUT_STEP};
+use crate::meter::{Latency, Meter};
 use forebay_core::{Error, GAP_CAUSES, Result, SourceId};
 use forebay_ring::{Ring, RingOutcome, RingPut};
 use std::time::{Duration, Instant};
@@ -88,6 +88,10 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
         pace.done(thread, next);
         Meter::count(&shared.put[thread].fragments, stored * plan.chunk_frames);
         Meter::count(&shared.put[thread].bytes, stored * plan.chunk_bytes as u64);
+    }
+    for LinkReport { link, made, stored, refused, lost, paused } in links.iter().map(|link| &link.report) {
+        // Checked here, where a chunk that nobody counted is still one thread's fault; the summary checks it in frames.
+        debug_assert_eq!(stored + refused.iter().sum::<u64>() + lost + paused, *made, "link {link}");
     }
     Ok(ReadoutReport { put, links: links.into_iter().map(|link| link.report).collect() })
 }

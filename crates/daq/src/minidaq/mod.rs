@@ -31,31 +31,28 @@ mod links;
 mod outcome;
 mod pace;
 mod plan;
-mod progress;
 mod requests;
 mod shared;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod text;
 mod trigger;
 
-pub use crate::demo::Phase;
 pub use config::{Faults, MiniDaqConfig, Pause, Reach};
-pub use progress::MiniDaqProgress;
 pub use summary::{GapSummary, InhibitSummary, LinkSummary, MiniDaqSummary, RecordSummary, RingSummary, WindowSummary};
 
-use crate::demo::directory::Directory;
-use crate::demo::{join, spawn};
-use crate::ends::{EndThreads, Together};
-use crate::limits::DRAIN;
-use forebay_core::{Error, Kind, Ledger, LiveState, Result};
+use crate::account::undecided;
+use crate::directory::Directory;
+use crate::limits::{DRAIN, LOOK};
+use crate::meter::read;
+use crate::progress::{Figure, Figures, Phase, Reporter, Told};
+use crate::threads::{EndThreads, Failures, Together, spawn};
+use forebay_core::{Error, Result};
 use forebay_ring::Ring;
 use forebay_store::Store;
 use outcome::{Outcome, ring_summary};
 use parking_lot::Mutex;
 use plan::{Plan, RUN};
-use progress::Reporter;
 use shared::Shared;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,45 +60,24 @@ use std::sync::mpsc::sync_channel;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the main thread looks how things are going.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Runs a MiniDAQ. `progress` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
+/// Runs a MiniDAQ. `told` is called about twice a second, on the calling thread; setting `stop` ends data taking, after
 /// which everything is answered, decided and accounted for as at the end of the time asked.
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
 /// read are not those that were put (ring and store are kept and named), and whatever ring and store answer.
-pub fn run(
-    config: &MiniDaqConfig,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&MiniDaqProgress),
-) -> Result<MiniDaqSummary> {
+pub fn run(config: &MiniDaqConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<MiniDaqSummary> {
     let plan = Plan::new(config)?;
     let bytes = plan.ring_bytes.saturating_add(plan.hot_bytes);
-    let mut directory = Directory::prepare(config.dir.as_deref(), bytes)?;
-    match take_run(&plan, directory.path(), stop, progress) {
-        Ok(summary) => directory.remove().map(|()| summary),
-        Err(error) if error.kind() == Kind::Corrupt => {
-            directory.keep();
-            let place = directory.path().display();
-            Err(Error::corrupt(format!("{}; ring and store are kept in {place}", error.message())))
-        }
-        Err(error) => Err(error),
-    }
+    Directory::with(config.dir.as_deref(), bytes, |directory| take_run(&plan, directory, stop, told))
 }
 
-fn take_run(
-    plan: &Plan,
-    directory: &Path,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&MiniDaqProgress),
-) -> Result<MiniDaqSummary> {
+fn take_run(plan: &Plan, directory: &Path, stop: &AtomicBool, told: &mut Told<'_>) -> Result<MiniDaqSummary> {
     let ring = Ring::create(directory, &plan.ring_keyspace()?, plan.ring_config())?;
     let store = Store::create(directory, &plan.keyspace()?, plan.store_config())?;
     store.run_open(RUN.into(), &plan.run_config()?)?;
     let shared = Shared::new(plan, &ring, &store);
-    let outcome = work(&shared, stop, progress)?;
+    let outcome = work(&shared, stop, told)?;
     let mut problems = Vec::new();
     let ledger = match store.run_close(RUN.into()) {
         Ok(summary) => summary.ledger,
@@ -117,7 +93,7 @@ fn take_run(
 }
 
 /// Starts all threads and sees them to their end, in the order in which data flows.
-fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDaqProgress)) -> Result<Outcome> {
+fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
     let (plan, config) = (shared.plan, &shared.plan.config);
     let (requests, served) = trigger::queues(plan);
     let (accepted, to_archive) = sync_channel(config.busy_at as usize);
@@ -141,50 +117,49 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
             shared.guarded(|| trigger::run(shared, queues))
         })?;
         let start = Instant::now();
-        let mut reporter = Reporter::new(progress);
+        let mut reporter = Reporter::new(told);
+        let mut report = |phase| reporter.tick(phase, |figures| tell(shared, figures));
         let taking = Duration::from_secs_f64(config.seconds);
         let stopped = || stop.load(Ordering::Relaxed);
         while !stopped() && !shared.aborted() && start.elapsed() < taking {
             std::thread::sleep(LOOK.min(taking.saturating_sub(start.elapsed())));
-            reporter.tick(shared, Phase::Taking);
+            report(Phase::Taking);
         }
         let interrupted = stopped();
         shared.close();
         shared.inhibit.end();
         let taking = start.elapsed();
         let deadline = Instant::now() + DRAIN;
-        let mut errors = Vec::new();
+        let mut failures = Failures::default();
         let mut wait = |over: &dyn Fn() -> bool| {
             while !over() {
                 if Instant::now() >= deadline {
                     shared.give_up();
                 }
                 std::thread::sleep(LOOK);
-                reporter.tick(shared, Phase::Draining);
+                report(Phase::Draining);
             }
         };
         wait(&|| trigger.iter().all(ScopedJoinHandle::is_finished));
-        let trigger = keep(join(trigger), &mut errors);
+        let trigger = failures.join(trigger);
         // The links send until the last request is answered: windows reach past the last trigger.
         wait(&|| handlers.iter().all(ScopedJoinHandle::is_finished));
-        let handlers = keep(join(handlers), &mut errors);
+        let handlers = failures.join(handlers);
         shared.end_readout();
-        let readout = keep(join(readout), &mut errors);
+        let readout = failures.join(readout);
         let reading = start.elapsed();
         if !shared.aborted() {
             shared.store.run_stop(RUN.into())?;
-            let left = || shared.store.ledger(RUN.into()).map_or(0, |ledger| undecided(&ledger));
+            let left = || shared.store.ledger(RUN.into()).map_or(0, |ledger| undecided(&ledger).events);
             wait(&|| shared.aborted() || Instant::now() >= deadline || left() == 0);
         }
         shared.finish();
-        let filter = keep(join(filter), &mut errors);
+        let filter = failures.join(filter);
         // The last sender: the archive ends when it has taken what is in its queue.
         accepted.lock().take();
-        let archive = keep(join(archive), &mut errors);
+        let archive = failures.join(archive);
         let draining = start.elapsed().saturating_sub(taking);
-        if let Some(error) = first_failure(errors) {
-            return Err(error);
-        }
+        failures.result()?;
         let one = |what: &str| Error::internal(format!("the {what} thread has no report"));
         Ok(Outcome {
             readout,
@@ -200,20 +175,18 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(&MiniDa
     })
 }
 
-/// Events that nobody has decided.
-fn undecided(ledger: &Ledger) -> u64 {
-    [LiveState::Open, LiveState::Ready, LiveState::Leased].iter().map(|state| ledger.live[*state as usize].events).sum()
-}
-
-fn keep<T>(reports: Result<Vec<T>>, errors: &mut Vec<Error>) -> Vec<T> {
-    reports.unwrap_or_else(|error| {
-        errors.push(error);
-        Vec::new()
-    })
-}
-
-/// The failure to report: corruption comes before what followed from it.
-fn first_failure(mut errors: Vec<Error>) -> Option<Error> {
-    let corrupt = errors.iter().position(|error| error.kind() == Kind::Corrupt).unwrap_or(0);
-    (!errors.is_empty()).then(|| errors.swap_remove(corrupt))
+/// How it is going. The ring's fill is near 1 once it has come round.
+fn tell(shared: &Shared<'_>, figures: &mut Figures<'_>) {
+    let (put, built, taken) = (read(&shared.put), read(&shared.built), read(&shared.taken));
+    figures.byte_rate("ring", put.bytes);
+    figures.rate("frames", put.fragments);
+    figures.set("fill", Figure::Share(shared.ring.stats().fill));
+    figures.rate("triggers", read(std::slice::from_ref(&shared.issued)).events);
+    figures.byte_rate("built", built.bytes);
+    figures.rate("out", taken.events);
+    figures.set("in flight", Figure::Count(shared.inhibit.in_flight().into()));
+    match shared.inhibit.running() {
+        Some(inhibit) => figures.set("BUSY", Figure::Words(format!("by {inhibit}"))),
+        None => figures.set("busy", Figure::Words("no".to_owned())),
+    }
 }

@@ -11,8 +11,7 @@ use super::summary::{
     ring_problems,
 };
 use super::trigger::TriggerReport;
-use crate::demo::LatencySummary;
-use crate::demo::meter::{Latency, read};
+use crate::meter::{LatencySummary, read};
 use forebay_core::{GAP_CAUSES, Ledger, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -152,23 +151,15 @@ impl Outcome {
     fn latencies(&self) -> Result<Vec<LatencySummary>> {
         let (handlers, filter) = (&self.handlers, &self.filter);
         Ok(vec![
-            latency("ring put", self.readout.iter().map(|report| &report.put))?,
-            latency("window", handlers.iter().map(|report| &report.window))?,
-            latency("answer", handlers.iter().map(|report| &report.answer))?,
-            latency("get_any", filter.iter().map(|report| &report.get_any))?,
-            latency("check", filter.iter().map(|report| &report.check))?,
-            latency("verdict", filter.iter().map(|report| &report.verdict))?,
-            latency("archive", [&self.archive.verify].into_iter())?,
+            LatencySummary::of("ring put", self.readout.iter().map(|report| &report.put))?,
+            LatencySummary::of("window", handlers.iter().map(|report| &report.window))?,
+            LatencySummary::of("answer", handlers.iter().map(|report| &report.answer))?,
+            LatencySummary::of("get_any", filter.iter().map(|report| &report.get_any))?,
+            LatencySummary::of("check", filter.iter().map(|report| &report.check))?,
+            LatencySummary::of("verdict", filter.iter().map(|report| &report.verdict))?,
+            LatencySummary::of("archive", [&self.archive.verify].into_iter())?,
         ])
     }
-}
-
-fn latency<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -> Result<LatencySummary> {
-    let mut all = Latency::new()?;
-    for one in threads {
-        all.merge(one)?;
-    }
-    Ok(LatencySummary::new(call, &all))
 }
 
 /// The state of the ring at the end; what follows from the links is filled in later.

@@ -4,8 +4,8 @@
 //! `what_cannot_work_is_refused_with_numbers`).
 
 use super::{MiniDaqConfig, Reach};
-use crate::demo::plan::{mib, within};
 use crate::dune::{FRAGMENT_HEADER_BYTES, FragmentType, SourceId, Subsystem, TriggerRecordHeader};
+use crate::figures::{bytes, within};
 use crate::frames::{FrameKind, RecordedFrames};
 use crate::limits::{
     HOT_BYTES_DEFAULT, HOT_BYTES_MIN, LEASE, LINKS_MAX, PUT_WAIT, RING_OVERHEAD_BYTES, SEGMENTS_MIN, SKEW_MAX,
@@ -141,11 +141,11 @@ impl Plan {
         Err(Error::invalid(format!(
             "a hot level of {} is too small for {} trigger records in flight of {} ({} links × {fragment} B): at least \
              {smallest} bytes ({})",
-            mib(hot_bytes),
+            bytes(hot_bytes),
             self.config.busy_at,
-            mib(record),
+            bytes(record),
             self.links,
-            mib(smallest)
+            bytes(smallest)
         )))
     }
 

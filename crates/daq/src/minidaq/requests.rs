@@ -14,10 +14,10 @@
 use super::builder::Builder;
 use super::shared::Shared;
 use super::trigger::Trigger;
-use crate::demo::meter::{Latency, Meter};
 use crate::dune::{FragmentErrors, SourceId};
-use crate::ends::Together;
 use crate::limits::GET_ANY_WAIT;
+use crate::meter::{Latency, Meter};
+use crate::threads::Together;
 use forebay_core::{GAP_CAUSES, Result};
 use forebay_ring::{Coverage, Ring, RingSources, SourceWindow, Window};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -3,8 +3,8 @@
 use super::inhibit::Inhibit;
 use super::pace::Pace;
 use super::plan::Plan;
-use crate::demo::meter::Meter;
-use crate::ends::{Ends, Together};
+use crate::meter::Meter;
+use crate::threads::{Ends, Together};
 use forebay_ring::Ring;
 use forebay_store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! What a MiniDAQ came to: links, ring, windows, trigger records, dead time, and accounts that must balance.
 
-use crate::demo::LatencySummary;
+use crate::account::Problems;
 use crate::frames::FrameKind;
+use crate::meter::LatencySummary;
 use forebay_core::{GAP_CAUSES, GapCause, Ledger};
 use serde::Serialize;
 
@@ -190,27 +191,25 @@ pub struct MiniDaqSummary {
     pub problems: Vec<String>,
 }
 
+impl crate::Summary for MiniDaqSummary {
+    fn claim(&self) -> &'static str {
+        "balanced: every frame and every trigger record is accounted for, nothing is left"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
+    }
+}
+
 /// Gaps and their ticks by cause, causes without gaps left out.
 pub(crate) fn by_cause(gaps: &[(u64, u64); GAP_CAUSES.len()]) -> Vec<GapSummary> {
     let all = GAP_CAUSES.into_iter().zip(*gaps).filter(|(_, (gaps, _))| *gaps > 0);
     all.map(|(cause, (gaps, ticks))| GapSummary { cause, gaps, ticks }).collect()
 }
 
-/// What does not agree, one sentence each.
-#[derive(Default)]
-pub(crate) struct Problems(pub(crate) Vec<String>);
-
-impl Problems {
-    pub(crate) fn expect(&mut self, what: &str, found: u64, expected: u64) {
-        if found != expected {
-            self.0.push(format!("{what}: {found}, expected {expected}"));
-        }
-    }
-}
-
 /// What does not add up in the ring; `chunk` is the frames of a put.
 pub(crate) fn ring_problems(ledger: &Ledger, links: &[LinkSummary], chunk: u64) -> Vec<String> {
-    let mut problems = Problems(ledger.imbalance().into_iter().map(|what| format!("ring: {what}")).collect());
+    let mut problems = Problems::of("ring: ", ledger);
     let sum = |of: fn(&LinkSummary) -> u64| links.iter().map(of).sum::<u64>();
     problems.expect("ring: frames stored", ledger.stored.fragments * chunk, sum(|link| link.frames));
     problems.expect("ring: bytes stored", ledger.stored.bytes, sum(|link| link.bytes));
@@ -232,8 +231,7 @@ pub(crate) fn record_problems(
     windows: &WindowSummary,
     links: u64,
 ) -> Vec<String> {
-    let mut problems =
-        Problems(ledger.imbalance().into_iter().map(|what| format!("trigger records: {what}")).collect());
+    let mut problems = Problems::of("trigger records: ", ledger);
     problems.expect("triggers due", records.announced + records.lost + records.late, records.due);
     problems.expect("windows asked for", windows.asked, records.announced * links);
     let answered = windows.complete + windows.incomplete + windows.empty + windows.invalid;
@@ -243,9 +241,7 @@ pub(crate) fn record_problems(
     problems.expect("fragments missing", records.missing, windows.unanswered + windows.late);
     problems.expect("records released", records.released, records.accepted);
     problems.expect("records in flight at the end", records.in_flight_left.into(), 0);
-    for (name, tally) in ledger.stored_terms().iter().take(ledger.live.len()) {
-        problems.expect(&format!("fragments still {name} at the end"), tally.fragments, 0);
-    }
+    problems.expect_nothing_left(ledger);
     // Each header that was marked incomplete is one version more.
     let stored = records.announced + answered - windows.late + ledger.superseded.fragments;
     problems.expect("fragments stored", ledger.stored.fragments, stored);
@@ -253,9 +249,6 @@ pub(crate) fn record_problems(
     problems.expect("records rejected in the ledger", ledger.rejected.events, records.rejected);
     problems.expect("records released in the ledger", ledger.released.events, records.released);
     problems.expect("late fragments", ledger.late.fragments, windows.late);
-    problems.expect("duplicate fragments", ledger.duplicate.fragments, 0);
-    problems.expect("conflicting fragments", ledger.conflict.fragments, 0);
-    problems.expect("lost fragments", ledger.lost.fragments, 0);
     problems.0
 }
 

@@ -1,7 +1,7 @@
 //! What to do about a plan, in words: what falls short, by how much, and what would mend it.
 
-use super::text::{rate, size, time};
 use super::{Bound, HOT_HIGH, Sizing, WRITE_AMPLIFICATION, What};
+use crate::figures::{bytes, rate, time};
 
 /// Below this headroom a bound is close.
 const CLOSE: f64 = 1.2;
@@ -35,15 +35,15 @@ fn of_bound(sizing: &Sizing, bound: &Bound) -> String {
             bound.available, bound.needed
         ),
         What::Hot => {
-            let bytes = size(setup.hot_bytes as f64 / bound.headroom * CLOSE);
+            let room = bytes((setup.hot_bytes as f64 / bound.headroom * CLOSE) as u64);
             let spilled = 100.0 * (1.0 - bound.headroom);
             match &sizing.warm {
-                _ if spilled <= 0.0 => format!("{what} {verdict} for this latency; {bytes} would leave some room"),
+                _ if spilled <= 0.0 => format!("{what} {verdict} for this latency; {room} would leave some room"),
                 Some(_) => format!(
-                    "{what} {verdict} for this latency: {spilled:.0} % of the events go to warm undecided; {bytes} would hold them"
+                    "{what} {verdict} for this latency: {spilled:.0} % of the events go to warm undecided; {room} would hold them"
                 ),
                 None => {
-                    format!("{what} {verdict} for this latency: puts wait for space; {bytes} would hold everything")
+                    format!("{what} {verdict} for this latency: puts wait for space; {room} would hold everything")
                 }
             }
         }
@@ -69,14 +69,18 @@ fn of_bound(sizing: &Sizing, bound: &Bound) -> String {
             rate(more)
         ),
         What::Warm => {
-            let bytes = sizing.warm.map_or(0.0, |warm| warm.bytes_for_autonomy);
-            format!("{what} {verdict}: {} without the archive take {} of devices", time(setup.autonomy_s), size(bytes))
+            let needed = sizing.warm.map_or(0.0, |warm| warm.bytes_for_autonomy);
+            format!(
+                "{what} {verdict}: {} without the archive take {} of devices",
+                time(setup.autonomy_s),
+                bytes(needed as u64)
+            )
         }
         What::Endurance => format!(
             "{what} {verdict}: {:.2} drive writes per day, rated {:.2}; {} of devices would bring it to the rating",
             bound.needed,
             bound.available,
-            size(sizing.warm.map_or(0.0, |warm| warm.bytes as f64) / bound.headroom)
+            bytes((sizing.warm.map_or(0.0, |warm| warm.bytes as f64) / bound.headroom) as u64)
         ),
     }
 }

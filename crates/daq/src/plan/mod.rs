@@ -10,13 +10,12 @@
 //! *Invariants*: a plan that was made has finite figures only; what there is no figure for is `None`, never 0 (test
 //! `what_is_not_known_is_not_invented`).
 //!
-//! *Not here*: measurements; the text for people (`plan/text.rs`).
+//! *Not here*: measurements; the text for people.
 
 mod advice;
-mod text;
 
 use crate::demo::Profile;
-use crate::demo::plan::within;
+use crate::figures::within;
 use crate::limits::SOURCES_MAX;
 use forebay_core::{Error, Result};
 use serde::Serialize;

@@ -149,7 +149,6 @@ fn what_is_not_known_is_not_invented() {
         (None, None, None, None)
     );
     assert_eq!(warm.without_selection_device_bound, None);
-    assert!(sizing.text().contains("nothing is accepted"));
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn every_figure_is_finite_over_the_whole_range() {
                 };
                 let sizing = Sizing::new(&setup).unwrap();
                 assert!(sizing.bounds.iter().all(|bound| bound.headroom.is_finite()), "{sizing:?}");
-                let text = format!("{sizing:?}{}", sizing.text());
+                let text = format!("{sizing:?}");
                 assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
             }
         }

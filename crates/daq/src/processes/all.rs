@@ -9,6 +9,8 @@
 //! held against the ledger, everything else is.
 
 use super::{FilterReport, ReadoutReport};
+use crate::progress::{Figure, Phase, Reporter, Told};
+use crate::scenario::Summary;
 use forebay_core::{
     Bounds, Completeness, Error, EventInfo, EventStore, Ledger, LiveState, ReadFragment, Result, RunConfig, Sources,
 };
@@ -138,7 +140,7 @@ impl Process {
     }
 }
 
-/// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that were produced and decided.
+/// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that are complete and decided.
 ///
 /// # Errors
 /// Where a process does not start, does not end, or says nothing; disagreements stand in the summary.
@@ -147,7 +149,7 @@ pub fn run<S: EventStore>(
     connect: impl Fn(&str) -> Result<S>,
     events: impl Fn(&S, &Bounds) -> Result<Vec<EventInfo>>,
     stop: &AtomicBool,
-    mut told: impl FnMut(&Ledger),
+    told: &mut Told<'_>,
 ) -> Result<AllSummary> {
     let (mut server, address) = serve(config)?;
     let store = connect(&address)?;
@@ -164,14 +166,20 @@ pub fn run<S: EventStore>(
     let mut at_work = readouts;
     let mut done: Vec<ReadoutReport> = Vec::new();
     let mut stopped = false;
+    let mut reporter = Reporter::new(told);
     loop {
         if stop.load(Ordering::Acquire) || Instant::now() > by {
             return Err(Error::unavailable("the scenario was ended before its end"));
         }
         let ledger = store.ledger(RUN)?;
-        told(&ledger);
         let decided =
             ledger.rejected.events + ledger.live[LiveState::Accepted as usize].events + ledger.released.events;
+        reporter.tick(Phase::Taking, |figures| {
+            figures.set("complete", Figure::Count(ledger.complete));
+            figures.set("decided", Figure::Count(decided));
+            figures.set("of", Figure::Count(config.events));
+            figures.set("fragments stored", Figure::Count(ledger.stored.fragments));
+        });
         if config.kill_filter && filters_killed == 0 && filters.len() > 1 && decided > config.events / 3 {
             if let Some(mut filter) = filters.pop() {
                 filter.kill()?;
@@ -332,70 +340,12 @@ impl Archive {
     }
 }
 
-impl AllSummary {
-    /// The summary for people.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |words: String| text += &(words + "\n");
-        for readout in &self.readouts {
-            line(format!(
-                "{:<12} {:>8} events {:>9} fragments {:>7.0} MB/s   calls {:>6} us p50 {:>7} us p99   {} found no space, {} found no server",
-                readout.name,
-                readout.events,
-                readout.fragments,
-                readout.bytes as f64 / readout.seconds.max(1e-9) / 1e6,
-                readout.call_us_p50,
-                readout.call_us_p99,
-                readout.full,
-                readout.away
-            ));
-        }
-        for (number, filter) in self.filters.iter().enumerate() {
-            line(format!(
-                "filter-{number:<5} {:>8} events {:>9} fragments, {} accepted, {} rejected, {} taken over, {} leases were over",
-                filter.events, filter.fragments, filter.accepted, filter.rejected, filter.taken_over, filter.fenced
-            ));
-        }
-        if self.filters_killed + self.server_killed > 0 {
-            line(format!("killed: {} filters, the server {} times", self.filters_killed, self.server_killed));
-        }
-        line(format!("archived     {:>8} events, {} bytes, every byte verified", self.archived, self.archived_bytes));
-        let sum = |of: fn(&ReadoutReport) -> u64| self.readouts.iter().map(of).sum::<u64>();
-        let (stored, late, unknown) = (sum(|one| one.fragments), sum(|one| one.late), sum(|one| one.unknown));
-        line(format!(
-            "readouts     made {} = stored {stored} + late {late} + unknown {unknown} fragments{}",
-            stored + late + unknown,
-            match unknown {
-                0 => String::new(),
-                _ => format!("; the ledger may have {stored} to {} of them as stored", stored + unknown),
-            }
-        ));
-        let ledger = &self.ledger;
-        line(format!(
-            "ledger       offered {} = stored {} + duplicate {} + conflict {} + late {} + refused {} fragments",
-            ledger.offered.fragments,
-            ledger.stored.fragments,
-            ledger.duplicate.fragments,
-            ledger.conflict.fragments,
-            ledger.late.fragments,
-            ledger.refused.fragments
-        ));
-        let terms = ledger.stored_terms();
-        let terms = terms.iter().filter(|(_, tally)| tally.fragments > 0);
-        let terms: Vec<String> = terms.map(|(name, tally)| format!("{name} {}", tally.fragments)).collect();
-        line(format!("             stored {} = {}", ledger.stored.fragments, terms.join(" + ")));
-        for problem in &self.problems {
-            line(format!("PROBLEM: {problem}"));
-        }
-        line(format!(
-            "{} in {:.1} s",
-            if self.problems.is_empty() {
-                "everything balances, and every process agrees with it"
-            } else {
-                "NOT BALANCED"
-            },
-            self.seconds
-        ));
-        text
+impl Summary for AllSummary {
+    fn claim(&self) -> &'static str {
+        "balanced: everything adds up, and every process agrees with it"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.problems.clone()
     }
 }

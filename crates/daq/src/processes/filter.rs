@@ -1,7 +1,9 @@
 //! The consumer: leases events, reads and verifies every byte, decides by the event's number.
 //!
-//! *Invariants*: whoever decides about an event decides the same, so that a filter that dies changes nothing but the time.
+//! *Invariants*: every filter that decides about an event decides the same, so that a filter that dies changes nothing but the time.
 
+use crate::progress::{Figure, Phase, Reporter, Told};
+use crate::scenario::Summary;
 use forebay_core::{Accept, EventStore, GetAny, Kind, Lease, LeaseHolder, ReadFragment, Result, RunState, Sources};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,21 @@ pub struct FilterReport {
     pub call_us_p99: u64,
 }
 
+impl Summary for FilterReport {
+    fn claim(&self) -> &'static str {
+        "done: no fragment was wrong"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let wrong = self.corrupt;
+        (wrong > 0).then(|| format!("{wrong} fragments did not verify")).into_iter().collect()
+    }
+
+    fn is_judged_when_stopped(&self) -> bool {
+        false
+    }
+}
+
 /// Whether an event is accepted.
 fn accepts(config: &FilterConfig, primary: &[u8]) -> bool {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
@@ -70,7 +87,7 @@ fn accepts(config: &FilterConfig, primary: &[u8]) -> bool {
     ((hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64) < config.accept
 }
 
-/// Decides until `stop` is set, or there is nothing left where that is wanted; `told` hears of each call.
+/// Decides until `stop` is set, or there is nothing left where that is wanted; `told` hears of the events so far.
 ///
 /// # Errors
 /// Those of the store but for what a filter must live with: leases that are over, a server that is away for less than the
@@ -79,12 +96,13 @@ pub fn run<S: EventStore>(
     store: &S,
     config: &FilterConfig,
     stop: &AtomicBool,
-    mut told: impl FnMut(&FilterReport),
+    told: &mut Told<'_>,
 ) -> Result<FilterReport> {
     let mut report = FilterReport::default();
     let mut calls = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)
         .map_err(|error| forebay_core::Error::internal("a histogram").with_source(error))?;
     let from = Instant::now();
+    let mut reporter = Reporter::new(told);
     let mut away_since: Option<Instant> = None;
     let request = GetAny {
         stage: config.stage.clone(),
@@ -116,8 +134,13 @@ pub fn run<S: EventStore>(
             Err(error) => return Err(error),
         }
         report.seconds = from.elapsed().as_secs_f64();
-        told(&report);
+        reporter.tick(Phase::Taking, |figures| {
+            figures.set("events", Figure::Count(report.events));
+            figures.set("accepted", Figure::Count(report.accepted));
+            figures.set("rejected", Figure::Count(report.rejected));
+        });
     }
+    debug_assert_eq!(report.accepted + report.rejected, report.events, "{report:?}");
     report.seconds = from.elapsed().as_secs_f64();
     (report.call_us_p50, report.call_us_p99) = (calls.value_at_quantile(0.5), calls.value_at_quantile(0.99));
     Ok(report)

@@ -5,6 +5,8 @@
 //! never two of them (`crates/client/tests/network/unknown.rs`, `a_readout_counts_what_is_unknown_and_agrees_with_the_ledger`).
 
 use crate::emulator;
+use crate::progress::{Figure, Phase, Reporter, Told};
+use crate::scenario::Summary;
 use crate::source::FrameSource;
 use forebay_core::{CountedProducer, Error, EventStore, Key, Kind, PutOptions, PutOutcome, Result};
 use hdrhistogram::Histogram;
@@ -71,7 +73,17 @@ pub struct ReadoutReport {
     pub call_us_p99: u64,
 }
 
-/// Produces until all events are made, or `stop` is set; `told` hears of each call with the events so far.
+impl Summary for ReadoutReport {
+    fn claim(&self) -> &'static str {
+        "done: every fragment is stored, late or unknown"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Produces until all events are made, or `stop` is set; `told` hears of the events so far.
 ///
 /// # Errors
 /// `Full` or `Unavailable` where the patience was not enough, and errors of puts that are none of these.
@@ -79,7 +91,7 @@ pub fn run<S: EventStore>(
     store: &S,
     config: &ReadoutConfig,
     stop: &AtomicBool,
-    mut told: impl FnMut(&ReadoutReport),
+    told: &mut Told<'_>,
 ) -> Result<ReadoutReport> {
     let frames = emulator::frames(config.seed);
     let producer = store.producer(config.run, &config.name)?;
@@ -87,6 +99,7 @@ pub fn run<S: EventStore>(
     let mut calls = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)
         .map_err(|error| Error::internal("a histogram").with_source(error))?;
     let from = Instant::now();
+    let mut reporter = Reporter::new(told);
     let per_event = config.sources.len() * config.fragment_bytes;
     let per_call = (CALL_BYTES / per_event.max(1)).clamp(1, 1024) as u64;
     let mut next = config.events.start;
@@ -106,8 +119,15 @@ pub fn run<S: EventStore>(
         report.events += until - next;
         next = until;
         report.seconds = from.elapsed().as_secs_f64();
-        told(&report);
+        reporter.tick(Phase::Taking, |figures| {
+            figures.set("events", Figure::Count(report.events));
+            figures.set("fragments", Figure::Count(report.fragments));
+            figures.byte_rate("rate", report.bytes);
+        });
     }
+    // Whatever happened to answers on their way: each fragment has one outcome.
+    let made = report.events * config.sources.len() as u64;
+    debug_assert_eq!(report.fragments + report.late + report.unknown, made, "{report:?}");
     match producer.finish() {
         // Its fragments are stored; only its own figures may stand short in the run's books.
         Err(error) if is_away(&error) => report.away += 1,

@@ -1,7 +1,7 @@
 //! What a person chooses about a recording, and what follows from it.
 
-use crate::demo::plan::{mib, within};
 use crate::emulator;
+use crate::figures::{bytes, within};
 use crate::frames::{FrameKind, RecordedFrames, wib1, wibeth};
 use crate::limits::{LINKS_RECORDED_MAX, RECORD_CONTAINERS_SPARE, THREADS_MAX};
 use crate::replay;
@@ -219,8 +219,8 @@ impl Plan {
                     return Err(Error::full(format!(
                         "{}: {} free, {} needed for {:.3} s of {share} links; name a size to record what fits",
                         dir.path.display(),
-                        mib(room),
-                        mib(needed),
+                        bytes(room),
+                        bytes(needed),
                         choices.seconds
                     )));
                 }

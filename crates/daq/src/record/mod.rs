@@ -13,7 +13,6 @@
 mod check;
 mod config;
 mod play;
-mod progress;
 mod readout;
 mod retro;
 mod shared;
@@ -21,23 +20,19 @@ mod shared;
 pub use check::FrameChecker;
 pub use config::{RecordChoices, RecordDir, Retroactive};
 pub use play::{PlayChoices, PlayLink, PlaySummary, PlayWindow, play};
-pub use progress::RecordProgress;
 pub use retro::RetroSummary;
 
-use crate::demo::{join, spawn};
-use crate::ends::{EndThreads, Together};
+use crate::limits::LOOK;
+use crate::progress::{Figure, Figures, Phase, Reporter, Told};
+use crate::scenario::Summary;
+use crate::threads::{EndThreads, Failures, Together, spawn};
 use config::Plan;
 use forebay_core::Result;
-use forebay_recorder::{GapManifest, GapReason, RecordLink, Recording};
+use forebay_recorder::{GapManifest, GapReason, RecordLink, Recording, RecordingDevice, RecordingProgress};
 use parking_lot::Mutex;
-use progress::Reporter;
 use serde::Serialize;
 use shared::Shared;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// How often the main thread looks how things are going.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What a recording was, at its end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,40 +55,49 @@ pub struct RecordSummary {
     pub manifest: GapManifest,
 }
 
-impl RecordSummary {
-    /// Whether every frame is recorded.
-    pub fn is_complete(&self) -> bool {
-        self.manifest.is_complete()
+impl Summary for RecordSummary {
+    fn claim(&self) -> &'static str {
+        "complete: every frame is recorded"
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let missed = self.manifest.totals.missed;
+        if self.manifest.is_complete() {
+            Vec::new()
+        } else {
+            vec![format!("{missed} frames missed; the manifest says why")]
+        }
+    }
+
+    fn is_judged_when_stopped(&self) -> bool {
+        false
     }
 }
 
-/// Records. `progress` is called about once a second, on the calling thread; setting `stop` ends it with a manifest, as at
+/// Records. `told` is called about twice a second, on the calling thread; setting `stop` ends it with a manifest, as at
 /// the end of the time asked.
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and whatever the recording answers.
 /// Frames that were missed are no error but stand in the manifest.
-pub fn run(
-    choices: &RecordChoices,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&RecordProgress),
-) -> Result<RecordSummary> {
+pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> Result<RecordSummary> {
     let plan = Plan::new(choices)?;
     if let Some(window) = &choices.retroactive {
-        return retro::run(&plan, window, stop, progress);
+        return retro::run(&plan, window, stop, told);
     }
     let recording = Recording::create(&plan.dirs, plan.config.clone())?;
     let links = recording.links((0..plan.choices.links).map(|link| plan.link(link)).collect())?;
     let shared = Shared::new(&plan, stop);
-    read_out(&shared, &recording, links, progress)?;
+    read_out(&shared, &recording, links, told)?;
     let seconds = shared.start.elapsed().as_secs_f64();
+    // What was pushed is durable, and the manifest written, only after this: the rate counts the time that it takes.
     let manifest = recording.finish()?;
     let seconds_to_durable = shared.start.elapsed().as_secs_f64();
     Ok(RecordSummary {
         seconds,
         seconds_to_durable,
         mb_per_second: manifest.totals.recorded_bytes as f64 / seconds_to_durable / 1e6,
-        methods: progress::methods(manifest.devices.iter().map(|device| device.method.as_str())),
+        methods: methods(manifest.devices.iter().map(|device| device.method.as_str())),
         stopped: stop.load(Ordering::Relaxed),
         ended: shared.ended(),
         retroactive: None,
@@ -101,19 +105,14 @@ pub fn run(
     })
 }
 
-fn read_out(
-    shared: &Shared<'_>,
-    recording: &Recording,
-    links: Vec<RecordLink>,
-    progress: &mut dyn FnMut(&RecordProgress),
-) -> Result<()> {
+fn read_out(shared: &Shared<'_>, recording: &Recording, links: Vec<RecordLink>, told: &mut Told<'_>) -> Result<()> {
     let threads = shared.plan.choices.threads;
     let mut shares: Vec<Mutex<Vec<RecordLink>>> = (0..threads).map(|_| Mutex::default()).collect();
     for (at, link) in links.into_iter().enumerate() {
         shares[at % threads].get_mut().push(link);
     }
     let shares = &shares;
-    let mut reporter = Reporter::new(progress, shared.start);
+    let mut reporter = Reporter::new(told);
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
         let body = |thread: usize| {
@@ -123,8 +122,41 @@ fn read_out(
         let readers = spawn(scope, "readout", threads, body)?;
         while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(LOOK);
-            reporter.tick(|| (recording.progress(), None));
+            reporter.tick(Phase::Taking, |figures| tell(figures, &recording.progress(), None));
         }
-        join(readers).map(drop)
+        let mut failures = Failures::default();
+        failures.join(readers);
+        failures.result()
     })
+}
+
+/// How it is going.
+fn tell(figures: &mut Figures<'_>, progress: &RecordingProgress, trouble: Option<String>) {
+    figures.byte_rate("written", progress.recorded_bytes);
+    figures.set("in all", Figure::Bytes(progress.recorded_bytes));
+    figures.set("missed", Figure::Count(progress.missed));
+    let methods = methods(progress.devices.iter().map(|device| device.method.as_str()));
+    figures.set("by", Figure::Words(methods.join("; ")));
+    for trouble in progress.devices.iter().filter_map(of_device).chain(trouble) {
+        figures.set("TROUBLE", Figure::Words(trouble));
+    }
+}
+
+/// Each method once, in their order.
+fn methods<'a>(all: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut methods: Vec<String> = Vec::new();
+    for method in all {
+        if !methods.iter().any(|known| known == method) {
+            methods.push(method.to_owned());
+        }
+    }
+    methods
+}
+
+fn of_device(device: &RecordingDevice) -> Option<String> {
+    match &device.failure {
+        Some(failure) => Some(format!("{}: {failure}", device.directory)),
+        None if device.stalled => Some(format!("{}: stalled", device.directory)),
+        None => None,
+    }
 }

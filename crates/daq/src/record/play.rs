@@ -1,6 +1,7 @@
 //! Playing a recording: frames of chosen links and ticks in order, checked, and written out where that is wanted.
 
 use super::check::FrameChecker;
+use crate::scenario::Summary;
 use forebay_core::{Error, Result};
 use forebay_recorder::{Continuity, GapManifest, ManifestGap, Playback, Recording};
 use serde::Serialize;
@@ -84,10 +85,24 @@ pub struct PlaySummary {
     pub stopped: bool,
 }
 
-impl PlaySummary {
-    /// Whether all that should be there is there and right.
-    pub fn is_sound(&self) -> bool {
-        self.errors_total == 0 && self.differences_total.unwrap_or(0) == 0 && self.losses.is_empty()
+impl Summary for PlaySummary {
+    fn claim(&self) -> &'static str {
+        match self.differences_total {
+            Some(_) => "verified: every frame is right, and what is missing is what the manifest says",
+            None => "readable: every checksum matches",
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let differences = self.differences_total.unwrap_or(0);
+        let totals = (self.errors_total + differences > 0)
+            .then(|| format!("wrong frames: {}, differences from the manifest: {differences}", self.errors_total));
+        let losses = self.losses.iter().map(|loss| format!("lost: {loss}"));
+        totals.into_iter().chain(losses).collect()
+    }
+
+    fn is_judged_when_stopped(&self) -> bool {
+        false
     }
 }
 

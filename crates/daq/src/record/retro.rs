@@ -10,13 +10,12 @@
 //! *On failure*: a recording that is refused leaves its directories empty; ended before its trigger, it is an empty one.
 
 use super::config::{Plan, Retroactive};
-use super::progress::{self, Reporter};
 use super::shared::Shared;
-use super::{LOOK, RecordProgress, RecordSummary};
-use crate::demo::directory::Directory;
-use crate::demo::{join, spawn};
-use crate::ends::{EndThreads, Together};
-use crate::limits::{READOUT_STEP, RECORD_CATCH_UP, RING_OVERHEAD_BYTES, SKEW_MAX};
+use super::{RecordSummary, methods, tell};
+use crate::directory::Directory;
+use crate::limits::{LOOK, READOUT_STEP, RECORD_CATCH_UP, RING_OVERHEAD_BYTES, SKEW_MAX};
+use crate::progress::{Phase, Reporter, Told};
+use crate::threads::{EndThreads, Failures, Together, spawn};
 use forebay_core::{Error, Kind, Result, RingKeyspace, SourceId, SourceSchema};
 use forebay_recorder::{GapManifest, Recording};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecord, RingSources};
@@ -32,6 +31,8 @@ const CHUNK_BYTES_MAX: u64 = 64 << 20;
 const HISTORY_MORE: Duration = Duration::from_millis(500);
 /// Part of the ring that a recording may pin.
 const PIN_PERCENT: u8 = 90;
+/// How often it is looked whether the trigger falls: well within what the ring holds beyond the window.
+const TRIGGER_LOOK: Duration = Duration::from_millis(2);
 /// How long each device is written to for its rate.
 const MEASURE: Duration = Duration::from_millis(300);
 /// Most pushes of a link before the clock is looked at again.
@@ -72,12 +73,7 @@ struct Triggered {
     manifest: GapManifest,
 }
 
-pub(super) fn run(
-    plan: &Plan,
-    window: &Retroactive,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&RecordProgress),
-) -> Result<RecordSummary> {
+pub(super) fn run(plan: &Plan, window: &Retroactive, stop: &AtomicBool, told: &mut Told<'_>) -> Result<RecordSummary> {
     let recording = Recording::create(&plan.dirs, plan.config.clone())?;
     let (measured, directory, ring) = match prepare(plan, window, &recording) {
         Ok(prepared) => prepared,
@@ -86,7 +82,7 @@ pub(super) fn run(
             return Err(error);
         }
     };
-    let (triggered, lost) = take(plan, window, &ring, recording, measured, stop, progress)?;
+    let (triggered, lost) = take(plan, window, &ring, recording, measured, stop, told)?;
     let seconds = triggered.at.elapsed().as_secs_f64();
     ring.close()?;
     directory.remove()?;
@@ -95,7 +91,7 @@ pub(super) fn run(
         seconds,
         seconds_to_durable: seconds,
         mb_per_second: manifest.totals.recorded_bytes as f64 / seconds / 1e6,
-        methods: progress::methods(manifest.devices.iter().map(|device| device.method.as_str())),
+        methods: methods(manifest.devices.iter().map(|device| device.method.as_str())),
         stopped: stop.load(Ordering::Relaxed),
         ended: None,
         retroactive: Some(RetroSummary {
@@ -187,16 +183,18 @@ fn take(
     recording: Recording,
     measured: Option<u64>,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&RecordProgress),
+    told: &mut Told<'_>,
 ) -> Result<(Triggered, Lost)> {
     let shared = &Shared::new(plan, stop);
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
         let threads = plan.choices.threads;
         let feeders = spawn(scope, "readout", threads, |thread| shared.guarded(|| feed(shared, ring, thread)))?;
-        let triggered = trigger(shared, window, ring, recording, measured, progress);
+        let triggered = trigger(shared, window, ring, recording, measured, told);
         shared.finish();
-        let lost = join(feeders)?;
+        let mut failures = Failures::default();
+        let lost = failures.join(feeders);
+        failures.result()?;
         let sum = |sum: Lost, one: Lost| Lost {
             not_taken: sum.not_taken + one.not_taken,
             refused: sum.refused + one.refused,
@@ -212,7 +210,7 @@ fn trigger(
     ring: &Ring,
     recording: Recording,
     measured: Option<u64>,
-    progress: &mut dyn FnMut(&RecordProgress),
+    told: &mut Told<'_>,
 ) -> Result<Triggered> {
     let newest = || ring.sources().iter().filter_map(|source| source.newest).max();
     let filled = shared.plan.tick(0).saturating_add(ring.keyspace().ticks(window.last));
@@ -225,7 +223,7 @@ fn trigger(
             let (tick, at) = (newest().unwrap_or_default(), Instant::now());
             return Ok(Triggered { tick, begin: tick, end: tick, at, manifest: recording.finish()? });
         }
-        std::thread::sleep(LOOK / 10);
+        std::thread::sleep(TRIGGER_LOOK);
     }
     let at = Instant::now();
     let tick = newest().unwrap_or_default();
@@ -239,15 +237,15 @@ fn trigger(
         ..RingRecord::default()
     };
     let running = ring.record(recording, begin, end, &how)?;
-    let mut reporter = Reporter::new(progress, shared.start);
+    let mut reporter = Reporter::new(told);
     while !running.is_finished() {
         if shared.stops() {
             running.stop();
         }
         std::thread::sleep(LOOK);
-        reporter.tick(|| {
+        reporter.tick(Phase::Taking, |figures| {
             let progress = running.progress();
-            (progress.recording, progress.trouble)
+            tell(figures, &progress.recording, progress.trouble);
         });
     }
     Ok(Triggered { tick, begin, end, at, manifest: running.wait()? })

@@ -1,7 +1,7 @@
 //! What the threads of a recording share: its plan, its clock, and how it ends.
 
 use super::config::Plan;
-use crate::ends::{Ends, Together};
+use crate::threads::{Ends, Together};
 use forebay_recorder::GapReason;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,12 @@
-//! Where a demo's store lives: the directory that was asked for, or one of its own that does not outlive the demo.
+//! Where a scenario's data lives: the directory that was asked for, or one of its own that does not outlive the scenario.
 //!
-//! *Lifecycle*: made → used → removed, also when the demo fails or is interrupted; kept where stored bytes did not verify,
+//! *Lifecycle*: made → used → removed, also when the scenario fails or is stopped; kept where stored bytes did not verify,
 //! because they are the evidence.
 //!
 //! *On failure*: `Unavailable` that names each place that was tried and what it lacks.
 
-use super::plan::mib;
-use forebay_core::{Error, Result};
+use crate::figures::bytes;
+use forebay_core::{Error, Kind, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -33,8 +33,8 @@ impl Directory {
                 return Err(Error::unavailable(format!(
                     "{}: {} free, {} needed: lower the hot bytes or name another directory",
                     path.display(),
-                    mib(room),
-                    mib(needed)
+                    bytes(room),
+                    bytes(needed)
                 )));
             }
             return Ok(Directory { path: path.to_owned(), ours: false });
@@ -42,7 +42,7 @@ impl Directory {
         let memory = memory_free().filter(|free| *free < needed.saturating_add(needed / 8));
         let mut lacks = Vec::new();
         match memory {
-            Some(free) => lacks.push(format!("shared memory: {} of memory available", mib(free))),
+            Some(free) => lacks.push(format!("shared memory: {} of memory available", bytes(free))),
             None => match fresh(Path::new("/dev/shm"), needed) {
                 Ok(directory) => return Ok(directory),
                 Err(lack) => lacks.push(lack),
@@ -52,8 +52,30 @@ impl Directory {
             Ok(directory) => return Ok(directory),
             Err(lack) => lacks.push(lack),
         }
-        let message = format!("no room for a store of {}: {}", mib(needed), lacks.join("; "));
+        let message = format!("no room for a store of {}: {}", bytes(needed), lacks.join("; "));
         Err(Error::unavailable(format!("{message}; lower the hot bytes or name a directory")))
+    }
+
+    /// Runs a scenario in a directory, which is kept and named where bytes that were read are not those that were put.
+    ///
+    /// # Errors
+    /// `Unavailable` where no directory has room, and those of the scenario.
+    pub(crate) fn with<T>(
+        given: Option<&Path>,
+        hot_bytes: u64,
+        scenario: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        let mut directory = Directory::prepare(given, hot_bytes)?;
+        match scenario(directory.path()) {
+            Ok(summary) => directory.remove().map(|()| summary),
+            Err(error) if error.kind() == Kind::Corrupt => {
+                // The bytes are the evidence.
+                directory.keep();
+                let place = directory.path().display();
+                Err(Error::corrupt(format!("{}; the data is kept in {place}", error.message())))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -61,11 +83,11 @@ impl Directory {
     }
 
     /// Leaves the directory where it is.
-    pub(crate) fn keep(&mut self) {
+    fn keep(&mut self) {
         self.ours = false;
     }
 
-    /// Removes the directory if the demo made it.
+    /// Removes the directory if the scenario made it.
     pub(crate) fn remove(mut self) -> Result<()> {
         if !std::mem::take(&mut self.ours) {
             return Ok(());
@@ -88,7 +110,7 @@ impl Drop for Directory {
 fn fresh(parent: &Path, needed: u64) -> std::result::Result<Directory, String> {
     let place = parent.display();
     match room(parent) {
-        Some(room) if room < needed => return Err(format!("{place}: {} free", mib(room))),
+        Some(room) if room < needed => return Err(format!("{place}: {} free", bytes(room))),
         None => return Err(format!("{place}: not there")),
         Some(_) => {}
     }
@@ -119,7 +141,6 @@ fn memory_free() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::Kind;
 
     #[test]
     fn our_own_is_private_and_goes_away() {

@@ -5,6 +5,7 @@
 
 use forebay_core::{Error, Result};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,42 @@ impl Latency {
 
     pub(crate) fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1e3
+    }
+}
+
+/// Latency of one kind of call, in microseconds, to two digits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatencySummary {
+    /// Such as `put` (reserve, fill, commit of a fragment, waits for space included), `get_any` (a batch, where events were
+    /// ready), `event read` (all fragments, every byte verified) or `verdict` (accept, pass or reject).
+    pub call: &'static str,
+    /// Calls.
+    pub count: u64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99 of 100 calls took at most this long.
+    pub p99_us: f64,
+    /// 999 of 1000 calls took at most this long.
+    pub p999_us: f64,
+    /// The longest call.
+    pub max_us: f64,
+}
+
+impl LatencySummary {
+    /// Of a call that several threads made.
+    pub(crate) fn of<'l>(call: &'static str, threads: impl Iterator<Item = &'l Latency>) -> Result<LatencySummary> {
+        let mut all = Latency::new()?;
+        for one in threads {
+            all.merge(one)?;
+        }
+        Ok(LatencySummary {
+            call,
+            count: all.count(),
+            p50_us: all.quantile_us(0.5),
+            p99_us: all.quantile_us(0.99),
+            p999_us: all.quantile_us(0.999),
+            max_us: all.max_us(),
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! *Not here*: the arithmetic (`forebay_daq::plan`); this file is its command line.
 
+mod text;
+
 use crate::output::{Answer, Output};
 use crate::units;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -47,10 +49,10 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "RATE")]
     event_rate: f64,
     /// Share of the events that the selection keeps, such as 10% or 0.1.
-    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = units::parse_share)]
     accept: f64,
     /// Share of the time in which the beam is on, such as 50% or 0.5.
-    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = units::parse_share)]
     duty: f64,
     /// Events per second that the selection decides, beam or not.
     #[arg(long, value_name = "RATE")]
@@ -85,7 +87,7 @@ impl Plan {
     pub(crate) fn run(&self, out: &mut Output) -> Result<Answer> {
         let sizing = Sizing::new(&self.setup()?)?;
         out.json(&sizing)?;
-        out.line(sizing.text())?;
+        out.line(text::page(&sizing))?;
         Ok(Answer::Yes)
     }
 
@@ -126,14 +128,6 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// A share: `10%` or `0.1`.
-fn share(text: &str) -> std::result::Result<f64, String> {
-    let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
-    let share = digits.parse::<f64>().map(|number| number / scale);
-    let within = share.ok().filter(|share| (0.0..=1.0).contains(share));
-    within.ok_or_else(|| format!("`{text}` is not a share: expected 0% to 100%, or 0 to 1"))
-}
-
 /// Profiles by name, each with its sizes in the help.
 fn profiles() -> impl TypedValueParser<Value = Profile> {
     let all = Profile::ALL.map(|profile| PossibleValue::new(profile.name()).help(profile.describe()));
@@ -145,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_with_decimals_and_shares() {
+    fn sizes_have_decimals() {
         for (text, bytes) in [
             ("1.5K", 1536),
             ("3.49T", 3_837_295_580_938),
@@ -157,10 +151,6 @@ mod tests {
         }
         for text in ["1.", "1.K", ".", "1.5Q", "-1.5K", "1.5e3", "1..5", "x.5", "nan"] {
             assert!(size(text).is_err(), "{text}");
-        }
-        assert_eq!([share("10%"), share("0.1"), share("100%")], [Ok(0.1), Ok(0.1), Ok(1.0)]);
-        for text in ["", "%", "101%", "1.5", "-0.1", "nan", "10 %"] {
-            assert!(share(text).is_err(), "{text}");
         }
     }
 }

@@ -1,7 +1,54 @@
-//! How the threads of a scenario end: each can end all, none is waited for in vain.
+//! The threads of a scenario: how they begin, and how they end. Each can end all, none is waited for in vain.
 
-use forebay_core::Result;
+use forebay_core::{Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+/// Starts the threads of a role.
+pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    role: &str,
+    threads: usize,
+    body: impl Fn(usize) -> Result<T> + Copy + Send + 'scope,
+) -> Result<Vec<ScopedJoinHandle<'scope, Result<T>>>> {
+    let one = |thread: usize| {
+        let builder = Builder::new().name(format!("{role}-{thread}"));
+        builder
+            .spawn_scoped(scope, move || body(thread))
+            .map_err(|error| Error::unavailable(format!("no thread for {role} {thread}")).with_source(error))
+    };
+    (0..threads).map(one).collect()
+}
+
+/// What threads failed with. A scenario joins all of them before it looks at the first failure: a later one may say more.
+#[derive(Default)]
+pub(crate) struct Failures(Vec<Error>);
+
+impl Failures {
+    /// Joins the threads of a role; the reports of those that did not fail.
+    pub(crate) fn join<T>(&mut self, threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Vec<T> {
+        let mut reports = Vec::new();
+        for thread in threads {
+            // A panic is one thread's failure: the store and its data are still there to be looked at.
+            match thread.join().unwrap_or_else(|_| Err(Error::internal("a thread of the scenario panicked"))) {
+                Ok(report) => reports.push(report),
+                Err(error) => self.0.push(error),
+            }
+        }
+        reports
+    }
+
+    /// Whether every thread has a report so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The failure to report, where there is one: corruption comes before what followed from it.
+    pub(crate) fn result(mut self) -> Result<()> {
+        let corrupt = self.0.iter().position(|error| error.kind() == Kind::Corrupt).unwrap_or(0);
+        if self.0.is_empty() { Ok(()) } else { Err(self.0.swap_remove(corrupt)) }
+    }
+}
 
 /// How far a scenario has come towards its end.
 #[derive(Default)]
