@@ -174,7 +174,7 @@ impl Connection {
     /// Sends a request; answers its number.
     pub(crate) fn send(
         &mut self,
-        kind: FrameKind,
+        kind: impl Into<FrameKind>,
         meta: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<u64, Failure> {

@@ -1,7 +1,7 @@
 //! What is rare: runs, masks, holds, accounts, and what is there for people.
 
 use crate::client::Client;
-use crate::pool::{Pool, Repeat, unknown};
+use crate::pool::{Pool, unknown};
 use crate::put::NO_WAIT;
 use forebay_core::{
     ConflictInfo, DebugInfo, Error, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary, Result, RunConfig,
@@ -23,9 +23,9 @@ pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
 
 impl Pool {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
-    pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, bool)> {
+    pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call(repeat, NO_WAIT, |connection, is_repeat| {
+        self.call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })
@@ -34,12 +34,12 @@ impl Pool {
 
 impl Client {
     fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
-        Ok(self.pool().control(Repeat::Looks, control)?.0)
+        Ok(self.pool().control(control)?.0)
     }
 
     /// What is the same once it was done.
     fn order(&self, control: &Control) -> Result<()> {
-        self.pool().control::<()>(Repeat::Safe, control).map(|_| ())
+        self.pool().control::<()>(control).map(|_| ())
     }
 
     /// Opens a run.
@@ -83,7 +83,7 @@ impl Client {
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let control = Control::RunClose { run };
         let meta = encode(&control)?;
-        self.pool().call(Repeat::Safe, NO_WAIT, |connection, is_repeat| {
+        self.pool().call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
                 Ok(answer) => Ok(answer.said),
@@ -149,7 +149,7 @@ impl Client {
     /// As `Store::hold`; `OutcomeUnknown` where no answer came: a repeat would be another hold.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let conditions = conditions.iter().map(|&condition| condition.to_owned()).collect();
-        Ok(self.pool().control(Repeat::Never, &Control::Hold { run, conditions })?.0)
+        Ok(self.pool().control(&Control::Hold { run, conditions })?.0)
     }
 
     /// Ends a hold; `false` where there is no such hold.
@@ -157,7 +157,7 @@ impl Client {
     /// # Errors
     /// As `Store::release_hold`, and `OutcomeUnknown`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
-        let (done, is_repeat) = self.pool().control(Repeat::Safe, &Control::ReleaseHold { id })?;
+        let (done, is_repeat) = self.pool().control(&Control::ReleaseHold { id })?;
         // After a lost answer the hold is gone, which is what was asked for.
         Ok(done || is_repeat)
     }

@@ -3,10 +3,9 @@
 use crate::client::Client;
 use crate::connection::{Answer, Connection, Failure};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
-use crate::pool::Repeat;
 use crate::put::NO_WAIT;
-use forebay_core::{Bounds, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
-use forebay_wire::{FRAME_HEAD_BYTES, FrameKind, WireEvent, WireFragment, WireRange, WireReader, WireWriter};
+use forebay_core::{Bounds, Call, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
+use forebay_wire::{FRAME_HEAD_BYTES, WireEvent, WireFragment, WireRange, WireReader, WireWriter};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -92,7 +91,7 @@ impl Client {
         let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most);
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
-            let answers = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
+            let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
                 answers.resize_with(metas.len(), || None);
                 let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
@@ -103,7 +102,7 @@ impl Client {
                         if bytes > connection.credit() && !open.is_empty() {
                             break;
                         }
-                        let request = connection.send(FrameKind::Get, meta, &[])?;
+                        let request = connection.send(Call::Get, meta, &[])?;
                         requests.push(request);
                         open.push(request);
                     }
@@ -142,8 +141,8 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let answer = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::GetEvent, &meta, &[])?;
+        let answer = self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::GetEvent, &meta, &[])?;
             connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
         let Some(event) = answer.said? else { return Ok(None) };
@@ -164,8 +163,8 @@ impl Client {
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let meta = WireRange { bounds: bounds.clone(), events: true, after: None }.encode()?;
         let schema = self.schema();
-        self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::Range, &meta, &[])?;
+        self.pool().call(Call::Range.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::Range, &meta, &[])?;
             let mut events = Vec::new();
             loop {
                 let answer = connection.answer(request, |meta| {
@@ -213,7 +212,7 @@ impl Range {
             connection.begin(self.client.pool().deadline(NO_WAIT));
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
             let meta = range.encode().map_err(Failure::Refused)?;
-            let request = connection.send(FrameKind::Range, &meta, &[])?;
+            let request = connection.send(Call::Range, &meta, &[])?;
             self.part.under_way = Some((connection, request));
         }
         let schema = self.client.schema();

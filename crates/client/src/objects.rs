@@ -8,7 +8,7 @@ use crate::connection::{Connection, Failure};
 use crate::control::{decode, encode};
 use crate::fragment::{Cutter, Sample, bytes_of};
 use crate::put::NO_WAIT;
-use forebay_core::{Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
+use forebay_core::{Call, Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
 use forebay_wire::{Control, FrameKind, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -51,7 +51,7 @@ impl Object {
                 let mut out = WireWriter::new();
                 out.u32(*number);
                 out.milliseconds(wait).map_err(Failure::Refused)?;
-                let request = connection.send(FrameKind::Watch, &out.finish(), &[])?;
+                let request = connection.send(Call::Watch, &out.finish(), &[])?;
                 connection.answer(request, &read)
             })();
             match asked {

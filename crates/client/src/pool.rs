@@ -13,8 +13,8 @@ use crate::address::Address;
 use crate::buffer::Buffers;
 use crate::connection::{Answer, Connection, Failure};
 use crate::options::Options;
-use forebay_core::{Error, Kind, Result};
-use forebay_wire::{FrameKind, Welcome, WireReader};
+use forebay_core::{Call, Error, Kind, Repeat, Result};
+use forebay_wire::{Welcome, WireReader};
 use parking_lot::{Condvar, Mutex};
 use rand::RngExt;
 use rustls::ClientConfig;
@@ -42,17 +42,6 @@ struct Connections {
     /// Free ones and those at work.
     all: usize,
     is_closed: bool,
-}
-
-/// What a lost answer means for the caller.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// Nothing: it changes nothing that would matter. Without an answer it is `Unavailable`.
-    Looks,
-    /// The same call again does no harm, and gives the same answer.
-    Safe,
-    /// It might do harm: whether it took effect is not known.
-    Never,
 }
 
 /// What is expected of fragments before any was read, in bytes.
@@ -146,14 +135,25 @@ impl Pool {
     /// repeat.
     pub(crate) fn ask<T>(
         &self,
-        kind: FrameKind,
+        call: Call,
+        wait: Duration,
+        meta: &[u8],
+        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        self.ask_as(call.repeat(), call, wait, meta, read)
+    }
+
+    /// The same for a request whose repetition does something else than the table of calls says.
+    pub(crate) fn ask_as<T>(
+        &self,
         repeat: Repeat,
+        call: Call,
         wait: Duration,
         meta: &[u8],
         read: impl Fn(&mut WireReader<'_>) -> Result<T>,
     ) -> Result<(T, bool)> {
         self.call(repeat, wait, |connection, is_repeat| {
-            let request = connection.send(kind, meta, &[])?;
+            let request = connection.send(call, meta, &[])?;
             let answer: Answer<T> =
                 connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
             Ok((answer.said, is_repeat))

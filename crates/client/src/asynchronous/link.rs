@@ -10,7 +10,7 @@ use crate::address::Address;
 use crate::connection::Failure;
 use crate::options::Options;
 use crate::tls;
-use forebay_core::{Error, Kind, Result};
+use forebay_core::{Call, Error, Kind, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -109,12 +109,7 @@ impl Link {
     }
 
     /// Sends a request and waits for its answer.
-    pub(super) async fn ask(
-        &self,
-        kind: FrameKind,
-        meta: &[u8],
-        payload: &[&[u8]],
-    ) -> std::result::Result<Parts, Failure> {
+    pub(super) async fn ask(&self, call: Call, meta: &[u8], payload: &[&[u8]]) -> std::result::Result<Parts, Failure> {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let too_long = || {
@@ -122,7 +117,7 @@ impl Link {
             let why = format!("a request of {bytes} bytes; the server takes {most} at once: put less into one call");
             Failure::Refused(Error::invalid(why))
         };
-        let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request)
+        let mut head = FrameHead::new(call, FrameFlags::REQUEST, request)
             .with(meta, u32::try_from(bytes).map_err(|_| too_long())?);
         if head.frame_bytes() > self.window {
             return Err(too_long());

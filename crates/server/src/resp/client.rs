@@ -2,9 +2,9 @@
 
 use super::failure::Failure;
 use crate::access::{Grant, Rights};
-use crate::call::Call;
 use crate::served::Served;
 use crate::shared::Shared;
+use forebay_core::Call;
 use forebay_ring::Ring;
 use forebay_store::Store;
 use std::time::Instant;

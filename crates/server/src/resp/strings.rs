@@ -4,8 +4,7 @@ use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::turn::{Answer, Flow, Looked, Turn};
-use crate::call::Call;
-use forebay_core::{Key, KeySchema, Token};
+use forebay_core::{Call, Key, KeySchema, Token};
 use forebay_store::PutOutcome;
 
 /// How SET was meant.

@@ -3,8 +3,8 @@
 use super::replies::Replies;
 use super::turn::{Answer, Turn};
 use super::{about, ring, runs, scan, select, strings};
-use crate::call::{Call, Right};
 use crate::resp::parse::Command;
+use forebay_core::{Call, Right};
 
 /// Where a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
-use crate::call::Call;
 use crate::shared::Shared;
-use forebay_core::Key;
+use forebay_core::{Call, Key};
 use forebay_store::{Fragment, PutOptions, PutOutcome};
 use std::time::{Duration, Instant};
 

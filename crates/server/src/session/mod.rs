@@ -29,12 +29,11 @@ mod stream;
 mod window;
 
 use crate::access::Rights;
-use crate::call::Call;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use control::Objects;
-use forebay_core::{Error, GetAny, Result};
+use forebay_core::{Call, Error, GetAny, Result};
 use forebay_store::{Lease, Store};
 use forebay_wire::{FrameHead, FrameKind, WireWriter};
 use inbox::Inbox;
@@ -312,7 +311,7 @@ impl<T: Transport> Session<T> {
             Receiving::Head if self.inbox.len() == 0 => return self.end("closed"),
             Receiving::Head => (FrameKind::Hello, 0),
             Receiving::Meta(head) | Receiving::Payload(head, _) => (head.kind, head.request),
-            Receiving::Put(putting) => (FrameKind::Put, putting.request),
+            Receiving::Put(putting) => (FrameKind::Call(Call::Put), putting.request),
         };
         self.fail(frame.0, frame.1, Error::invalid("the connection ends within a frame"));
     }
@@ -413,7 +412,7 @@ impl<T: Transport> Session<T> {
         }
         self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, putting.from.elapsed());
         let credit = self.give_back(putting.frame_bytes);
-        self.outbox.answer(FrameKind::Put, putting.request, Answer::of(out.finish()), credit);
+        self.outbox.answer(FrameKind::Call(Call::Put), putting.request, Answer::of(out.finish()), credit);
     }
 
     /// Has a thread do something that may wait.
