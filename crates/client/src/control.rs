@@ -1,8 +1,9 @@
 //! What is rare: runs, masks, holds, accounts, and what is there for people.
 
 use crate::client::Client;
-use crate::pool::{Pool, unknown};
+use crate::pool::Pool;
 use crate::put::NO_WAIT;
+use crate::retry::unknown;
 use forebay_core::{
     ConflictInfo, DebugInfo, Error, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary, Result, RunConfig,
     RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
@@ -81,17 +82,11 @@ impl Client {
     /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary stands in
     /// the store's directory.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
-        let control = Control::RunClose { run };
-        let meta = encode(&control)?;
-        self.pool().call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
-            let request = connection.send(FrameKind::Control, &meta, &[])?;
-            match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
-                Ok(answer) => Ok(answer.said),
-                Err(crate::connection::Failure::Refused(error)) if is_repeat && error.kind() == Kind::Closed => {
-                    Err(crate::connection::Failure::Refused(unknown(&error)))
-                }
-                Err(failure) => Err(failure),
-            }
+        let closed = self.pool().control(&Control::RunClose { run });
+        closed.map(|(summary, _)| summary).map_err(|error| match error.kind() {
+            // The try without an answer may have closed it: that one's summary is lost.
+            Kind::Closed if error.earlier_try_unknown() => unknown(&error).of_repeat(),
+            _ => error,
         })
     }
 

@@ -1,8 +1,8 @@
 //! What changes what is there: new versions, removals, announcements, seals, releases.
 
 use crate::client::Client;
-use crate::pool::unknown;
 use crate::put::{NO_WAIT, list_outcomes, of_try};
+use crate::retry::unknown;
 use forebay_core::{
     Attributes, Bounds, Call, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Repeat, Result, Token, crc32c,
 };

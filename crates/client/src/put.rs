@@ -1,7 +1,8 @@
 //! Putting fragments: one, or many in few frames.
 
 use crate::client::Client;
-use crate::connection::{Connection, Failure};
+use crate::connection::Connection;
+use crate::retry::Failure;
 use forebay_core::{
     AttributeSchema, Attributes, Call, Error, Key, Level, PutOptions, PutOutcome, Result, check_sent, crc32c,
 };

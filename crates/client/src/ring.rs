@@ -1,11 +1,12 @@
 //! A ring on a server: puts, windows, pins, and what is there for people.
 
 use crate::buffer::Buffer;
-use crate::connection::{Connection, Failure};
-use crate::objects::{control, plain};
+use crate::connection::Connection;
+use crate::objects::control;
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
+use crate::retry::Failure;
 use forebay_core::{
     AttributeSchema, Call, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingKeyspace, RingOutcome,
     RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, crc32c,
@@ -228,7 +229,7 @@ impl RingClient {
         let mut connection = self.inner.pool.own_connection()?;
         connection.begin(self.inner.pool.deadline(NO_WAIT));
         let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
-        let (object, id, bytes) = control(&mut connection, &asked).map_err(plain)?;
+        let (object, id, bytes) = control(&mut connection, &asked).map_err(Failure::error)?;
         Ok(RingPin {
             ring: self.clone(),
             link: Mutex::new(Some((connection, object))),
@@ -435,7 +436,7 @@ impl RingPin {
             Err(Failure::Refused(error)) => Err(error),
             Err(failure) => {
                 *link = None;
-                Err(gone(&format!(": {}", plain(failure).message())))
+                Err(gone(&format!(": {}", failure.error().message())))
             }
         }
     }

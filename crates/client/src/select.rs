@@ -1,10 +1,11 @@
 //! Leasing events, reading more of them, and deciding.
 
 use crate::client::Client;
-use crate::connection::{Connection, Failure};
+use crate::connection::Connection;
 use crate::fragment::{Cutter, Fragment, bytes_of};
-use crate::pool::unknown;
 use crate::put::NO_WAIT;
+use crate::retry::Failure;
+use crate::retry::unknown;
 use forebay_core::{
     Accept, Call, Error, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, crc32c,
 };

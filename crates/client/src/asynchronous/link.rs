@@ -7,8 +7,8 @@
 use super::reading::{Frame, Reading, broken};
 use super::stream::{Reader, Writer, connect};
 use crate::address::Address;
-use crate::connection::Failure;
 use crate::options::Options;
+use crate::retry::Failure;
 use crate::tls;
 use forebay_core::{Call, Error, Kind, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome};
@@ -71,7 +71,7 @@ impl Link {
         config: Option<&Arc<ClientConfig>>,
     ) -> std::result::Result<Link, Failure> {
         let refused = |error: Error| match error.kind() {
-            Kind::Invalid => Failure::Refused(error),
+            Kind::Invalid => Failure::Barred(error),
             _ => Failure::Unsent(error),
         };
         let opening = async {
@@ -184,7 +184,7 @@ async fn hello(
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> std::result::Result<Welcome, Failure> {
-    let meta = options.hello().encode().map_err(Failure::Refused)?;
+    let meta = options.hello().encode().map_err(Failure::Barred)?;
     let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, HELLO).with(&meta, 0);
     let sent = send(writer, &head, &meta, &[]).await;
     // A server that refused the client's certificate has said so before it closed: that is read even where nothing was taken.
@@ -192,11 +192,11 @@ async fn hello(
         Ok(frame) => frame,
         Err(error) => {
             let lost = |error| sent.map_or_else(|sent| Failure::Unsent(broken(sent)), |()| Failure::Unsent(error));
-            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Refused));
+            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Barred));
         }
     };
     match frame.head.flags.is_error() {
-        true if frame.head.request == HELLO => Err(Failure::Refused(frame.error())),
+        true if frame.head.request == HELLO => Err(Failure::Barred(frame.error())),
         true => Err(Failure::Unsent(frame.error())),
         false => Welcome::decode(&frame.meta).map_err(Failure::Unsent),
     }

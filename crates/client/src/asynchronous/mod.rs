@@ -19,17 +19,14 @@ mod stream;
 use crate::address::Address;
 use crate::buffer::Buffers;
 use crate::client::Client;
-use crate::connection::Failure;
 use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
-use crate::pool::unknown;
 use crate::put::{of_try, read_outcomes, wire_put};
+use crate::retry::{Failure, Retry, Step};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
-use forebay_core::{
-    Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Repeat, Result, Sources,
-};
+use forebay_core::{Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
 use forebay_wire::{WirePut, WireWriter};
 use link::{Link, Parts};
 use rustls::ClientConfig;
@@ -203,49 +200,35 @@ impl AsyncClient {
         Err(Error::corrupt("an answer with another number of bytes than it says"))
     }
 
-    /// Makes a call, again where its connection failed, until its deadline. Answers as well whether that is the answer to a
+    /// Makes a call, again where its connection failed, as [`Retry`] says. Answers as well whether that is the answer to a
     /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
     async fn call(&self, call: Call, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
-        let end = Instant::now() + self.inner.options.deadline.saturating_add(wait);
-        let mut pause = self.inner.options.backoff;
-        let mut is_repeat = false;
+        let options = &self.inner.options;
+        let mut retry = Retry::new(call.repeat(), options.end(wait), options);
         loop {
-            let tried = match timeout_at(end, self.link()).await {
-                Ok(Ok(link)) => self.try_call(&link, call, meta, payload, end).await,
-                // A server that takes us no more says nothing about what was sent before.
-                Ok(Err(Failure::Refused(error))) if is_repeat => return Err(unknown(&error)),
-                Ok(Err(failure)) => Err(failure),
-                Err(_) => Err(Failure::Unsent(late())),
+            let failure = match self.try_call(retry.end().into(), call, meta, payload).await {
+                Ok(parts) => return Ok((parts, retry.is_repeat())),
+                Err(failure) => failure,
             };
-            let error = match tried {
-                Ok(parts) => return Ok((parts, is_repeat)),
-                Err(Failure::Refused(error)) => return Err(if is_repeat { error.of_repeat() } else { error }),
-                Err(Failure::Unsent(error)) => error,
-                Err(Failure::Lost(error)) => {
-                    is_repeat = call.repeat() != Repeat::Looks;
-                    error
-                }
-            };
-            if Instant::now() + pause >= end {
-                return Err(if is_repeat { unknown(&error) } else { error });
+            match retry.failed(failure, Instant::now().into_std(), rand::random()) {
+                Step::Wait(pause) => tokio::time::sleep(pause).await,
+                Step::GiveUp(error) => return Err(error),
             }
-            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            pause = (pause * 2).min(self.inner.options.backoff_max);
         }
     }
 
     async fn try_call(
         &self,
-        link: &Arc<Link>,
+        end: Instant,
         call: Call,
         meta: &[u8],
         payload: &[&[u8]],
-        end: Instant,
     ) -> std::result::Result<Parts, Failure> {
+        let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(late())))?;
         match timeout_at(end, link.ask(call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
-                self.forget(link).await;
+                self.forget(&link).await;
                 Err(Failure::Lost(late()))
             }
         }
