@@ -17,7 +17,6 @@ mod mark;
 mod metrics;
 mod page;
 mod peer;
-mod redis;
 mod resp;
 mod served;
 mod server;

@@ -228,7 +228,7 @@ const MISSING_BYTES: u64 = 33;
 ///
 /// # Errors
 /// Those of `Store::get_any`; `Invalid` for an event of which more must be said than the client takes.
-pub(super) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
+pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
     if request.n <= FIRST_EVENTS {
         return that_fit(store, store.get_any(request)?, most);
     }
@@ -377,7 +377,11 @@ pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[
     out.finish(Payload::default())
 }
 
-fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
+/// Gives one verdict.
+///
+/// # Errors
+/// Those of the verdict.
+pub(crate) fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
     let (primary, token): (_, &Token) = (&verdict.primary, &verdict.token);
     match &verdict.judgement {
         WireJudgement::Accept(streams) => {

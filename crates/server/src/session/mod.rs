@@ -28,6 +28,8 @@ mod request;
 mod stream;
 mod window;
 
+pub(crate) use calls::{judge, lease_any};
+
 use crate::access::Rights;
 use crate::served::Served;
 use crate::shared::Shared;
@@ -58,9 +60,9 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// Frames that are looked at before others on the thread have their turn.
 const TURN_FRAMES: usize = 64;
 /// How often an unsatisfied `get_any` looks again when no notice came.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The same where its conditions may be met without a notice: attributes, age.
-const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
+pub(crate) const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 /// Serves one connection to its end; why it ended.
 pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
