@@ -3,7 +3,7 @@
 #![no_main]
 
 use forebay_core::{
-    AttributeSchema, Bounds, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, SourceSchema,
+    AttributeSchema, Bounds, Call, GetAny, Key, Keyspace, Primary, RingKeyspace, RingSources, RingStamp, SourceSchema,
     Sources, Token, crc32c,
 };
 use forebay_ring::{Ring, RingConfig};
@@ -124,7 +124,7 @@ impl<'a> Input<'a> {
     }
 }
 
-fn add(bytes: &mut Vec<u8>, input: &mut Input<'_>, kind: FrameKind, meta: &[u8], payload: &[u8]) {
+fn add(bytes: &mut Vec<u8>, input: &mut Input<'_>, kind: impl Into<FrameKind>, meta: &[u8], payload: &[u8]) {
     let mut meta = meta.to_vec();
     let wrong = input.u8();
     if wrong < 32 && !meta.is_empty() {
@@ -165,7 +165,8 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
     match input.u8() % 20 {
         0 => bytes.extend(input.some()),
         1 => {
-            let kind = FrameKind::ALL[usize::from(input.u8()) % FrameKind::ALL.len()];
+            let kinds: Vec<FrameKind> = FrameKind::all().collect();
+            let kind = kinds[usize::from(input.u8()) % kinds.len()];
             let (meta, payload) = (input.some(), input.some());
             add(bytes, input, kind, meta, payload);
         }
@@ -182,18 +183,18 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
             };
             let puts: Vec<WirePut> = (0..count).map(put).collect();
             let meta = WirePut::encode_all(&puts, &keyspace.attributes).unwrap_or_default();
-            add(bytes, input, FrameKind::Put, &meta, &payload);
+            add(bytes, input, Call::Put, &meta, &payload);
         }
         6 | 7 => {
             let many = count * (1 + usize::from(input.u8()));
             let key = input.key(keyspace);
             let _ = out.shorts((0..many).map(|_| key.as_bytes()));
-            add(bytes, input, FrameKind::Get, out.bytes(), b"");
+            add(bytes, input, Call::Get, out.bytes(), b"");
         }
         8 | 9 => {
             let wait = Duration::from_millis(u64::from(input.u8() & 3));
             let _ = out.get_any(&GetAny { n: usize::from(input.u8() & 63), wait, ..GetAny::default() });
-            add(bytes, input, FrameKind::GetAny, out.bytes(), b"");
+            add(bytes, input, Call::GetAny, out.bytes(), b"");
         }
         10 => {
             let judgement = match input.u8() & 3 {
@@ -210,7 +211,7 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
             };
             let verdict = WireVerdict { primary: input.primary(keyspace), token: input.token(), judgement, results };
             let meta = WireVerdict::encode_all(&[verdict]).unwrap_or_default();
-            add(bytes, input, FrameKind::Verdict, &meta, payload);
+            add(bytes, input, Call::Verdict, &meta, payload);
         }
         11 => {
             let text = CONTROLS[usize::from(input.u8()) % CONTROLS.len()];
@@ -219,14 +220,14 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
         12 => {
             out.u32(u32::from(input.u8() & 3));
             out.u32(u32::from(input.u8() & 3));
-            add(bytes, input, FrameKind::Watch, out.bytes(), b"");
+            add(bytes, input, Call::Watch, out.bytes(), b"");
         }
         13 => {
             let bounds = Bounds::parse(&keyspace.schema, ["0", "1", "0/1-9"][usize::from(input.u8()) % 3]);
             let (Ok(bounds), flags) = (bounds, input.u8()) else { return };
             let after = (flags & 2 != 0).then(|| input.key(keyspace));
             let meta = WireRange { bounds, events: flags & 1 != 0, after }.encode().unwrap_or_default();
-            add(bytes, input, FrameKind::Range, &meta, b"");
+            add(bytes, input, Call::Range, &meta, b"");
         }
         14 => {
             out.u32(count as u32);
@@ -234,10 +235,10 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
                 let _ = out.short(input.primary(keyspace).as_bytes());
                 let _ = out.sources(&Sources::All);
             }
-            add(bytes, input, FrameKind::GetEvent, out.bytes(), b"");
+            add(bytes, input, Call::GetEvent, out.bytes(), b"");
         }
         15 => {
-            let kind = [FrameKind::Seal, FrameKind::Release, FrameKind::Replay][usize::from(input.u8()) % 3];
+            let kind = [Call::Seal, Call::Release, Call::Replay][usize::from(input.u8()) % 3];
             out.u32(1);
             let _ = out.short(input.primary(keyspace).as_bytes());
             add(bytes, input, kind, out.bytes(), b"");
@@ -246,18 +247,18 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
             let _ = out.short(input.primary(keyspace).as_bytes());
             if input.u8() & 1 == 0 {
                 let _ = out.milliseconds(Duration::from_millis(u64::from(input.u8())));
-                add(bytes, input, FrameKind::Lease, out.bytes(), b"");
+                add(bytes, input, Call::Lease, out.bytes(), b"");
             } else {
                 out.token(&input.token());
                 let _ = out.sources(&Sources::All);
-                add(bytes, input, FrameKind::LeaseGet, out.bytes(), b"");
+                add(bytes, input, Call::LeaseGet, out.bytes(), b"");
             }
         }
         17 => {
             let payload = input.some();
             let (key, token) = (input.key(keyspace), (input.u8() & 1 == 0).then(|| input.token()));
             let update = WireUpdate::Fragment { key, token, checksum: crc32c(payload) };
-            add(bytes, input, FrameKind::Update, &update.encode(keyspace).unwrap_or_default(), payload);
+            add(bytes, input, Call::Update, &update.encode(keyspace).unwrap_or_default(), payload);
         }
         18 => {
             let remove = match input.u8() % 3 {
@@ -268,18 +269,18 @@ fn request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &Keyspace) {
                     Err(_) => return,
                 },
             };
-            add(bytes, input, FrameKind::Remove, &remove.encode().unwrap_or_default(), b"");
+            add(bytes, input, Call::Remove, &remove.encode().unwrap_or_default(), b"");
         }
         _ => {
             let (primary, token) = (input.primary(keyspace), input.token());
             if input.u8() & 1 == 0 {
                 let duration = Duration::from_millis(u64::from(input.u8()));
                 let meta = WireExtend::encode_all(&[WireExtend { primary, token, duration }]).unwrap_or_default();
-                add(bytes, input, FrameKind::Extend, &meta, b"");
+                add(bytes, input, Call::Extend, &meta, b"");
             } else {
                 let sources = (input.u8() & 1 == 0).then(|| vec![vec![0, 0, 0, 1]]);
                 let meta = WireOpen::encode_all(&[WireOpen { primary, sources, attributes: None }], keyspace);
-                add(bytes, input, FrameKind::OpenEvent, &meta.unwrap_or_default(), b"");
+                add(bytes, input, Call::OpenEvent, &meta.unwrap_or_default(), b"");
             }
         }
     }
@@ -306,7 +307,8 @@ fn ring_request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &RingKeysp
     match input.u8() % 8 {
         0 => bytes.extend(input.some()),
         1 => {
-            let kind = FrameKind::ALL[usize::from(input.u8()) % FrameKind::ALL.len()];
+            let kinds: Vec<FrameKind> = FrameKind::all().collect();
+            let kind = kinds[usize::from(input.u8()) % kinds.len()];
             let (meta, payload) = (input.some(), input.some());
             add(bytes, input, kind, meta, payload);
         }
@@ -336,7 +338,7 @@ fn ring_request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &RingKeysp
             };
             let puts: Vec<WirePut> = (0..3).map(put).collect();
             let meta = WirePut::encode_all(&puts, &AttributeSchema::default()).unwrap_or_default();
-            add(bytes, input, FrameKind::Put, &meta, &payload);
+            add(bytes, input, Call::Put, &meta, &payload);
         }
         5 | 6 => {
             let begin = u64::from(input.u16());
@@ -345,7 +347,7 @@ fn ring_request(bytes: &mut Vec<u8>, input: &mut Input<'_>, keyspace: &RingKeysp
             let sources =
                 if all & 1 == 0 { RingSources::All } else { RingSources::Only(vec![source(all), source(all >> 3)]) };
             let window = WireWindow { begin, end, sources, wait: Duration::from_millis(u64::from(input.u8() & 3)) };
-            add(bytes, input, FrameKind::Window, &window.encode(schema).unwrap_or_default(), b"");
+            add(bytes, input, Call::Window, &window.encode(schema).unwrap_or_default(), b"");
         }
         _ => {
             let text = RING_CONTROLS[usize::from(input.u8()) % RING_CONTROLS.len()];

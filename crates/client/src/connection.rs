@@ -8,6 +8,7 @@
 use crate::address::Address;
 use crate::buffer::{Buffer, Buffers};
 use crate::options::Options;
+use crate::retry::Failure;
 use crate::socket::Socket;
 use forebay_core::{Error, Kind, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome, WireReader};
@@ -22,16 +23,6 @@ const READ_BYTES: usize = 16 << 10;
 const SHORT_BYTES: usize = 1024;
 /// Most pieces of one system call.
 const PIECES: usize = 512;
-
-/// Why a call did not succeed.
-pub(crate) enum Failure {
-    /// The server said so: final.
-    Refused(Error),
-    /// Nothing was sent.
-    Unsent(Error),
-    /// It was sent, and no answer came: whether it took effect is not known.
-    Lost(Error),
-}
 
 /// An answer whose payload has been received whole.
 pub(crate) struct Answer<T> {
@@ -75,7 +66,7 @@ impl Connection {
     ) -> std::result::Result<Connection, Failure> {
         let deadline = Instant::now() + options.connect_deadline;
         let refused = |error: Error| match error.kind() {
-            Kind::Invalid => Failure::Refused(error),
+            Kind::Invalid => Failure::Barred(error),
             _ => Failure::Unsent(error),
         };
         let socket = Socket::connect(address, deadline, tls).map_err(refused)?;
@@ -105,12 +96,13 @@ impl Connection {
         };
         let meta = options.hello().encode().map_err(Failure::Unsent)?;
         connection.begin(deadline);
-        // Nothing is changed by a hello: whatever fails may be tried again.
+        // Nothing is changed by a hello: what got no answer may be tried again.
         let unsent = |failure| match failure {
             Failure::Lost(error) => match crate::tls::refusal(address, &error) {
-                Some(refusal) => Failure::Refused(refusal),
+                Some(refusal) => Failure::Barred(refusal),
                 None => Failure::Unsent(error),
             },
+            Failure::Refused(error) => Failure::Barred(error),
             other => other,
         };
         let request = connection.send(FrameKind::Hello, &meta, &[]).map_err(unsent)?;
@@ -174,7 +166,7 @@ impl Connection {
     /// Sends a request; answers its number.
     pub(crate) fn send(
         &mut self,
-        kind: FrameKind,
+        kind: impl Into<FrameKind>,
         meta: &[u8],
         payload: &[&[u8]],
     ) -> std::result::Result<u64, Failure> {

@@ -1,8 +1,9 @@
 //! What is rare: runs, masks, holds, accounts, and what is there for people.
 
 use crate::client::Client;
-use crate::pool::{Pool, Repeat, unknown};
+use crate::pool::Pool;
 use crate::put::NO_WAIT;
+use crate::retry::unknown;
 use forebay_core::{
     ConflictInfo, DebugInfo, Error, HoldInfo, Key, Kind, Ledger, LedgerBy, LedgerRow, Primary, Result, RunConfig,
     RunStatus, RunSummary, SegmentInfo, SourceStatus, Sources, Stats, Why,
@@ -23,9 +24,9 @@ pub(crate) fn decode<T: DeserializeOwned>(meta: &[u8]) -> Result<T> {
 
 impl Pool {
     /// Makes a control; answers what the server did, and whether that is the answer to a repeat.
-    pub(crate) fn control<T: DeserializeOwned>(&self, repeat: Repeat, control: &Control) -> Result<(T, bool)> {
+    pub(crate) fn control<T: DeserializeOwned>(&self, control: &Control) -> Result<(T, bool)> {
         let meta = encode(control)?;
-        self.call(repeat, NO_WAIT, |connection, is_repeat| {
+        self.call(control.call().repeat(), NO_WAIT, |connection, is_repeat| {
             let request = connection.send(FrameKind::Control, &meta, &[])?;
             Ok((connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said, is_repeat))
         })
@@ -34,12 +35,12 @@ impl Pool {
 
 impl Client {
     fn look<T: DeserializeOwned>(&self, control: &Control) -> Result<T> {
-        Ok(self.pool().control(Repeat::Looks, control)?.0)
+        Ok(self.pool().control(control)?.0)
     }
 
     /// What is the same once it was done.
     fn order(&self, control: &Control) -> Result<()> {
-        self.pool().control::<()>(Repeat::Safe, control).map(|_| ())
+        self.pool().control::<()>(control).map(|_| ())
     }
 
     /// Opens a run.
@@ -81,17 +82,11 @@ impl Client {
     /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary stands in
     /// the store's directory.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
-        let control = Control::RunClose { run };
-        let meta = encode(&control)?;
-        self.pool().call(Repeat::Safe, NO_WAIT, |connection, is_repeat| {
-            let request = connection.send(FrameKind::Control, &meta, &[])?;
-            match connection.answer(request, |meta| Ok((decode(meta)?, 0))) {
-                Ok(answer) => Ok(answer.said),
-                Err(crate::connection::Failure::Refused(error)) if is_repeat && error.kind() == Kind::Closed => {
-                    Err(crate::connection::Failure::Refused(unknown(&error)))
-                }
-                Err(failure) => Err(failure),
-            }
+        let closed = self.pool().control(&Control::RunClose { run });
+        closed.map(|(summary, _)| summary).map_err(|error| match error.kind() {
+            // The try without an answer may have closed it: that one's summary is lost.
+            Kind::Closed if error.earlier_try_unknown() => unknown(&error).of_repeat(),
+            _ => error,
         })
     }
 
@@ -149,7 +144,7 @@ impl Client {
     /// As `Store::hold`; `OutcomeUnknown` where no answer came: a repeat would be another hold.
     pub fn hold(&self, run: Option<u64>, conditions: &[&str]) -> Result<u32> {
         let conditions = conditions.iter().map(|&condition| condition.to_owned()).collect();
-        Ok(self.pool().control(Repeat::Never, &Control::Hold { run, conditions })?.0)
+        Ok(self.pool().control(&Control::Hold { run, conditions })?.0)
     }
 
     /// Ends a hold; `false` where there is no such hold.
@@ -157,7 +152,7 @@ impl Client {
     /// # Errors
     /// As `Store::release_hold`, and `OutcomeUnknown`.
     pub fn release_hold(&self, id: u32) -> Result<bool> {
-        let (done, is_repeat) = self.pool().control(Repeat::Safe, &Control::ReleaseHold { id })?;
+        let (done, is_repeat) = self.pool().control(&Control::ReleaseHold { id })?;
         // After a lost answer the hold is gone, which is what was asked for.
         Ok(done || is_repeat)
     }

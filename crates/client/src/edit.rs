@@ -1,10 +1,12 @@
 //! What changes what is there: new versions, removals, announcements, seals, releases.
 
 use crate::client::Client;
-use crate::pool::{Repeat, unknown};
-use crate::put::{NO_WAIT, Outcome, of_try};
-use forebay_core::{Attributes, Bounds, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Result, Token, crc32c};
-use forebay_wire::{FrameKind, WireOpen, WireReader, WireRemove, WireUpdate, WireWriter};
+use crate::put::{NO_WAIT, list_outcomes, of_try};
+use crate::retry::unknown;
+use forebay_core::{
+    Attributes, Bounds, Call, Error, Key, Kind, OpenEvent, Primary, PutOutcome, Repeat, Result, Token, crc32c,
+};
+use forebay_wire::{WireOpen, WireReader, WireRemove, WireUpdate, WireWriter};
 
 impl Client {
     /// A new version of a fragment; answers its number.
@@ -14,8 +16,8 @@ impl Client {
     pub fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16> {
         let update = WireUpdate::Fragment { key: *key, token: token.copied(), checksum: crc32c(value) };
         let meta = update.encode(self.keyspace())?;
-        self.pool().call(Repeat::Never, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::Update, &meta, &[value])?;
+        self.pool().call(Call::Update.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::Update, &meta, &[value])?;
             Ok(connection.answer(request, |meta| Ok((WireReader::whole(meta, |read| read.u16())?, 0)))?.said)
         })
     }
@@ -28,7 +30,8 @@ impl Client {
         let (primary, attributes) = (*primary, attributes.clone());
         let update = WireUpdate::Attributes { primary, token: token.copied(), attributes };
         let meta = update.encode(self.keyspace())?;
-        self.pool().ask(FrameKind::Update, Repeat::Safe, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
+        // Unlike a new version of a fragment: the same attributes set twice are the same attributes.
+        self.pool().ask_as(Repeat::Safe, Call::Update, NO_WAIT, &meta, |read| read.u16().map(|_| ())).map(|_| ())
     }
 
     /// Removes a fragment; `false` where there was none.
@@ -56,7 +59,7 @@ impl Client {
     }
 
     fn remove_all(&self, what: &WireRemove) -> Result<u64> {
-        Ok(self.pool().ask(FrameKind::Remove, Repeat::Never, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
+        Ok(self.pool().ask(Call::Remove, NO_WAIT, &what.encode()?, |read| read.u64())?.0)
     }
 
     /// Announces an event.
@@ -75,9 +78,7 @@ impl Client {
     /// Those of single events stand in their outcomes; `OutcomeUnknown` for the call.
     pub fn open_events(&self, events: &[WireOpen]) -> Result<Vec<Result<PutOutcome>>> {
         let meta = WireOpen::encode_all(events, self.keyspace())?;
-        let read =
-            |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| PutOutcome::of_byte(read.u8()?)));
-        let (outcomes, is_repeat) = self.pool().ask(FrameKind::OpenEvent, Repeat::Safe, NO_WAIT, &meta, read)?;
+        let (outcomes, is_repeat) = self.pool().ask(Call::OpenEvent, NO_WAIT, &meta, list_outcomes)?;
         Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect())
     }
 
@@ -86,7 +87,7 @@ impl Client {
     /// # Errors
     /// As `Store::seal`, and `OutcomeUnknown`.
     pub fn seal(&self, primary: &Primary) -> Result<bool> {
-        self.by_name(FrameKind::Seal, primary)
+        self.by_name(Call::Seal, primary)
     }
 
     /// The archive has an accepted or debug event; `false` where it is neither.
@@ -94,7 +95,7 @@ impl Client {
     /// # Errors
     /// As `Store::release`, and `OutcomeUnknown`.
     pub fn release(&self, primary: &Primary) -> Result<bool> {
-        self.by_name(FrameKind::Release, primary)
+        self.by_name(Call::Release, primary)
     }
 
     /// Gives an event of the debug stream to workers again; `false` where it is not there.
@@ -102,14 +103,14 @@ impl Client {
     /// # Errors
     /// As `Store::replay`, and `OutcomeUnknown`.
     pub fn replay(&self, primary: &Primary) -> Result<bool> {
-        self.by_name(FrameKind::Replay, primary)
+        self.by_name(Call::Replay, primary)
     }
 
-    fn by_name(&self, kind: FrameKind, primary: &Primary) -> Result<bool> {
+    fn by_name(&self, call: Call, primary: &Primary) -> Result<bool> {
         let mut out = WireWriter::new();
         out.shorts(std::iter::once(primary.as_bytes()))?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|read| Ok(read.u8()? == 1)));
-        let (mut done, is_repeat) = self.pool().ask(kind, Repeat::Safe, NO_WAIT, &out.finish(), read)?;
+        let (mut done, is_repeat) = self.pool().ask(call, NO_WAIT, &out.finish(), read)?;
         let done = done.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?;
         let done = if is_repeat { done.map_err(Error::of_repeat) } else { done }?;
         if !done && is_repeat {

@@ -1,14 +1,15 @@
 //! Reading: one fragment, many, a whole event, and ranges as they come.
 
 use crate::client::Client;
-use crate::connection::{Answer, Connection, Failure};
+use crate::connection::{Answer, Connection};
 use crate::fragment::{Cutter, Event, Fragment, bytes_of};
-use crate::pool::Repeat;
 use crate::put::NO_WAIT;
-use forebay_core::{Bounds, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
-use forebay_wire::{FRAME_HEAD_BYTES, FrameKind, WireEvent, WireFragment, WireRange, WireReader, WireWriter};
+use crate::retry::Failure;
+use forebay_core::{Bounds, Call, Error, EventInfo, Key, Keyspace, Kind, LIVE_STATES, Primary, Result, Sources};
+use forebay_wire::{FRAME_HEAD_BYTES, WireEvent, WireFragment, WireRange, WireReader, WireWriter};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Keys of one frame, and frames that are under way together.
 const FRAME_KEYS: usize = 512;
@@ -92,7 +93,7 @@ impl Client {
         let frame_keys = each.clamp(FRAME_KEYS_MIN, FRAME_KEYS).min(most);
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
-            let answers = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
+            let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
                 answers.resize_with(metas.len(), || None);
                 let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
@@ -103,7 +104,7 @@ impl Client {
                         if bytes > connection.credit() && !open.is_empty() {
                             break;
                         }
-                        let request = connection.send(FrameKind::Get, meta, &[])?;
+                        let request = connection.send(Call::Get, meta, &[])?;
                         requests.push(request);
                         open.push(request);
                     }
@@ -142,8 +143,8 @@ impl Client {
     pub fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
         let keyspace = self.keyspace();
-        let answer = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::GetEvent, &meta, &[])?;
+        let answer = self.pool().call(Call::GetEvent.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::GetEvent, &meta, &[])?;
             connection.answer(request, |meta| read_event(meta, keyspace))
         })?;
         let Some(event) = answer.said? else { return Ok(None) };
@@ -154,7 +155,7 @@ impl Client {
     /// fails, it goes on behind the last fragment.
     pub fn range(&self, bounds: &Bounds) -> Range {
         let part = Part { here: VecDeque::new(), under_way: None, is_over: false };
-        Range { client: self.clone(), bounds: bounds.clone(), last: None, part, tries: 0 }
+        Range { client: self.clone(), bounds: bounds.clone(), last: None, part }
     }
 
     /// Live events inside the primary part of the bounds, in key order, without their payloads.
@@ -164,8 +165,8 @@ impl Client {
     pub fn events(&self, bounds: &Bounds) -> Result<Vec<EventInfo>> {
         let meta = WireRange { bounds: bounds.clone(), events: true, after: None }.encode()?;
         let schema = self.schema();
-        self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::Range, &meta, &[])?;
+        self.pool().call(Call::Range.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::Range, &meta, &[])?;
             let mut events = Vec::new();
             loop {
                 let answer = connection.answer(request, |meta| {
@@ -194,7 +195,6 @@ pub struct Range {
     bounds: Bounds,
     last: Option<Key>,
     part: Part,
-    tries: u32,
 }
 
 struct Part {
@@ -203,22 +203,19 @@ struct Part {
     is_over: bool,
 }
 
-/// How often a range whose connection fails is taken up again without a fragment in between.
-const TRIES: u32 = 8;
-
 impl Range {
-    fn fetch(&mut self) -> std::result::Result<(), Failure> {
+    fn fetch(&mut self, end: Instant) -> std::result::Result<(), Failure> {
         if self.part.under_way.is_none() {
             let mut connection = self.client.pool().own_connection().map_err(Failure::Refused)?;
-            connection.begin(self.client.pool().deadline(NO_WAIT));
+            connection.begin(end);
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
             let meta = range.encode().map_err(Failure::Refused)?;
-            let request = connection.send(FrameKind::Range, &meta, &[])?;
+            let request = connection.send(Call::Range, &meta, &[])?;
             self.part.under_way = Some((connection, request));
         }
         let schema = self.client.schema();
         let Some((connection, request)) = &mut self.part.under_way else { return Ok(()) };
-        connection.begin(self.client.pool().deadline(NO_WAIT));
+        connection.begin(end);
         let answer = connection.answer(*request, |meta| {
             let list = WireReader::whole(meta, |read| read.fragments(schema))?;
             let bytes = bytes_of(&list);
@@ -241,26 +238,23 @@ impl Iterator for Range {
         loop {
             if let Some(fragment) = self.part.here.pop_front() {
                 self.last = Some(fragment.key());
-                self.tries = 0;
                 return Some(Ok(fragment));
             }
             if self.part.is_over {
                 return None;
             }
-            match self.fetch() {
-                Ok(()) => {}
-                Err(Failure::Refused(error)) => {
-                    self.part.is_over = true;
-                    return Some(Err(error));
-                }
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => {
+            let client = self.client.clone();
+            let fetched = client.pool().drive(Call::Range.repeat(), NO_WAIT, |retry| {
+                let fetched = self.fetch(retry.end());
+                if fetched.is_err() {
+                    // The next try goes on behind the last fragment, over another connection.
                     self.part.under_way = None;
-                    self.tries += 1;
-                    if self.tries >= TRIES {
-                        self.part.is_over = true;
-                        return Some(Err(error));
-                    }
                 }
+                fetched
+            });
+            if let Err(error) = fetched {
+                self.part.is_over = true;
+                return Some(Err(error));
             }
         }
     }

@@ -4,9 +4,9 @@
 //! dies with its process comes back by itself.
 
 use crate::client::Inner;
-use crate::pool::{Pool, Repeat};
-use forebay_core::{Primary, Token};
-use forebay_wire::{FrameKind, WireExtend};
+use crate::pool::Pool;
+use forebay_core::{Call, Primary, Token};
+use forebay_wire::WireExtend;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -106,9 +106,7 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
 /// Extends leases; those that cannot be any more.
 fn extend(pool: &Pool, batch: &[WireExtend]) -> Vec<WireExtend> {
     let Ok(meta) = WireExtend::encode_all(batch) else { return batch.to_vec() };
-    let answer = pool.ask(FrameKind::Extend, Repeat::Looks, Duration::ZERO, &meta, |read| {
-        read.list(1, |read| read.outcome(|_| Ok(())))
-    });
+    let answer = pool.ask(Call::Extend, Duration::ZERO, &meta, |read| read.list(1, |read| read.outcome(|_| Ok(()))));
     match answer {
         Ok((outcomes, _)) => batch.iter().zip(outcomes).filter(|(_, one)| one.is_err()).map(|(one, _)| *one).collect(),
         // The server is away: they are tried again when they are due.

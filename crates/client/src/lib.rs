@@ -23,6 +23,7 @@ mod objects;
 mod options;
 mod pool;
 mod put;
+mod retry;
 mod ring;
 mod select;
 mod socket;

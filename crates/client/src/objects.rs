@@ -4,11 +4,12 @@
 //! unknown until it is there again.
 
 use crate::client::Client;
-use crate::connection::{Connection, Failure};
+use crate::connection::Connection;
 use crate::control::{decode, encode};
 use crate::fragment::{Cutter, Sample, bytes_of};
 use crate::put::NO_WAIT;
-use forebay_core::{Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
+use crate::retry::Failure;
+use forebay_core::{Call, Condition, Error, Result, RunState, RunStatus, Sampling, Sources};
 use forebay_wire::{Control, FrameKind, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -35,7 +36,7 @@ impl Object {
             None => {
                 let mut connection = self.client.pool().own_connection()?;
                 connection.begin(self.client.pool().deadline(NO_WAIT));
-                let number = control(&mut connection, &self.what).map_err(plain)?;
+                let number = control(&mut connection, &self.what).map_err(Failure::error)?;
                 Ok(self.link.insert((connection, number)))
             }
         }
@@ -43,28 +44,23 @@ impl Object {
 
     /// Asks what comes next, on a new connection where the old one fails.
     fn next<T>(&mut self, wait: Duration, read: impl Fn(&[u8]) -> Result<(T, u64)>) -> Result<(T, Cutter)> {
-        let end = self.client.pool().deadline(wait);
-        loop {
-            let (connection, number) = self.link()?;
-            connection.begin(end);
-            let asked = (|| {
-                let mut out = WireWriter::new();
-                out.u32(*number);
-                out.milliseconds(wait).map_err(Failure::Refused)?;
-                let request = connection.send(FrameKind::Watch, &out.finish(), &[])?;
-                connection.answer(request, &read)
-            })();
-            match asked {
-                Ok(answer) => return Ok((answer.said, Cutter::new(answer.payload))),
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => {
-                    self.link = None;
-                    if Instant::now() >= end {
-                        return Err(error);
-                    }
-                }
+        let client = self.client.clone();
+        let meta = |number| {
+            let mut out = WireWriter::new();
+            out.u32(number);
+            out.milliseconds(wait).map(|()| out.finish()).map_err(Failure::Refused)
+        };
+        let answer = client.pool().drive(Call::Watch.repeat(), wait, |retry| {
+            let (connection, number) = self.link().map_err(Failure::Refused)?;
+            connection.begin(retry.end());
+            let asked = connection.send(Call::Watch, &meta(*number)?, &[]);
+            let answer = asked.and_then(|request| connection.answer(request, &read));
+            if matches!(answer, Err(Failure::Unsent(_) | Failure::Lost(_))) {
+                self.link = None;
             }
-        }
+            answer
+        })?;
+        Ok((answer.said, Cutter::new(answer.payload)))
     }
 }
 
@@ -75,12 +71,6 @@ pub(crate) fn control<T: DeserializeOwned>(
     let meta = encode(what).map_err(Failure::Refused)?;
     let request = connection.send(FrameKind::Control, &meta, &[])?;
     Ok(connection.answer(request, |meta| Ok((decode(meta)?, 0)))?.said)
-}
-
-pub(crate) fn plain(failure: Failure) -> Error {
-    match failure {
-        Failure::Refused(error) | Failure::Unsent(error) | Failure::Lost(error) => error,
-    }
 }
 
 /// Follows one run.
@@ -270,7 +260,7 @@ impl Producer {
                 Err(Failure::Refused(error)) => Err(error),
                 Err(failure) => Err(Error::unknown(format!(
                     "whether the producer's figures arrived is not known: {}",
-                    plain(failure).message()
+                    failure.error().message()
                 ))),
             }
         });

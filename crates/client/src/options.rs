@@ -2,7 +2,10 @@
 
 use forebay_wire::Hello;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Longer waits are cut to it: an instant behind it may be none that the system has.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Files of certificates for `tls://` addresses, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +64,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// When a call must be over that begins now and itself waits so long.
+    pub(crate) fn end(&self, wait: Duration) -> Instant {
+        Instant::now() + self.deadline.saturating_add(wait).min(FAR)
+    }
+
     /// What a client says first.
     pub(crate) fn hello(&self) -> Hello {
         let Options { window_bytes, token, keyspace, name, .. } = self.clone();

@@ -1,8 +1,8 @@
-//! Connections to one server: repeats and deadlines of calls.
+//! Connections to one server, and the calls that are made over them.
 //!
 //! ```text
 //! call ──▶ a connection that is free, or a new one ──▶ request, answer ──▶ back to the free ones
-//!            └ it failed: pause, another connection, the same call again, where that is safe
+//!            └ it failed: the machine of `retry.rs` says whether and when the same call is made again
 //! ```
 //!
 //! *Invariants*: every call ends by its deadline; a call that may have taken effect and cannot be repeated safely is
@@ -11,12 +11,12 @@
 
 use crate::address::Address;
 use crate::buffer::Buffers;
-use crate::connection::{Answer, Connection, Failure};
+use crate::connection::{Answer, Connection};
 use crate::options::Options;
-use forebay_core::{Error, Kind, Result};
-use forebay_wire::{FrameKind, Welcome, WireReader};
+use crate::retry::{Failure, Retry, Step};
+use forebay_core::{Call, Error, Repeat, Result};
+use forebay_wire::{Welcome, WireReader};
 use parking_lot::{Condvar, Mutex};
-use rand::RngExt;
 use rustls::ClientConfig;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -44,17 +44,6 @@ struct Connections {
     is_closed: bool,
 }
 
-/// What a lost answer means for the caller.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// Nothing: it changes nothing that would matter. Without an answer it is `Unavailable`.
-    Looks,
-    /// The same call again does no harm, and gives the same answer.
-    Safe,
-    /// It might do harm: whether it took effect is not known.
-    Never,
-}
-
 /// What is expected of fragments before any was read, in bytes.
 const FRAGMENT_BYTES: u64 = 10 << 10;
 /// Connections that were not used for so long are looked at before their next call.
@@ -70,15 +59,8 @@ impl Pool {
         let address: Address = address.parse()?;
         let buffers = Arc::new(Buffers::default());
         let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
-        let end = Instant::now() + options.deadline;
-        let mut pauses = Pauses::new(&options);
-        let connection = loop {
-            match Connection::open(&address, &options, &buffers, tls.as_ref()) {
-                Ok(connection) => break connection,
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
-            }
-        };
+        let retry = Retry::new(Repeat::Looks, options.end(Duration::ZERO), &options);
+        let connection = drive(retry, |_| Connection::open(&address, &options, &buffers, tls.as_ref()))?;
         let welcome = connection.welcome.clone();
         let connections = Mutex::new(Connections { free: vec![connection], all: 1, is_closed: false });
         let fragment_bytes = AtomicU64::new(FRAGMENT_BYTES);
@@ -97,63 +79,50 @@ impl Pool {
 
     /// Time for a call that itself waits so long.
     pub(crate) fn deadline(&self, wait: Duration) -> Instant {
-        let far = Duration::from_secs(365 * 24 * 3600);
-        Instant::now() + self.options.deadline.saturating_add(wait).min(far)
+        self.options.end(wait)
     }
 
-    /// Makes a call, again and again until its deadline where that is safe. `make` is passed whether it is a repeat: whether an
-    /// earlier try was sent, so that it may have taken effect, and has no answer.
+    /// Makes a call, again and again as [`Retry`] says. `make` is passed whether it is a repeat: whether an earlier try was
+    /// sent, so that it may have taken effect, and has no answer.
     pub(crate) fn call<T>(
         &self,
         repeat: Repeat,
         wait: Duration,
         mut make: impl FnMut(&mut Connection, bool) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
-        let end = self.deadline(wait);
-        let mut pauses = Pauses::new(&self.options);
-        let mut is_repeat = false;
-        loop {
-            let failure = match self.checkout(end, repeat == Repeat::Never) {
-                Ok(mut connection) => {
-                    connection.begin(end);
-                    let answer = make(&mut connection, is_repeat);
-                    self.give_back(connection);
-                    match answer {
-                        Ok(answer) => return Ok(answer),
-                        Err(failure) => failure,
-                    }
-                }
-                // A server that takes us no more says nothing about what was sent before.
-                Err(Failure::Refused(error)) if is_repeat => return Err(unknown(&error)),
-                Err(failure) => failure,
-            };
-            let error = match failure {
-                Failure::Refused(error) => return Err(if is_repeat { error.of_repeat() } else { error }),
-                Failure::Unsent(error) => error,
-                Failure::Lost(error) if repeat == Repeat::Never => return Err(unknown(&error)),
-                Failure::Lost(error) => {
-                    is_repeat = repeat == Repeat::Safe;
-                    error
-                }
-            };
-            if let Err(error) = pauses.pause(end, error) {
-                return Err(if is_repeat { unknown(&error) } else { error });
-            }
-        }
+        self.drive(repeat, wait, |retry| {
+            // A server that has left unseen would take what must not be sent twice, and never answer.
+            let mut connection = self.checkout(retry.end(), repeat == Repeat::Never)?;
+            connection.begin(retry.end());
+            let answer = make(&mut connection, retry.is_repeat());
+            self.give_back(connection);
+            answer
+        })
     }
 
     /// Makes a call that is one request with one answer, without payload either way. Answers as well whether it is that to a
     /// repeat.
     pub(crate) fn ask<T>(
         &self,
-        kind: FrameKind,
+        call: Call,
+        wait: Duration,
+        meta: &[u8],
+        read: impl Fn(&mut WireReader<'_>) -> Result<T>,
+    ) -> Result<(T, bool)> {
+        self.ask_as(call.repeat(), call, wait, meta, read)
+    }
+
+    /// The same for a request whose repetition does something else than the table of calls says.
+    pub(crate) fn ask_as<T>(
+        &self,
         repeat: Repeat,
+        call: Call,
         wait: Duration,
         meta: &[u8],
         read: impl Fn(&mut WireReader<'_>) -> Result<T>,
     ) -> Result<(T, bool)> {
         self.call(repeat, wait, |connection, is_repeat| {
-            let request = connection.send(kind, meta, &[])?;
+            let request = connection.send(call, meta, &[])?;
             let answer: Answer<T> =
                 connection.answer(request, |meta| Ok((WireReader::whole(meta, |r| read(r))?, 0)))?;
             Ok((answer.said, is_repeat))
@@ -162,15 +131,17 @@ impl Pool {
 
     /// A connection of one's own, outside of the pool.
     pub(crate) fn own_connection(&self) -> Result<Connection> {
-        let end = self.deadline(Duration::ZERO);
-        let mut pauses = Pauses::new(&self.options);
-        loop {
-            match self.open() {
-                Ok(connection) => return Ok(connection),
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Unsent(error) | Failure::Lost(error)) => pauses.pause(end, error)?,
-            }
-        }
+        self.drive(Repeat::Looks, Duration::ZERO, |_| self.open())
+    }
+
+    /// Tries until one succeeds or the machine gives up: for calls that have connections of their own.
+    pub(crate) fn drive<T>(
+        &self,
+        repeat: Repeat,
+        wait: Duration,
+        one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        drive(Retry::new(repeat, self.deadline(wait), &self.options), one_try)
     }
 
     fn open(&self) -> std::result::Result<Connection, Failure> {
@@ -181,7 +152,7 @@ impl Pool {
         let mut pool = self.connections.lock();
         loop {
             if pool.is_closed {
-                return Err(Failure::Refused(Error::closed("the client is closed; connect again")));
+                return Err(Failure::Barred(Error::closed("the client is closed; connect again")));
             }
             if let Some(connection) = pool.free.pop() {
                 if (careful || connection.last_used.elapsed() > IDLE) && !connection.is_alive() {
@@ -228,32 +199,16 @@ impl Pool {
     }
 }
 
-/// The same call may be made again: whether it took effect is not known.
-pub(crate) fn unknown(error: &Error) -> Error {
-    Error::unknown(format!("whether the call took effect is not known: {}", error.message()))
-}
-
-/// Pauses between repeats: they double, and are drawn at random, so that many clients do not come back at once.
-struct Pauses {
-    next: Duration,
-    most: Duration,
-}
-
-impl Pauses {
-    fn new(options: &Options) -> Pauses {
-        Pauses { next: options.backoff, most: options.backoff_max }
-    }
-
-    /// # Errors
-    /// The error, where its repeat would come after the end.
-    fn pause(&mut self, end: Instant, error: Error) -> Result<()> {
-        let left = end.saturating_duration_since(Instant::now());
-        let pause = self.next.mul_f64(rand::rng().random_range(0.5..1.0));
-        if left <= pause || error.kind() == Kind::Closed {
-            return Err(error);
+/// Tries until one succeeds or the machine gives up; waits on this thread in between.
+fn drive<T>(mut retry: Retry, mut one_try: impl FnMut(&Retry) -> std::result::Result<T, Failure>) -> Result<T> {
+    loop {
+        let failure = match one_try(&retry) {
+            Ok(done) => return Ok(done),
+            Err(failure) => failure,
+        };
+        match retry.failed(failure, Instant::now(), rand::random()) {
+            Step::Wait(pause) => std::thread::sleep(pause),
+            Step::GiveUp(error) => return Err(error),
         }
-        std::thread::sleep(pause);
-        self.next = (self.next * 2).min(self.most);
-        Ok(())
     }
 }

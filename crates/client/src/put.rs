@@ -1,12 +1,12 @@
 //! Putting fragments: one, or many in few frames.
 
 use crate::client::Client;
-use crate::connection::{Connection, Failure};
-use crate::pool::Repeat;
+use crate::connection::Connection;
+use crate::retry::Failure;
 use forebay_core::{
-    AttributeSchema, Attributes, Error, Key, Level, PutOptions, PutOutcome, Result, check_sent, crc32c,
+    AttributeSchema, Attributes, Call, Error, Key, Level, PutOptions, PutOutcome, Result, check_sent, crc32c,
 };
-use forebay_wire::{FrameKind, WirePut, WireReader};
+use forebay_wire::{WireOutcome, WirePut, WireReader};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ impl Client {
         let wire = [wire_put(key, value, options)?];
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let mut outcomes =
-            self.pool().call(Repeat::Safe, options.deadline.unwrap_or_default(), |connection, is_repeat| {
-                let request = connection.send(FrameKind::Put, &meta, &[value])?;
+            self.pool().call(Call::Put.repeat(), options.deadline.unwrap_or_default(), |connection, is_repeat| {
+                let request = connection.send(Call::Put, &meta, &[value])?;
                 let answer = connection.answer(request, |meta| Ok((read_outcomes(meta)?, 0)))?;
                 Ok(answer.said.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect::<Vec<_>>())
             })?;
@@ -50,7 +50,7 @@ impl Client {
         let value = |at: usize| puts[at].1;
         let wire = |at: usize| wire_put(&puts[at].0, puts[at].1, &puts[at].2);
         let puts = Puts { value: &value, wire: &wire, attributes: &self.keyspace().attributes };
-        self.pool().call(Repeat::Safe, wait, |connection, _| send_many(connection, &puts, &mut tries))?;
+        self.pool().call(Call::Put.repeat(), wait, |connection, _| send_many(connection, &puts, &mut tries))?;
         Ok(tries.finish())
     }
 }
@@ -138,37 +138,26 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
 }
 
 /// How puts end, of either kind of keyspace.
-pub(crate) trait Outcome: Copy {
+pub(crate) trait Outcome: WireOutcome {
     /// What this answer to a repeat says of the whole put; the answer to an earlier try was lost.
     ///
     /// # Errors
     /// `OutcomeUnknown` where this says nothing of the earlier try, and the kind of keyspace has no outcome for that.
     fn of_repeat(self) -> Result<Self>;
-
-    /// As the wire says it.
-    ///
-    /// # Errors
-    /// `Corrupt` for a byte that is none.
-    fn of_byte(byte: u8) -> Result<Self>;
 }
 
 impl Outcome for PutOutcome {
     fn of_repeat(self) -> Result<PutOutcome> {
         Ok(PutOutcome::of_repeat(self))
     }
-
-    fn of_byte(byte: u8) -> Result<PutOutcome> {
-        match byte {
-            0 => Ok(PutOutcome::Stored),
-            1 => Ok(PutOutcome::Duplicate),
-            2 => Ok(PutOutcome::Late),
-            other => Err(Error::corrupt(format!("outcome {other}, which is not known here"))),
-        }
-    }
 }
 
 pub(crate) fn read_outcomes<O: Outcome>(meta: &[u8]) -> Result<Vec<Result<O>>> {
-    WireReader::whole(meta, |read| read.list(1, |read| read.outcome(|read| O::of_byte(read.u8()?))))
+    WireReader::whole(meta, list_outcomes)
+}
+
+pub(crate) fn list_outcomes<O: Outcome>(read: &mut WireReader<'_>) -> Result<Vec<Result<O>>> {
+    read.list(1, |read| read.outcome(|read| O::of_byte(read.u8()?)))
 }
 
 /// The outcome of a put by the answer to one try; `is_repeat` where an earlier one was sent and has no answer.
@@ -279,7 +268,7 @@ fn send_all<O: Outcome>(
             payload.insert(0, &copied);
             // Before it is sent: a frame of which the connection took a part may be there whole.
             let chosen = chosen.into_iter().map(|at| (at, std::mem::replace(&mut tries.sent[at], true))).collect();
-            let request = connection.send(FrameKind::Put, &meta, &payload)?;
+            let request = connection.send(Call::Put, &meta, &payload)?;
             under_way.push(UnderWay { request, chosen });
             continue;
         }

@@ -1,16 +1,17 @@
 //! A ring on a server: puts, windows, pins, and what is there for people.
 
 use crate::buffer::Buffer;
-use crate::connection::{Connection, Failure};
-use crate::objects::{control, plain};
+use crate::connection::Connection;
+use crate::objects::control;
 use crate::options::Options;
-use crate::pool::{Pool, Repeat};
+use crate::pool::Pool;
 use crate::put::{NO_WAIT, Outcome, Puts, Tries, send_many, too_few, wire_put};
+use crate::retry::Failure;
 use forebay_core::{
-    AttributeSchema, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingKeyspace, RingOutcome,
+    AttributeSchema, Call, Coverage, Error, GapCause, Keyspace, Ledger, PutOptions, Result, RingKeyspace, RingOutcome,
     RingPut, RingSourceStatus, RingSources, RingStamp, RingStats, SourceId, Stretch, crc32c,
 };
-use forebay_wire::{CAUSES_FROM, Control, FrameKind, WirePut, WireRingFragment, WireWindow, WireWindowPart, cause_of};
+use forebay_wire::{Control, WirePut, WireRingFragment, WireWindow, WireWindowPart};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -45,15 +46,6 @@ impl Outcome for RingOutcome {
                 cause.name()
             ))),
             other => Ok(other),
-        }
-    }
-
-    fn of_byte(byte: u8) -> Result<RingOutcome> {
-        match byte {
-            0 => Ok(RingOutcome::Stored),
-            1 => Ok(RingOutcome::Duplicate),
-            CAUSES_FROM.. => cause_of(byte).map(RingOutcome::Refused),
-            other => Err(Error::corrupt(format!("outcome {other}, which is none of a ring"))),
         }
     }
 }
@@ -130,7 +122,7 @@ impl RingClient {
         let mut tries = Tries::new(frames.len());
         let (value, wire) = (|at: usize| frames[at].value, |at: usize| self.wire_put(&frames[at]));
         let puts = Puts { value: &value, wire: &wire, attributes: &AttributeSchema::default() };
-        self.inner.pool.call(Repeat::Safe, NO_WAIT, |connection, _| send_many(connection, &puts, &mut tries))?;
+        self.inner.pool.call(Call::Put.repeat(), NO_WAIT, |connection, _| send_many(connection, &puts, &mut tries))?;
         Ok(tries.finish())
     }
 
@@ -168,7 +160,8 @@ impl RingClient {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
-            let found = self.inner.pool.call(Repeat::Looks, left, |connection, _| self.receive(connection, &meta))?;
+            let found =
+                self.inner.pool.call(Call::Window.repeat(), left, |connection, _| self.receive(connection, &meta))?;
             let not_yet = |stretch: &Stretch| stretch.state == Coverage::NotYet;
             let is_all = !found.iter().flat_map(|source| &source.coverage).any(not_yet);
             // A server waits no longer than it is configured to, and not at all while it stops.
@@ -181,7 +174,7 @@ impl RingClient {
 
     fn receive(&self, connection: &mut Connection, meta: &[u8]) -> std::result::Result<Vec<SourceWindow>, Failure> {
         let schema = &self.keyspace().source;
-        let request = connection.send(FrameKind::Window, meta, &[])?;
+        let request = connection.send(Call::Window, meta, &[])?;
         let mut sources: Vec<SourceWindow> = Vec::new();
         loop {
             let answer = connection.answer(request, |meta| {
@@ -236,7 +229,7 @@ impl RingClient {
         let mut connection = self.inner.pool.own_connection()?;
         connection.begin(self.inner.pool.deadline(NO_WAIT));
         let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
-        let (object, id, bytes) = control(&mut connection, &asked).map_err(plain)?;
+        let (object, id, bytes) = control(&mut connection, &asked).map_err(Failure::error)?;
         Ok(RingPin {
             ring: self.clone(),
             link: Mutex::new(Some((connection, object))),
@@ -246,7 +239,7 @@ impl RingClient {
     }
 
     fn look<T: serde::de::DeserializeOwned>(&self, what: &Control) -> Result<T> {
-        Ok(self.inner.pool.control(Repeat::Looks, what)?.0)
+        Ok(self.inner.pool.control(what)?.0)
     }
 
     /// Every source that the ring has seen, in order.
@@ -443,7 +436,7 @@ impl RingPin {
             Err(Failure::Refused(error)) => Err(error),
             Err(failure) => {
                 *link = None;
-                Err(gone(&format!(": {}", plain(failure).message())))
+                Err(gone(&format!(": {}", failure.error().message())))
             }
         }
     }

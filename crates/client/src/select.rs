@@ -1,12 +1,15 @@
 //! Leasing events, reading more of them, and deciding.
 
 use crate::client::Client;
-use crate::connection::{Connection, Failure};
+use crate::connection::Connection;
 use crate::fragment::{Cutter, Fragment, bytes_of};
-use crate::pool::{Repeat, unknown};
 use crate::put::NO_WAIT;
-use forebay_core::{Accept, Error, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, crc32c};
-use forebay_wire::{FrameKind, WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter};
+use crate::retry::Failure;
+use crate::retry::unknown;
+use forebay_core::{
+    Accept, Call, Error, GetAny, Keyspace, Kind, Primary, Result, ResultFragment, Sources, Token, crc32c,
+};
+use forebay_wire::{WireExtend, WireJudgement, WireLease, WireReader, WireVerdict, WireWriter};
 use std::time::Duration;
 
 /// An event under lease. While it is held the client extends it; dropped without a verdict it is left to its time-out, which
@@ -94,7 +97,7 @@ impl Client {
         let mut out = WireWriter::new();
         out.get_any(request)?;
         let meta = out.finish();
-        self.leases(FrameKind::GetAny, &meta, request.wait, request.lease)
+        self.leases(Call::GetAny, &meta, request.wait, request.lease)
     }
 
     /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
@@ -106,17 +109,17 @@ impl Client {
         out.short(primary.as_bytes())?;
         out.milliseconds(duration.unwrap_or_default())?;
         let meta = out.finish();
-        Ok(self.leases(FrameKind::Lease, &meta, NO_WAIT, duration)?.pop())
+        Ok(self.leases(Call::Lease, &meta, NO_WAIT, duration)?.pop())
     }
 
-    fn leases(&self, kind: FrameKind, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
+    fn leases(&self, call: Call, meta: &[u8], wait: Duration, time: Option<Duration>) -> Result<Vec<Lease>> {
         let keyspace = self.keyspace();
         let answer = self.pool().call(
-            Repeat::Looks,
+            call.repeat(),
             wait,
             |connection: &mut Connection, _| -> std::result::Result<_, Failure> {
                 // A lease is no harm that a repeat would do: it comes back by its time.
-                let request = connection.send(kind, meta, &[])?;
+                let request = connection.send(call, meta, &[])?;
                 connection.answer(request, |meta| read_leases(meta, keyspace))
             },
         )?;
@@ -140,8 +143,8 @@ impl Client {
         out.sources(sources)?;
         let meta = out.finish();
         let schema = self.schema();
-        let answer = self.pool().call(Repeat::Looks, NO_WAIT, |connection, _| {
-            let request = connection.send(FrameKind::LeaseGet, &meta, &[])?;
+        let answer = self.pool().call(Call::LeaseGet.repeat(), NO_WAIT, |connection, _| {
+            let request = connection.send(Call::LeaseGet, &meta, &[])?;
             connection.answer(request, |meta| {
                 let list = WireReader::whole(meta, |read| read.fragments(schema))?;
                 let bytes = bytes_of(&list);
@@ -158,7 +161,7 @@ impl Client {
     pub fn extend(&self, primary: &Primary, token: &Token, duration: Duration) -> Result<()> {
         let meta = WireExtend::encode_all(&[WireExtend { primary: *primary, token: *token, duration }])?;
         let read = |read: &mut WireReader<'_>| read.list(1, |read| read.outcome(|_| Ok(())));
-        let (mut outcomes, _) = self.pool().ask(FrameKind::Extend, Repeat::Looks, NO_WAIT, &meta, read)?;
+        let (mut outcomes, _) = self.pool().ask(Call::Extend, NO_WAIT, &meta, read)?;
         outcomes.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
 
@@ -229,8 +232,8 @@ impl Client {
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (outcomes, is_repeat) = self.pool().call(Repeat::Safe, NO_WAIT, |connection, is_repeat| {
-            let request = connection.send(FrameKind::Verdict, &meta, &payload)?;
+        let (outcomes, is_repeat) = self.pool().call(Call::Verdict.repeat(), NO_WAIT, |connection, is_repeat| {
+            let request = connection.send(Call::Verdict, &meta, &payload)?;
             let answer = connection.answer(request, |meta| Ok((read_units(meta)?, 0)))?;
             Ok((answer.said, is_repeat))
         })?;

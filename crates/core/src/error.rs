@@ -1,7 +1,7 @@
 //! The one error type: a kind named by the caller's next move, a message with the values that matter, and a source.
 //!
-//! Absence is `Option`, never an error. The table of kinds below also makes exit codes; later the C enum, the C++
-//! exceptions and the Python classes.
+//! Absence is `Option`, never an error. The table of kinds below also makes the numbers on the wire and the exit
+//! codes; later the C enum, the C++ exceptions and the Python classes.
 
 use std::fmt;
 
@@ -28,37 +28,60 @@ pub enum Kind {
     Internal,
 }
 
-/// One row per kind: name, next move, exit code of the command line.
-const TABLE: [(Kind, &str, &str, u8); 9] = [
-    (Kind::Invalid, "Invalid", "fix the call", 2),
-    (Kind::Conflict, "Conflict", "decide", 3),
-    (Kind::Full, "Full", "slow down", 4),
-    (Kind::Unavailable, "Unavailable", "retry later", 5),
-    (Kind::Fenced, "Fenced", "refresh the lease or the map", 6),
-    (Kind::OutcomeUnknown, "OutcomeUnknown", "repeat the same call", 7),
-    (Kind::Corrupt, "Corrupt", "use another copy, report", 8),
-    (Kind::Closed, "Closed", "reopen", 9),
-    (Kind::Internal, "Internal", "report a bug", 10),
+/// One row per kind, in the order of [`Kind`]: its number, its name, its next move. A number is never given to another kind:
+/// it is on the wire and the exit code of the command line.
+const TABLE: [(Kind, u8, &str, &str); 9] = [
+    (Kind::Invalid, 2, "Invalid", "fix the call"),
+    (Kind::Conflict, 3, "Conflict", "decide"),
+    (Kind::Full, 4, "Full", "slow down"),
+    (Kind::Unavailable, 5, "Unavailable", "retry later"),
+    (Kind::Fenced, 6, "Fenced", "refresh the lease or the map"),
+    (Kind::OutcomeUnknown, 7, "OutcomeUnknown", "repeat the same call"),
+    (Kind::Corrupt, 8, "Corrupt", "use another copy, report"),
+    (Kind::Closed, 9, "Closed", "reopen"),
+    (Kind::Internal, 10, "Internal", "report a bug"),
 ];
 
+// `row` indexes the table by the kind.
+const _: () = {
+    let mut at = 0;
+    while at < TABLE.len() {
+        assert!(TABLE[at].0 as usize == at, "the table has a row for each kind, in their order");
+        at += 1;
+    }
+};
+
 impl Kind {
-    fn row(self) -> &'static (Kind, &'static str, &'static str, u8) {
-        TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[8])
+    /// How many there are.
+    pub const COUNT: usize = TABLE.len();
+
+    fn row(self) -> &'static (Kind, u8, &'static str, &'static str) {
+        &TABLE[self as usize]
+    }
+
+    /// The kind's number: on the wire, and wherever a program tells kinds apart without their names.
+    pub fn code(self) -> u8 {
+        self.row().1
+    }
+
+    /// The kind of this number.
+    pub fn of_code(code: u8) -> Option<Kind> {
+        TABLE.iter().find(|row| row.1 == code).map(|row| row.0)
     }
 
     /// The kind's name, as the documentation writes it.
     pub fn name(self) -> &'static str {
-        self.row().1
+        self.row().2
     }
 
     /// What the caller does next, in a few words.
     pub fn next_move(self) -> &'static str {
-        self.row().2
+        self.row().3
     }
 
-    /// Exit code of the command line for an error of this kind (2 to 10; 0 is success, 1 is "the answer is no").
+    /// Exit code of the command line for an error of this kind: its number (0 is success, 1 is "the answer is no").
     pub fn exit_code(self) -> u8 {
-        self.row().3
+        self.code()
     }
 
     /// All kinds, in the order of the table.
@@ -163,14 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_own_row_and_exit_code() {
-        let mut codes: Vec<u8> = Kind::all().map(Kind::exit_code).collect();
-        codes.dedup();
-        assert_eq!(codes.len(), 9);
-        for kind in Kind::all() {
-            assert_eq!(kind.row().0, kind);
+    fn every_kind_has_a_number_of_its_own_that_never_changes() {
+        use Kind::*;
+        let kinds = [Invalid, Conflict, Full, Unavailable, Fenced, OutcomeUnknown, Corrupt, Closed, Internal];
+        for (code, kind) in (2..).zip(kinds) {
+            assert_eq!((kind.code(), Kind::of_code(code)), (code, Some(kind)));
             assert_eq!(kind.name(), format!("{kind:?}"));
         }
+        assert_eq!((0..=u8::MAX).filter_map(Kind::of_code).count(), Kind::COUNT);
     }
 
     #[test]

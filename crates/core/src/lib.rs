@@ -13,6 +13,7 @@
 mod api;
 mod attributes;
 mod bounds;
+mod call;
 mod checksum;
 mod clock;
 mod counter;
@@ -41,6 +42,7 @@ mod token;
 pub use api::{CountedProducer, EventStore, ReadFragment};
 pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
+pub use call::{Call, Repeat, Right};
 pub use checksum::{check_sent, check_sent_as, crc32c, crc32c_append};
 pub use clock::{Clock, ManualClock, MonotonicClock, nanoseconds};
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};

@@ -3,8 +3,7 @@
 //! *Invariants*: a secret is compared with that of every token, in the same time whether and where it matches; it has no
 //! text form (test `a_secret_is_never_shown`).
 
-use crate::call::Right;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, Right};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;

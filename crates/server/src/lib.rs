@@ -7,7 +7,6 @@
 //! *Not here*: what calls mean (`forebay-store`), bytes of frames (`forebay-core`, `wire/`).
 
 mod access;
-mod call;
 mod config;
 mod endpoint;
 mod http;
@@ -18,7 +17,6 @@ mod mark;
 mod metrics;
 mod page;
 mod peer;
-mod redis;
 mod resp;
 mod served;
 mod server;
@@ -30,12 +28,12 @@ mod transport;
 mod units;
 
 pub use access::{Secret, Token};
-pub use call::{Call, Right};
 pub use config::{
     CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
     RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,
 };
 pub use endpoint::Endpoint;
+pub use forebay_core::{Call, Right};
 pub use limits::Limits;
 pub use mark::{Gone, Marks, Started};
 pub use served::Served;

@@ -45,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What is counted.
     pub(crate) metrics: Metrics,
-    /// What connections of Redis's protocol have in common.
-    pub(crate) resp: crate::redis::State,
+    /// Clients of Redis's protocol since the start: each has a number.
+    resp_clients: AtomicU64,
     /// Set once the server takes no new requests.
     pub(crate) stopping: AtomicBool,
     /// Told when `stopping` is set.
@@ -75,7 +75,7 @@ impl Shared {
             access,
             limits,
             metrics: Metrics::default(),
-            resp: crate::redis::State::default(),
+            resp_clients: 0.into(),
             stopping: false.into(),
             stop_notice: Notify::new(),
             on_threads: 0.into(),
@@ -129,6 +129,11 @@ impl Shared {
     /// Whether requests may take so many bytes more of memory.
     pub(crate) fn has_memory(&self, bytes: u64) -> bool {
         self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
+    }
+
+    /// A number for a new client of Redis's protocol.
+    pub(crate) fn next_client(&self) -> u64 {
+        self.resp_clients.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Where the server stands.

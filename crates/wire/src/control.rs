@@ -1,6 +1,6 @@
 //! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
-use forebay_core::{Key, LedgerBy, Primary, SourceId};
+use forebay_core::{Call, Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};
 
 /// A rare call. Times are in milliseconds, keys hexadecimal digits of their packed bytes, sources of events packed, as arrays of
@@ -169,6 +169,38 @@ pub enum Control {
         /// Its number.
         object: u32,
     },
+}
+
+impl Control {
+    /// The call of the table that this makes: for rights, metrics and repeats.
+    pub fn call(&self) -> Call {
+        match self {
+            Control::RunOpen { .. }
+            | Control::RunPause { .. }
+            | Control::RunResume { .. }
+            | Control::RunStop { .. }
+            | Control::RunClose { .. } => Call::Run,
+            Control::Mask { .. } => Call::Mask,
+            Control::Hold { .. } => Call::Hold,
+            Control::ReleaseHold { .. } => Call::ReleaseHold,
+            Control::Producer { .. } | Control::Report { .. } => Call::Producer,
+            Control::Pin { .. } | Control::MovePin { .. } => Call::Pin,
+            Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
+            Control::Runs
+            | Control::Ledger { .. }
+            | Control::LedgerBy { .. }
+            | Control::Sources { .. }
+            | Control::Holds
+            | Control::DebugEvents
+            | Control::Conflicts
+            | Control::Why { .. }
+            | Control::Outputs { .. }
+            | Control::Stats
+            | Control::Segments
+            | Control::Losses
+            | Control::RingSources => Call::Look,
+        }
+    }
 }
 
 /// What a producer wants of a report.

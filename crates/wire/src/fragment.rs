@@ -229,16 +229,16 @@ impl WireWriter {
     pub fn outcome<T>(&mut self, outcome: &Result<T>, well: impl FnOnce(&mut WireWriter, &T)) {
         match outcome {
             Ok(value) => {
-                self.u8(0);
+                self.u8(WENT_WELL);
                 well(self, value);
             }
             Err(error) => self.error(error),
         }
     }
 
-    /// Appends an error: its exit code stands for its kind.
+    /// Appends an error: the number of its kind, and its message.
     pub fn error(&mut self, error: &Error) {
-        self.u8(error.kind().exit_code());
+        self.u8(error.kind().code());
         let text = error.message().as_bytes();
         let text = &text[..text.len().min(MESSAGE_BYTES_MAX)];
         self.u32(text.len() as u32);
@@ -246,6 +246,8 @@ impl WireWriter {
     }
 }
 
+/// The byte before what went well. No kind of an error has this number.
+const WENT_WELL: u8 = 0;
 /// Longest message of an error, in bytes: the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
@@ -352,7 +354,7 @@ impl WireReader<'_> {
     /// `Corrupt` where the meta ends before, or for an error that is not known here.
     pub fn outcome<T>(&mut self, well: impl FnOnce(&mut Self) -> Result<T>) -> Result<Result<T>> {
         match self.u8()? {
-            0 => well(self).map(Ok),
+            WENT_WELL => well(self).map(Ok),
             code => self.error_of(code).map(Err),
         }
     }
@@ -367,8 +369,8 @@ impl WireReader<'_> {
     }
 
     fn error_of(&mut self, code: u8) -> Result<Error> {
-        let kind = Kind::all().find(|kind| kind.exit_code() == code);
-        let kind = kind.ok_or_else(|| Error::corrupt(format!("an error of kind {code}, which is not known here")))?;
+        let unknown = || Error::corrupt(format!("an error of kind {code}, which is not known here"));
+        let kind = Kind::of_code(code).ok_or_else(unknown)?;
         // A message may have been cut within a letter.
         Ok(Error::new(kind, String::from_utf8_lossy(self.long()?).into_owned()))
     }

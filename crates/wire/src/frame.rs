@@ -5,7 +5,7 @@
 //!         | meta crc 4 | credit 4 | head crc 4                                                            = 40
 //! ```
 
-use forebay_core::{Error, Result, crc32c};
+use forebay_core::{Call, Error, Result, crc32c};
 
 /// Bytes of the head of every frame.
 pub const FRAME_HEAD_BYTES: usize = 40;
@@ -14,78 +14,65 @@ pub const WIRE_VERSION: u8 = 1;
 
 const MAGIC: [u8; 3] = *b"FBW";
 
-/// What a frame asks; its answer has the same kind. Numbers are for ever.
+/// What a frame asks; its answer has the same kind. Numbers are never given to something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum FrameKind {
     /// The first frame of either side: version, features, token; answered by the keyspace and the connection's limits.
-    Hello = 1,
+    Hello,
     /// More may be sent: credit alone.
-    Credit = 2,
+    Credit,
     /// Is anybody there?
-    Ping = 3,
+    Ping,
     /// The sender will ask for nothing more, or takes nothing more; what is under way is answered.
-    Goodbye = 4,
-
-    /// Fragments are stored.
-    Put = 16,
-    /// Fragments are read by key.
-    Get = 17,
-    /// An event is read.
-    GetEvent = 18,
-    /// Fragments between bounds, in key order, in several frames.
-    Range = 19,
-    /// A new version of a fragment.
-    Update = 20,
-    /// A fragment, an event or a range is removed.
-    Remove = 21,
-    /// An event is announced.
-    OpenEvent = 22,
-    /// An event waits for no more.
-    Seal = 23,
-    /// What a ring has between two ticks, in several frames.
-    Window = 24,
-
-    /// Any ready events are leased.
-    GetAny = 32,
-    /// A named event is leased.
-    Lease = 33,
-    /// More sources of a leased event.
-    LeaseGet = 34,
-    /// A lease goes on.
-    Extend = 35,
-    /// What lease holders decided.
-    Verdict = 36,
-    /// The archive has an event.
-    Release = 37,
-    /// An event of the debug stream is given out again.
-    Replay = 38,
-
+    Goodbye,
+    /// A call that has a number in the table of calls.
+    Call(Call),
     /// What is rare, by name, in JSON: runs, masks, holds, accounts, statistics.
-    Control = 48,
-    /// What changes, as it changes: a run, samples.
-    Watch = 49,
-
+    Control,
     /// Between servers: fragments that holders have, to the home of their events.
-    Arrivals = 64,
+    Arrivals,
     /// Between servers: decisions of the home, to the holders.
-    Decisions = 65,
+    Decisions,
     /// Between servers: what a replica has of some events.
-    Digests = 66,
+    Digests,
 }
 
-impl FrameKind {
-    /// All kinds.
-    pub const ALL: [FrameKind; 25] = {
-        use FrameKind::*;
-        [
-            Hello, Credit, Ping, Goodbye, Put, Get, GetEvent, Range, Update, Remove, OpenEvent, Seal, Window, GetAny,
-            Lease, LeaseGet, Extend, Verdict, Release, Replay, Control, Watch, Arrivals, Decisions, Digests,
-        ]
-    };
+/// The kinds that are no calls, by number.
+const OTHERS: [(u8, FrameKind); 8] = [
+    (1, FrameKind::Hello),
+    (2, FrameKind::Credit),
+    (3, FrameKind::Ping),
+    (4, FrameKind::Goodbye),
+    (CONTROL, FrameKind::Control),
+    (64, FrameKind::Arrivals),
+    (65, FrameKind::Decisions),
+    (66, FrameKind::Digests),
+];
+const CONTROL: u8 = 48;
 
-    fn from_byte(byte: u8) -> Option<FrameKind> {
-        FrameKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+impl FrameKind {
+    /// All kinds, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = FrameKind> {
+        (0..=u8::MAX).filter_map(FrameKind::of_number)
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            // A call without a number goes by its name, in a control.
+            FrameKind::Call(call) => call.number().unwrap_or(CONTROL),
+            other => OTHERS.iter().find(|(_, kind)| *kind == other).map_or(0, |(number, _)| *number),
+        }
+    }
+
+    fn of_number(number: u8) -> Option<FrameKind> {
+        let other = || OTHERS.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind);
+        Call::of_number(number).map(FrameKind::Call).or_else(other)
+    }
+}
+
+impl From<Call> for FrameKind {
+    fn from(call: Call) -> FrameKind {
+        FrameKind::Call(call)
     }
 }
 
@@ -147,7 +134,8 @@ pub struct FrameHead {
 
 impl FrameHead {
     /// A head without meta and payload.
-    pub fn new(kind: FrameKind, flags: FrameFlags, request: u64) -> FrameHead {
+    pub fn new(kind: impl Into<FrameKind>, flags: FrameFlags, request: u64) -> FrameHead {
+        let kind = kind.into();
         FrameHead { kind, flags, request, epoch: 0, meta_bytes: 0, payload_bytes: 0, meta_crc: 0, credit: 0 }
     }
 
@@ -168,7 +156,7 @@ impl FrameHead {
     pub fn encode(&self) -> [u8; FRAME_HEAD_BYTES] {
         let mut bytes = [0; FRAME_HEAD_BYTES];
         bytes[..3].copy_from_slice(&MAGIC);
-        bytes[3..6].copy_from_slice(&[WIRE_VERSION, self.kind as u8, self.flags.0]);
+        bytes[3..6].copy_from_slice(&[WIRE_VERSION, self.kind.number(), self.flags.0]);
         bytes[8..16].copy_from_slice(&self.request.to_le_bytes());
         let words = [self.epoch, self.meta_bytes, self.payload_bytes, self.meta_crc, self.credit];
         for (place, word) in bytes[16..36].chunks_exact_mut(4).zip(words) {
@@ -198,7 +186,7 @@ impl FrameHead {
         if crc32c(&bytes[..36]) != word(36) {
             return Err(Error::corrupt("the head of a frame does not have its checksum"));
         }
-        let kind = FrameKind::from_byte(bytes[4])
+        let kind = FrameKind::of_number(bytes[4])
             .ok_or_else(|| Error::invalid(format!("a frame of kind {}, which is not known here", bytes[4])))?;
         let flags = FrameFlags::from_byte(bytes[5]).filter(|_| bytes[6..8] == [0, 0]);
         let flags = flags.ok_or_else(|| Error::invalid("a frame with flags that are not known here"))?;
@@ -240,7 +228,7 @@ mod tests {
         FrameHead {
             epoch: 7,
             credit: 1 << 20,
-            ..FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, u64::MAX - 1).with(b"meta", 10 << 10)
+            ..FrameHead::new(Call::Put, FrameFlags::REQUEST, u64::MAX - 1).with(b"meta", 10 << 10)
         }
     }
 
@@ -254,12 +242,21 @@ mod tests {
         assert_eq!(head().frame_bytes(), 40 + 4 + (10 << 10));
         assert!(head().check_meta(b"meta").is_ok());
         assert_eq!(head().check_meta(b"mete").unwrap_err().kind(), Kind::Corrupt);
-        for kind in FrameKind::ALL {
+        for kind in FrameKind::all() {
             for flags in [FrameFlags::REQUEST, FrameFlags::ANSWER, FrameFlags::ERROR, FrameFlags::MORE] {
                 let head = FrameHead::new(kind, flags, 1);
                 assert_eq!(FrameHead::decode(&head.encode(), 0).unwrap(), head);
             }
         }
+    }
+
+    #[test]
+    fn no_number_is_given_to_two_kinds() {
+        for (number, kind) in OTHERS {
+            assert_eq!((FrameKind::of_number(number), kind.number()), (Some(kind), number));
+        }
+        let calls = Call::all().filter(|call| call.number().is_some());
+        assert_eq!(FrameKind::all().count(), calls.count() + OTHERS.len());
     }
 
     /// The bytes of `docs/format-wire.md`: they never change.

@@ -55,7 +55,7 @@ pub struct WireWindowPart {
 const STRETCH_BYTES: usize = 17;
 const FRAGMENT_BYTES: usize = 28;
 /// From here on a state byte says a gap, and an outcome byte a refusal, with its cause.
-pub const CAUSES_FROM: u8 = 16;
+pub(crate) const CAUSES_FROM: u8 = 16;
 
 impl WireWindow {
     /// The meta.
@@ -160,7 +160,7 @@ impl WireWindowPart {
 ///
 /// # Errors
 /// `Corrupt` for a byte that names none.
-pub fn cause_of(byte: u8) -> Result<GapCause> {
+pub(crate) fn cause_of(byte: u8) -> Result<GapCause> {
     let cause = byte.checked_sub(CAUSES_FROM).and_then(|cause| GAP_CAUSES.get(usize::from(cause)));
     cause.copied().ok_or_else(|| Error::corrupt(format!("a byte {byte}, which names no cause of a gap")))
 }

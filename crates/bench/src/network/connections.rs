@@ -4,7 +4,7 @@ use super::Measurement;
 use super::moving::{client, end_run};
 use super::peer::Peer;
 use crate::Result;
-use forebay_core::crc32c;
+use forebay_core::{Call, crc32c};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WirePut};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -77,7 +77,7 @@ fn active(on: &Measurement<'_>, path: &str, links: usize, run: u64) -> Result<f6
                     level: None,
                 };
                 let meta = WirePut::encode_all(&[put], &client.keyspace().attributes)?;
-                let mut head = FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);
+                let mut head = FrameHead::new(Call::Put, FrameFlags::REQUEST, number).with(&meta, BYTES as u32);
                 head.credit = std::mem::take(&mut link.owed);
                 frames.extend_from_slice(&head.encode());
                 frames.extend_from_slice(&meta);

@@ -128,7 +128,7 @@ fn a_store_with_live_data_that_is_gone_is_not_made_again() {
     scene.refused();
     scene.obey(&command);
     let server = scene.start();
-    assert_eq!(ask(&server, "EXISTS 1/42/0"), ":0");
+    assert_eq!(ask(&server, "GET 1/42/0"), "$-1");
     let (_, _, log) = server.end("TERM");
     assert!(log.contains("made") && !log.contains("opened"), "{log}");
 }

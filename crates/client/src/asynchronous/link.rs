@@ -7,10 +7,10 @@
 use super::reading::{Frame, Reading, broken};
 use super::stream::{Reader, Writer, connect};
 use crate::address::Address;
-use crate::connection::Failure;
 use crate::options::Options;
+use crate::retry::Failure;
 use crate::tls;
-use forebay_core::{Error, Kind, Result};
+use forebay_core::{Call, Error, Kind, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Welcome};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
@@ -71,7 +71,7 @@ impl Link {
         config: Option<&Arc<ClientConfig>>,
     ) -> std::result::Result<Link, Failure> {
         let refused = |error: Error| match error.kind() {
-            Kind::Invalid => Failure::Refused(error),
+            Kind::Invalid => Failure::Barred(error),
             _ => Failure::Unsent(error),
         };
         let opening = async {
@@ -109,12 +109,7 @@ impl Link {
     }
 
     /// Sends a request and waits for its answer.
-    pub(super) async fn ask(
-        &self,
-        kind: FrameKind,
-        meta: &[u8],
-        payload: &[&[u8]],
-    ) -> std::result::Result<Parts, Failure> {
+    pub(super) async fn ask(&self, call: Call, meta: &[u8], payload: &[&[u8]]) -> std::result::Result<Parts, Failure> {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let too_long = || {
@@ -122,7 +117,7 @@ impl Link {
             let why = format!("a request of {bytes} bytes; the server takes {most} at once: put less into one call");
             Failure::Refused(Error::invalid(why))
         };
-        let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request)
+        let mut head = FrameHead::new(call, FrameFlags::REQUEST, request)
             .with(meta, u32::try_from(bytes).map_err(|_| too_long())?);
         if head.frame_bytes() > self.window {
             return Err(too_long());
@@ -189,7 +184,7 @@ async fn hello(
     reader: &mut Reader,
     writer: &mut Writer,
 ) -> std::result::Result<Welcome, Failure> {
-    let meta = options.hello().encode().map_err(Failure::Refused)?;
+    let meta = options.hello().encode().map_err(Failure::Barred)?;
     let head = FrameHead::new(FrameKind::Hello, FrameFlags::REQUEST, HELLO).with(&meta, 0);
     let sent = send(writer, &head, &meta, &[]).await;
     // A server that refused the client's certificate has said so before it closed: that is read even where nothing was taken.
@@ -197,11 +192,11 @@ async fn hello(
         Ok(frame) => frame,
         Err(error) => {
             let lost = |error| sent.map_or_else(|sent| Failure::Unsent(broken(sent)), |()| Failure::Unsent(error));
-            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Refused));
+            return Err(tls::refusal(address, &error).map_or_else(|| lost(error), Failure::Barred));
         }
     };
     match frame.head.flags.is_error() {
-        true if frame.head.request == HELLO => Err(Failure::Refused(frame.error())),
+        true if frame.head.request == HELLO => Err(Failure::Barred(frame.error())),
         true => Err(Failure::Unsent(frame.error())),
         false => Welcome::decode(&frame.meta).map_err(Failure::Unsent),
     }

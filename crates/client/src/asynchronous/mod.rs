@@ -19,16 +19,15 @@ mod stream;
 use crate::address::Address;
 use crate::buffer::Buffers;
 use crate::client::Client;
-use crate::connection::Failure;
 use crate::fragment::{Cutter, Event, Fragment};
 use crate::get::{event_of, get_event_meta, get_meta, read_event, read_found};
 use crate::options::Options;
-use crate::pool::unknown;
 use crate::put::{of_try, read_outcomes, wire_put};
+use crate::retry::{Failure, Retry, Step};
 use crate::select::{PlainLease, Verdict, cut_lease, encode_verdicts, of_repeats, read_leases, read_units};
 use crate::tls;
-use forebay_core::{Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
-use forebay_wire::{FrameKind, WirePut, WireWriter};
+use forebay_core::{Call, Error, GetAny, Key, Keyspace, Kind, Primary, PutOptions, PutOutcome, Result, Sources};
+use forebay_wire::{WirePut, WireWriter};
 use link::{Link, Parts};
 use rustls::ClientConfig;
 use std::sync::Arc;
@@ -105,7 +104,7 @@ impl AsyncClient {
         let meta = WirePut::encode_all(&wire, &self.keyspace().attributes)?;
         let payload: Vec<&[u8]> = puts.iter().map(|(_, value, _)| *value).collect();
         let wait = puts.iter().filter_map(|(_, _, options)| options.deadline).max().unwrap_or_default();
-        let (parts, is_repeat) = self.call(FrameKind::Put, &meta, &payload, wait).await?;
+        let (parts, is_repeat) = self.call(Call::Put, &meta, &payload, wait).await?;
         let outcomes = read_outcomes(&parts.meta)?;
         if outcomes.len() == puts.len() {
             return Ok(outcomes.into_iter().map(|outcome| of_try(outcome, is_repeat)).collect());
@@ -130,7 +129,7 @@ impl AsyncClient {
         let mut all = Vec::with_capacity(keys.len());
         while all.len() < keys.len() {
             let keys = &keys[all.len()..];
-            let (parts, _) = self.call(FrameKind::Get, &get_meta(keys)?, &[], Duration::ZERO).await?;
+            let (parts, _) = self.call(Call::Get, &get_meta(keys)?, &[], Duration::ZERO).await?;
             let (found, bytes) = read_found(&parts.meta)?;
             if found.len() != keys.len() {
                 return Err(Error::corrupt("an answer with another number of fragments than keys"));
@@ -153,7 +152,7 @@ impl AsyncClient {
     /// As [`Client::get_event`].
     pub async fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event>> {
         let meta = get_event_meta(primary, sources)?;
-        let (parts, _) = self.call(FrameKind::GetEvent, &meta, &[], Duration::ZERO).await?;
+        let (parts, _) = self.call(Call::GetEvent, &meta, &[], Duration::ZERO).await?;
         let (found, bytes) = read_event(&parts.meta, self.keyspace())?;
         let mut cutter = self.cutter(parts.payload, bytes)?;
         found?.map(|event| event_of(self.keyspace(), event, &mut cutter)).transpose()
@@ -167,7 +166,7 @@ impl AsyncClient {
     pub async fn get_any(&self, request: &GetAny) -> Result<Vec<PlainLease>> {
         let mut out = WireWriter::new();
         out.get_any(request)?;
-        let (parts, _) = self.call(FrameKind::GetAny, &out.finish(), &[], request.wait).await?;
+        let (parts, _) = self.call(Call::GetAny, &out.finish(), &[], request.wait).await?;
         let (leases, bytes) = read_leases(&parts.meta, self.keyspace())?;
         let mut cutter = self.cutter(parts.payload, bytes)?;
         leases.into_iter().map(|lease| cut_lease((), lease, &mut cutter)).collect()
@@ -180,7 +179,7 @@ impl AsyncClient {
     pub async fn extend(&self, lease: &PlainLease, duration: Duration) -> Result<()> {
         let one = forebay_wire::WireExtend { primary: lease.primary, token: lease.token, duration };
         let meta = forebay_wire::WireExtend::encode_all(&[one])?;
-        let (parts, _) = self.call(FrameKind::Extend, &meta, &[], Duration::ZERO).await?;
+        let (parts, _) = self.call(Call::Extend, &meta, &[], Duration::ZERO).await?;
         read_units(&parts.meta)?.pop().ok_or_else(|| Error::corrupt("an answer without an outcome"))?
     }
 
@@ -190,7 +189,7 @@ impl AsyncClient {
     /// As [`Client::decide`].
     pub async fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
-        let (parts, is_repeat) = self.call(FrameKind::Verdict, &meta, &payload, Duration::ZERO).await?;
+        let (parts, is_repeat) = self.call(Call::Verdict, &meta, &payload, Duration::ZERO).await?;
         Ok(of_repeats(read_units(&parts.meta)?, is_repeat))
     }
 
@@ -201,49 +200,35 @@ impl AsyncClient {
         Err(Error::corrupt("an answer with another number of bytes than it says"))
     }
 
-    /// Makes a call, again where its connection failed, until its deadline. Answers as well whether that is the answer to a
+    /// Makes a call, again where its connection failed, as [`Retry`] says. Answers as well whether that is the answer to a
     /// repeat: whether an earlier try was sent, so that it may have taken effect, and has no answer.
-    async fn call(&self, kind: FrameKind, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
-        let end = Instant::now() + self.inner.options.deadline.saturating_add(wait);
-        let mut pause = self.inner.options.backoff;
-        let mut is_repeat = false;
+    async fn call(&self, call: Call, meta: &[u8], payload: &[&[u8]], wait: Duration) -> Result<(Parts, bool)> {
+        let options = &self.inner.options;
+        let mut retry = Retry::new(call.repeat(), options.end(wait), options);
         loop {
-            let tried = match timeout_at(end, self.link()).await {
-                Ok(Ok(link)) => self.try_call(&link, kind, meta, payload, end).await,
-                // A server that takes us no more says nothing about what was sent before.
-                Ok(Err(Failure::Refused(error))) if is_repeat => return Err(unknown(&error)),
-                Ok(Err(failure)) => Err(failure),
-                Err(_) => Err(Failure::Unsent(late())),
+            let failure = match self.try_call(retry.end().into(), call, meta, payload).await {
+                Ok(parts) => return Ok((parts, retry.is_repeat())),
+                Err(failure) => failure,
             };
-            let error = match tried {
-                Ok(parts) => return Ok((parts, is_repeat)),
-                Err(Failure::Refused(error)) => return Err(if is_repeat { error.of_repeat() } else { error }),
-                Err(Failure::Unsent(error)) => error,
-                Err(Failure::Lost(error)) => {
-                    is_repeat = !only_looks(kind);
-                    error
-                }
-            };
-            if Instant::now() + pause >= end {
-                return Err(if is_repeat { unknown(&error) } else { error });
+            match retry.failed(failure, Instant::now().into_std(), rand::random()) {
+                Step::Wait(pause) => tokio::time::sleep(pause).await,
+                Step::GiveUp(error) => return Err(error),
             }
-            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-            pause = (pause * 2).min(self.inner.options.backoff_max);
         }
     }
 
     async fn try_call(
         &self,
-        link: &Arc<Link>,
-        kind: FrameKind,
+        end: Instant,
+        call: Call,
         meta: &[u8],
         payload: &[&[u8]],
-        end: Instant,
     ) -> std::result::Result<Parts, Failure> {
-        match timeout_at(end, link.ask(kind, meta, payload)).await {
+        let link = timeout_at(end, self.link()).await.unwrap_or_else(|_| Err(Failure::Unsent(late())))?;
+        match timeout_at(end, link.ask(call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
-                self.forget(link).await;
+                self.forget(&link).await;
                 Err(Failure::Lost(late()))
             }
         }
@@ -265,12 +250,6 @@ impl AsyncClient {
             *link = None;
         }
     }
-}
-
-/// Whether calls of this kind change nothing that would matter: leases that nobody hears of come back by their time.
-fn only_looks(kind: FrameKind) -> bool {
-    use FrameKind::{Extend, Get, GetAny, GetEvent, Lease, LeaseGet};
-    matches!(kind, Get | GetEvent | GetAny | Lease | LeaseGet | Extend)
 }
 
 fn late() -> Error {

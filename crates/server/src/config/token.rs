@@ -1,9 +1,8 @@
 //! A section `[[token]]`: whose secret, where it is found, and what its holder may do.
 
 use crate::access::{SECRET_FILE_BYTES_MAX, Secret, Token, private};
-use crate::call::Right;
 use crate::locate::Problem;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, Right};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -11,10 +11,9 @@ mod warm;
 
 pub(crate) use text::CONTENT_TYPE;
 
-use crate::call::Call;
 use crate::metrics::{ENDED, Metrics, REFUSED};
 use crate::shared::{Phase, Shared};
-use forebay_core::{Kind, Result};
+use forebay_core::{Call, Kind, Result};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -95,8 +94,8 @@ fn server(page: &mut Page, shared: &Shared) {
 }
 
 fn calls(page: &mut Page, metrics: &Metrics) {
-    for call in Call::ALL {
-        let sums = metrics.sums(*call);
+    for call in Call::all() {
+        let sums = metrics.sums(call);
         let name = ("call", call.name());
         let help = "Time from a request that is whole, of a put from its first bytes, to its answer, waits included; of what is streamed to its first part.";
         page.histogram("forebay_request_duration_seconds", help, &[name], &sums.took);

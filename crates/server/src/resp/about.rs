@@ -1,12 +1,10 @@
 //! What a client asks before and beside its work: who is there, who am I, which keyspace, how full.
 
 use super::failure::Failure;
+use super::keys;
 use super::parse::Command;
 use super::table::{COMMANDS, Spec};
 use super::turn::{Answer, Flow, Turn};
-use super::{glob, keys};
-use crate::served::Served;
-use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 /// The version of Redis whose words are spoken; clients look at it before they use newer ones.
@@ -34,14 +32,6 @@ pub(super) fn echo(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 pub(super) fn quit(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
     turn.replies.ok();
     Ok(Flow::End("goodbye"))
-}
-
-/// RESET
-pub(super) fn reset(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
-    turn.client.reset(turn.shared);
-    turn.replies.set_protocol(false);
-    turn.replies.simple("RESET");
-    Ok(Flow::Done)
 }
 
 /// HELLO [2 | 3 [AUTH user secret] [SETNAME name]]
@@ -134,7 +124,7 @@ fn unknown_subcommand(command: Command<'_>, container: &str) -> Answer {
     Err(Failure::err(format!("unknown subcommand '{}'. Try {container} HELP.", keys::lossy(command.part(1)))))
 }
 
-/// CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME | LIB-VER text | LIST | INFO | NO-EVICT on | off
+/// CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME | LIB-VER text
 pub(super) fn client(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
     match (word.as_slice(), command.len()) {
@@ -147,23 +137,9 @@ pub(super) fn client(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             turn.client.name = client_name(command.part(2))?;
             turn.replies.ok();
         }
-        (b"SETINFO", 4) => {
-            let which = match command.part(2).to_ascii_uppercase().as_slice() {
-                b"LIB-NAME" => 0,
-                b"LIB-VER" => 1,
-                _ => return Err(Failure::err(format!("Unrecognized option '{}'", keys::lossy(command.part(2))))),
-            };
-            turn.client.library[which] = client_name(command.part(3)).map_err(|_| {
-                Failure::err("lib-name and lib-ver cannot contain spaces, newlines or special characters.")
-            })?;
-            turn.replies.ok();
-        }
-        (b"LIST" | b"INFO", _) => {
-            let text = describe(turn);
-            turn.replies.verbatim(&text);
-        }
-        (b"NO-EVICT" | b"NO-TOUCH", 3) => turn.replies.ok(),
-        (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH", _) => {
+        // Libraries say who they are when they connect; nobody asks for it.
+        (b"SETINFO", 4) => turn.replies.ok(),
+        (b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO", _) => {
             let word = keys::lossy(&word).to_lowercase();
             return Err(Failure::err(format!("wrong number of arguments for 'client|{word}' command")));
         }
@@ -172,24 +148,7 @@ pub(super) fn client(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     Ok(Flow::Done)
 }
 
-/// This client in a line: others are nobody's business.
-fn describe(turn: &Turn<'_>) -> String {
-    let client = &turn.client;
-    let text = String::from_utf8_lossy;
-    format!(
-        "id={} name={} age={} idle=0 db={} user={} lib-name={} lib-ver={} resp={}\n",
-        client.id,
-        text(&client.name),
-        client.since.elapsed().as_secs(),
-        client.keyspace(),
-        client.user(),
-        text(&client.library[0]),
-        text(&client.library[1]),
-        turn.replies.protocol()
-    )
-}
-
-/// CONFIG GET pattern [pattern …]
+/// CONFIG GET name [name …]: what `redis-benchmark` asks before it begins.
 pub(super) fn config(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     if !command.part(1).eq_ignore_ascii_case(b"get") {
         return unknown_subcommand(command, "CONFIG");
@@ -197,19 +156,9 @@ pub(super) fn config(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     if command.len() < 3 {
         return Err(Failure::err("wrong number of arguments for 'config|get' command"));
     }
-    let limits = &turn.shared.limits;
-    let known = [
-        ("appendonly", "no".to_owned()),
-        ("databases", turn.shared.keyspaces.len().to_string()),
-        ("maxclients", limits.connections_max.to_string()),
-        ("maxmemory", "0".to_owned()),
-        ("proto-max-bulk-len", limits.window_bytes.to_string()),
-        ("save", String::new()),
-        ("timeout", "0".to_owned()),
-    ];
-    let asked =
-        |name: &str| command.from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-    let found: Vec<_> = known.iter().filter(|(name, _)| asked(name)).collect();
+    let known = [("appendonly", "no"), ("save", "")];
+    let asked = |name: &str| command.from(2).any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    let found: Vec<_> = known.into_iter().filter(|(name, _)| asked(name)).collect();
     turn.replies.map(found.len());
     for (name, value) in found {
         turn.replies.text(name);
@@ -251,91 +200,13 @@ pub(super) fn command(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     Ok(Flow::Done)
 }
 
-/// DBSIZE: fragments of the keyspace.
-pub(super) fn dbsize(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
-    let fragments = turn.client.store()?.stats().events.iter().map(|tally| tally.fragments).sum();
-    turn.replies.number(fragments);
+/// INFO [section …]: what clients look for before they send anything; figures are on the page of metrics.
+pub(super) fn info(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
+    let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    let connections = turn.shared.connections.load(Ordering::Relaxed);
+    turn.replies.verbatim(&format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nforebay_version:{version}\r\n\
+         process_id:{process}\r\nloading:0\r\n\r\n# Clients\r\nconnected_clients:{connections}\r\n"
+    ));
     Ok(Flow::Done)
 }
-
-/// INFO [section …]
-pub(super) fn info(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let everything =
-        |word: &[u8]| [&b"all"[..], b"default", b"everything"].iter().any(|all| word.eq_ignore_ascii_case(all));
-    let wanted = |section: &str| {
-        let mut words = command.from(1);
-        words.len() == 0 || words.any(|word| everything(word) || word.eq_ignore_ascii_case(section.as_bytes()))
-    };
-    let mut text = String::new();
-    for (section, write) in SECTIONS {
-        if wanted(section) {
-            if !text.is_empty() {
-                text.push_str("\r\n");
-            }
-            let _ = write!(text, "# {section}\r\n");
-            write(turn, &mut text);
-        }
-    }
-    turn.replies.verbatim(&text);
-    Ok(Flow::Done)
-}
-
-type Section = fn(&Turn<'_>, &mut String);
-
-const SECTIONS: [(&str, Section); 5] = [
-    ("Server", |_, out| {
-        let _ = write!(
-            out,
-            "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nforebay_version:{}\r\nprocess_id:{}\r\n",
-            env!("CARGO_PKG_VERSION"),
-            std::process::id()
-        );
-    }),
-    ("Clients", |turn, out| {
-        let _ = write!(
-            out,
-            "connected_clients:{}\r\nmaxclients:{}\r\n",
-            turn.shared.connections.load(Ordering::Relaxed),
-            turn.shared.limits.connections_max
-        );
-    }),
-    ("Memory", |turn, out| {
-        let (mut used, mut total) = (0, 0);
-        for (_, store) in turn.shared.stores() {
-            let stats = store.stats();
-            let all = u64::from(stats.segments) * stats.segment_bytes;
-            total += all;
-            used += (all as f64 * stats.fill) as u64;
-        }
-        let _ = write!(out, "used_memory:{used}\r\nmaxmemory:{total}\r\nmaxmemory_policy:noeviction\r\n");
-    }),
-    ("Forebay", |turn, out| {
-        for (name, store) in turn.shared.stores() {
-            let stats = store.stats();
-            let events = stats.events.map(|tally| tally.events);
-            let _ = write!(
-                out,
-                "keyspace_{name}:fill={:.3},open={},ready={},leased={},debug={},accepted={},inhibit={}\r\n",
-                stats.fill,
-                events[0],
-                events[1],
-                events[2],
-                events[3],
-                events[4],
-                stats.inhibit.map_or("no", |inhibit| inhibit.class.name())
-            );
-        }
-        let _ = write!(out, "resp_clients_since_start:{}\r\n", turn.shared.resp.clients());
-    }),
-    ("Keyspace", |turn, out| {
-        for (at, served) in turn.shared.keyspaces.values().enumerate() {
-            let fragments = match served {
-                Served::Events(store) => store.stats().events.iter().map(|tally| tally.fragments).sum(),
-                Served::Ring(ring) => ring.stats().fragments,
-            };
-            if fragments > 0 {
-                let _ = write!(out, "db{at}:keys={fragments},expires=0,avg_ttl=0\r\n");
-            }
-        }
-    }),
-];

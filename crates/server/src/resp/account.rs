@@ -1,8 +1,7 @@
 //! What a session tells the counters: commands of one call that stand behind each other are one answer of so many things.
 
-use crate::call::Call;
 use crate::metrics::Metrics;
-use forebay_core::Kind;
+use forebay_core::{Call, Kind};
 use std::time::Instant;
 
 /// What was done since the counters were told.

@@ -2,12 +2,11 @@
 
 use super::failure::Failure;
 use crate::access::{Grant, Rights};
-use crate::call::Call;
 use crate::served::Served;
 use crate::shared::Shared;
+use forebay_core::Call;
 use forebay_ring::Ring;
 use forebay_store::Store;
-use std::time::Instant;
 
 /// Wrong secrets after which a connection ends.
 const REFUSALS_MAX: u32 = 8;
@@ -18,10 +17,6 @@ pub(super) struct Client {
     pub(super) id: u64,
     /// What it calls itself.
     pub(super) name: Vec<u8>,
-    /// Its library and that one's version.
-    pub(super) library: [Vec<u8>; 2],
-    /// When it came.
-    pub(super) since: Instant,
     grant: Option<Grant>,
     refusals: u32,
     /// The keyspace that it has selected, by its place among those of the server.
@@ -37,10 +32,8 @@ impl Client {
     /// A client that has said nothing yet: in the first keyspace by name, as in Redis's database 0.
     pub(super) fn new(shared: &Shared) -> Client {
         let mut client = Client {
-            id: shared.resp.next_client(),
+            id: shared.next_client(),
             name: Vec::new(),
-            library: [Vec::new(), Vec::new()],
-            since: Instant::now(),
             grant: shared.access.anonymous(),
             refusals: 0,
             keyspace: 0,
@@ -51,13 +44,6 @@ impl Client {
         };
         client.select_at(shared, 0);
         client
-    }
-
-    /// As after the connection was made.
-    pub(super) fn reset(&mut self, shared: &Shared) {
-        self.name.clear();
-        self.grant = shared.access.anonymous();
-        self.select_at(shared, 0);
     }
 
     /// Whether it must say who it is first.
@@ -90,11 +76,6 @@ impl Client {
     /// Whether it has tried too many secrets.
     pub(super) fn guesses(&self) -> bool {
         self.refusals >= REFUSALS_MAX
-    }
-
-    /// The place of the keyspace that it has selected.
-    pub(super) fn keyspace(&self) -> usize {
-        self.keyspace
     }
 
     /// Selects a keyspace by its place in the order of names, or by its name.

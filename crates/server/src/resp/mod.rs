@@ -1,7 +1,7 @@
 //! A connection of Redis's protocol: any client of Redis can put, get and select.
 //!
 //! ```text
-//! connection   socket, deadlines ─▶ session   commands, one after the other ─▶ table ─▶ strings, scan, select, runs, about
+//! connection   socket, deadlines ─▶ session   commands, one after the other ─▶ table ─▶ strings, range, select, runs, about
 //! parse, inline: what comes        replies: what goes out        landing: large values, straight into the store
 //! ```
 //!
@@ -13,17 +13,16 @@ mod ahead;
 mod client;
 mod connection;
 mod failure;
-mod glob;
 mod inline;
 mod input;
 mod keys;
 mod landing;
 mod parse;
 mod pool;
+mod range;
 mod replies;
 mod ring;
 mod runs;
-mod scan;
 mod select;
 mod session;
 mod strings;

@@ -63,11 +63,6 @@ impl Replies {
         self.sent
     }
 
-    /// Memory that answers take, with what a guard takes, without the payloads in the store.
-    pub(super) fn memory(&self) -> usize {
-        self.bytes.len() + self.large.len() * 2 * size_of::<Fragment>()
-    }
-
     pub(super) fn bookmark(&self) -> Bookmark {
         Bookmark { bytes: self.bytes.len(), large: self.large.len() }
     }

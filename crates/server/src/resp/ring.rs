@@ -6,12 +6,11 @@ use super::parse::Command;
 use super::replies::Replies;
 use super::select::{number, patience};
 use super::turn::{Answer, Flow, Turn};
+use crate::session::LOOK_AGAIN_FILTERED;
 use crate::slices::{Slice, Slices, join};
 use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, SourceId, SourceSchema, Stretch};
 use std::time::Duration;
 
-/// How often a command that waits for a window looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Most fragments and stretches of one answer.
 const THINGS_MAX: usize = 50_000;
 
@@ -64,7 +63,7 @@ pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     if !ring.has_window(begin, end, &sources)?
         && let Some(left) = patience(turn, wait)
     {
-        return Ok(Flow::Later(left.min(LOOK_AGAIN)));
+        return Ok(Flow::Later(left.min(LOOK_AGAIN_FILTERED)));
     }
     *turn.patience = None;
     let (mut all, mut things, mut bytes) = (Vec::<(SourceId, Vec<Stretch>, Vec<Slice>)>::new(), 0, 0);

@@ -5,8 +5,7 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
-use crate::call::Call;
-use forebay_core::{Error, Ledger, RunConfig, Tally};
+use forebay_core::{Call, Error, Ledger, RunConfig, Tally};
 
 fn run_number(word: &[u8]) -> Result<u64, Failure> {
     let text = keys::utf8(word)?;

@@ -5,21 +5,15 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
+use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, judge, lease_any};
 use forebay_core::{Attributes, Filter, Key, Keyspace, Primary, Token};
 use forebay_store::{Fragment, GetAny, Lease, Sources, Store};
+use forebay_wire::{WireJudgement, WireVerdict};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Events that are leased under one look at the store: the answer is bounded in between.
-const EVENTS_AT_ONCE: usize = 16;
-/// Most fragments of an answer before no further events are leased for it.
-const FRAGMENTS_MAX: usize = 50_000;
 /// Most events of one FB.GETANY.
 const COUNT_MAX: usize = 10_000;
-/// How often a command that waits for events looks again when no notice came.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The same where its conditions may be met without a notice.
-const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 fn text(word: Option<&[u8]>) -> Result<&str, Failure> {
     Ok(keys::utf8(word.ok_or_else(Failure::syntax)?)?)
@@ -80,8 +74,9 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     }
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
     let wait = std::mem::take(&mut request.wait);
-    request.n = wanted.min(EVENTS_AT_ONCE);
-    let mut leases = store.get_any(&request)?;
+    request.n = wanted;
+    // As many as fit what a client may take at once, as of the native protocol.
+    let leases = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes))?;
     if leases.is_empty()
         && let Some(left) = patience(turn, wait)
     {
@@ -89,17 +84,8 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         return Ok(Flow::Later(left.min(again)));
     }
     *turn.patience = None;
-    let fragments = |leases: &[Lease]| leases.iter().map(|lease| lease.fragments.len()).sum::<usize>();
-    while !leases.is_empty() && leases.len() < wanted && fragments(&leases) < FRAGMENTS_MAX {
-        request.n = (wanted - leases.len()).min(EVENTS_AT_ONCE);
-        match store.get_any(&request) {
-            Ok(more) if more.is_empty() => break,
-            Ok(more) => leases.extend(more),
-            // Those that are leased go to the worker; the next call meets the error again.
-            Err(_) => break,
-        }
-    }
-    (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments(&leases));
+    let fragments: usize = leases.iter().map(|lease| lease.fragments.len()).sum();
+    (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments);
     turn.replies.array(leases.len());
     for mut lease in leases {
         let payload = std::mem::take(&mut lease.fragments);
@@ -200,51 +186,32 @@ fn held(store: &Store, command: Command<'_>) -> Result<(Primary, Token), Failure
     Ok((primary, keys::utf8(command.part(2))?.parse()?))
 }
 
-fn decided(turn: &mut Turn<'_>, done: forebay_core::Result<()>) -> Answer {
-    done?;
+/// FB.ACCEPT primary token stream [stream …] | FB.REJECT primary token | FB.REQUEUE primary token |
+/// FB.PASS primary token stage
+pub(super) fn decide(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+    let store = turn.client.store()?;
+    let (primary, token) = held(store, command)?;
+    let judgement = match command.part(0).to_ascii_uppercase().as_slice() {
+        b"FB.ACCEPT" => {
+            let streams = command.from(3).map(|name| Ok((keys::utf8(name)?.to_owned(), Sources::All)));
+            WireJudgement::Accept(streams.collect::<Result<_, Failure>>()?)
+        }
+        b"FB.PASS" => WireJudgement::Pass(keys::utf8(command.part(3))?.to_owned()),
+        b"FB.REQUEUE" => WireJudgement::Requeue,
+        _ => WireJudgement::Reject,
+    };
+    judge(store, &WireVerdict { primary, token, judgement, results: Vec::new() }, &[])?;
     turn.replies.ok();
     Ok(Flow::Done)
-}
-
-/// FB.ACCEPT primary token stream [stream …]
-pub(super) fn accept(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
-    let (primary, token) = held(store, command)?;
-    let streams = command.from(3).map(keys::utf8).collect::<Result<Vec<_>, _>>()?;
-    let done = store.accept(&primary, &token, &streams);
-    decided(turn, done)
-}
-
-/// FB.REJECT primary token
-pub(super) fn reject(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
-    let (primary, token) = held(store, command)?;
-    let done = store.reject(&primary, &token);
-    decided(turn, done)
-}
-
-/// FB.REQUEUE primary token
-pub(super) fn requeue(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
-    let (primary, token) = held(store, command)?;
-    let done = store.requeue(&primary, &token);
-    decided(turn, done)
-}
-
-/// FB.PASS primary token stage
-pub(super) fn pass(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    let store = turn.client.store()?;
-    let (primary, token) = held(store, command)?;
-    let done = store.pass(&primary, &token, keys::utf8(command.part(3))?, &[]);
-    decided(turn, done)
 }
 
 /// FB.EXTEND primary token milliseconds
 pub(super) fn extend(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
-    let done = store.extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?));
-    decided(turn, done)
+    store.extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
+    turn.replies.ok();
+    Ok(Flow::Done)
 }
 
 /// FB.SEAL primary

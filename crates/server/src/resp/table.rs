@@ -2,9 +2,9 @@
 
 use super::replies::Replies;
 use super::turn::{Answer, Turn};
-use super::{about, ring, runs, scan, select, strings};
-use crate::call::{Call, Right};
+use super::{about, range, ring, runs, select, strings};
 use crate::resp::parse::Command;
+use forebay_core::{Call, Right};
 
 /// Where a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct Spec {
 impl Spec {
     /// Whether a client may ask this before it has said who it is.
     pub(super) fn is_for_strangers(&self) -> bool {
-        matches!(self.name, "auth" | "hello" | "ping" | "echo" | "quit" | "reset")
+        matches!(self.name, "auth" | "hello" | "ping" | "echo" | "quit")
     }
 
     /// Whether it works on the fragment of its first argument, and on nothing else.
@@ -111,35 +111,27 @@ const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const KEYS: (i32, i32, i32) = (1, -1, 1);
 
 commands! {
-    "set" -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment; equal bytes again are a success, other bytes a conflict";
+    "set" -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment: equal bytes again are a success, other bytes a conflict";
     "get" 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
     "ping" -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
-    "mget" -2 Loop Some(Call::Get), KEYS, strings::mget, "Returns the bytes of several fragments";
-    "mset" -3 Loop Some(Call::Put), (1, -1, 2), strings::mset, "Stores several fragments, one after the other";
-    "exists" -2 Loop Some(Call::Get), KEYS, strings::exists, "Counts which of these fragments are there";
-    "strlen" 2 Loop Some(Call::Get), ONE_KEY, strings::strlen, "Returns a fragment's length";
-    "type" 2 Loop Some(Call::Get), ONE_KEY, strings::kind, "Returns string where the fragment is there, else none";
     "del" -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
-    "scan" -2 Data Some(Call::Range), NO_KEY, scan::scan, "Walks over keys in key order: SCAN cursor [MATCH 1/42/*] [COUNT n]";
-    "dbsize" 1 Data Some(Call::Look), NO_KEY, about::dbsize, "Returns the number of fragments";
-    "info" -1 Thread Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
+    "info" -1 Loop Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
     "echo" 2 Loop None, NO_KEY, about::echo, "Returns the message";
     "hello" -1 Loop None, NO_KEY, about::hello, "Chooses RESP2 or RESP3, and logs in";
     "auth" -2 Loop None, NO_KEY, about::auth, "Logs in with a token's secret";
     "select" 2 Loop None, NO_KEY, about::select, "Selects a keyspace by name, or by number in the order of names";
-    "client" -2 Loop None, NO_KEY, about::client, "What concerns this connection: ID, GETNAME, SETNAME, SETINFO, LIST, INFO, NO-EVICT";
+    "client" -2 Loop None, NO_KEY, about::client, "What concerns this connection: ID, GETNAME, SETNAME, SETINFO";
     "command" -1 Loop None, NO_KEY, about::command, "Tells about commands: COUNT, LIST, INFO, DOCS";
-    "config" -2 Loop None, NO_KEY, about::config, "CONFIG GET returns what tools ask for at their start";
+    "config" -2 Loop None, NO_KEY, about::config, "CONFIG GET returns what redis-benchmark asks at its start";
     "quit" -1 Loop None, NO_KEY, about::quit, "Ends the connection";
-    "reset" 1 Loop None, NO_KEY, about::reset, "Makes the connection as new";
     "fb.getany" -1 Data Some(Call::GetAny), NO_KEY, select::get_any, "Leases ready events: [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition] [SOURCES NONE|ALL|source ...]";
-    "fb.accept" -3 Thread Some(Call::Verdict), NO_KEY, select::accept, "Keeps a leased event: primary token stream [stream ...]";
-    "fb.reject" 3 Thread Some(Call::Verdict), NO_KEY, select::reject, "Drops a leased event: primary token";
-    "fb.requeue" 3 Thread Some(Call::Verdict), NO_KEY, select::requeue, "Gives a leased event back unharmed: primary token";
-    "fb.pass" 4 Thread Some(Call::Verdict), NO_KEY, select::pass, "Hands a leased event to a later stage: primary token stage";
+    "fb.accept" -3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Keeps a leased event: primary token stream [stream ...]";
+    "fb.reject" 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Drops a leased event: primary token";
+    "fb.requeue" 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Gives a leased event back unharmed: primary token";
+    "fb.pass" 4 Thread Some(Call::Verdict), NO_KEY, select::decide, "Hands a leased event to a later stage: primary token stage";
     "fb.extend" 4 Loop Some(Call::Extend), NO_KEY, select::extend, "Lets a lease end so long from now: primary token milliseconds";
     "fb.event" -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
-    "fb.range" -2 Data Some(Call::Range), NO_KEY, scan::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
+    "fb.range" -2 Data Some(Call::Range), NO_KEY, range::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
     "fb.seal" 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
     "fb.run" -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
     "fb.ledger" 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";

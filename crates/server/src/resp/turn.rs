@@ -5,9 +5,8 @@ use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
-use crate::call::Call;
 use crate::shared::Shared;
-use forebay_core::Key;
+use forebay_core::{Call, Key};
 use forebay_store::{Fragment, PutOptions, PutOutcome};
 use std::time::{Duration, Instant};
 
@@ -98,17 +97,5 @@ impl Turn<'_> {
             }
         }
         Ok(store.get(key)?.map_or(Looked::Absent, Looked::There))
-    }
-
-    /// Whether the answer under way has become too large: a client asks for it in parts then.
-    ///
-    /// # Errors
-    /// `ERR` past four times the window.
-    pub(super) fn check_answer(&self) -> Result<(), Failure> {
-        let most = 4 * self.shared.limits.window_bytes as usize;
-        if self.replies.memory() <= most {
-            return Ok(());
-        }
-        Err(Failure::err(format!("the answer would take more than {most} bytes of memory: ask for less at once")))
     }
 }

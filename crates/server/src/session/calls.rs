@@ -4,14 +4,12 @@
 //! (`long.rs`).
 
 use super::outbox::{Answer, Payload};
-use crate::call::Call;
 use forebay_core::{
-    Accept, Error, GetAny, Key, Keyspace, Kind, OpenEvent, PutOutcome, Result, ResultFragment, Sources, Token,
-    check_sent,
+    Accept, Call, Error, GetAny, Key, Keyspace, Kind, OpenEvent, Result, ResultFragment, Sources, Token, check_sent,
 };
 use forebay_store::{Event, Fragment, Lease, Store};
 use forebay_wire::{
-    FrameHead, FrameKind, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireReader,
+    FrameHead, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireOutcome, WireReader,
     WireRemove, WireUpdate, WireVerdict, WireWriter,
 };
 use std::time::Duration;
@@ -23,50 +21,24 @@ pub(crate) struct Request {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Which call of the API a frame makes; `None` for frames that make none.
-pub(super) fn call_of(kind: FrameKind) -> Option<Call> {
-    Some(match kind {
-        FrameKind::Put => Call::Put,
-        FrameKind::Get => Call::Get,
-        FrameKind::GetEvent => Call::GetEvent,
-        FrameKind::Range => Call::Range,
-        FrameKind::Update => Call::Update,
-        FrameKind::Remove => Call::Remove,
-        FrameKind::OpenEvent => Call::OpenEvent,
-        FrameKind::Seal => Call::Seal,
-        FrameKind::Window => Call::Window,
-        FrameKind::GetAny => Call::GetAny,
-        FrameKind::Lease => Call::Lease,
-        FrameKind::LeaseGet => Call::LeaseGet,
-        FrameKind::Extend => Call::Extend,
-        FrameKind::Verdict => Call::Verdict,
-        FrameKind::Release => Call::Release,
-        FrameKind::Replay => Call::Replay,
-        FrameKind::Watch => Call::Watch,
-        _ => return None,
-    })
-}
-
 /// Whether a request must be made on a thread, because it may wait for space, for a device, or take long.
-pub(super) fn waits(store: &Store, request: &Request, has_warm: bool) -> bool {
-    match request.head.kind {
-        FrameKind::Update | FrameKind::Remove | FrameKind::OpenEvent | FrameKind::Release | FrameKind::Replay => true,
-        FrameKind::Get | FrameKind::GetEvent | FrameKind::Lease | FrameKind::LeaseGet => {
-            has_warm && touches_warm(store, request)
-        }
+pub(super) fn waits(store: &Store, call: Call, request: &Request, has_warm: bool) -> bool {
+    match call {
+        Call::Update | Call::Remove | Call::OpenEvent | Call::Release | Call::Replay => true,
+        Call::Get | Call::GetEvent | Call::Lease | Call::LeaseGet => has_warm && touches_warm(store, call, request),
         _ => false,
     }
 }
 
-fn touches_warm(store: &Store, request: &Request) -> bool {
+fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
     let schema = store.schema();
     let mut read = WireReader::new(&request.meta);
-    if request.head.kind == FrameKind::Get {
+    if call == Call::Get {
         let keys = read.list(2, |read| read.key(schema)).unwrap_or_default();
         return keys.iter().any(|key| store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))));
     }
     // The others begin with a primary key, a list of them with its length.
-    if request.head.kind == FrameKind::GetEvent {
+    if call == Call::GetEvent {
         let events = read.list(3, |read| Ok((read.primary(schema)?, read.sources(schema)?))).unwrap_or_default();
         return events.iter().any(|(primary, _)| store.may_wait(primary, None));
     }
@@ -74,19 +46,19 @@ fn touches_warm(store: &Store, request: &Request) -> bool {
 }
 
 /// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
-pub(super) fn make(store: &Store, request: &Request, most: u64) -> (Result<Answer>, u64) {
+pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (Result<Answer>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
-    let answer = match request.head.kind {
-        FrameKind::Get => get(store, keyspace, &request.meta, &mut things, most),
-        FrameKind::GetEvent => get_event(store, keyspace, &request.meta, &mut things, most),
-        FrameKind::Update => update(store, keyspace, request),
-        FrameKind::Remove => remove(store, keyspace, &request.meta),
-        FrameKind::OpenEvent => open_event(store, keyspace, &request.meta, &mut things),
-        FrameKind::Lease => lease(store, keyspace, &request.meta, most),
-        FrameKind::LeaseGet => lease_get(store, keyspace, &request.meta),
-        FrameKind::Extend => extend(store, keyspace, &request.meta, &mut things),
-        FrameKind::Seal | FrameKind::Release | FrameKind::Replay => by_name(store, keyspace, request, &mut things),
+    let answer = match call {
+        Call::Get => get(store, keyspace, &request.meta, &mut things, most),
+        Call::GetEvent => get_event(store, keyspace, &request.meta, &mut things, most),
+        Call::Update => update(store, keyspace, request),
+        Call::Remove => remove(store, keyspace, &request.meta),
+        Call::OpenEvent => open_event(store, keyspace, &request.meta, &mut things),
+        Call::Lease => lease(store, keyspace, &request.meta, most),
+        Call::LeaseGet => lease_get(store, keyspace, &request.meta),
+        Call::Extend => extend(store, keyspace, &request.meta, &mut things),
+        Call::Seal | Call::Release | Call::Replay => by_name(store, keyspace, call, &request.meta, &mut things),
         other => Err(Error::invalid(format!("a request of kind {other:?}, which this server does not answer"))),
     };
     (answer, things)
@@ -234,23 +206,13 @@ fn remove(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
     Ok(Answer::of(out.finish()))
 }
 
-/// How a put ended, as a byte.
-pub(super) fn outcome_byte(outcome: PutOutcome) -> u8 {
-    match outcome {
-        PutOutcome::Stored => 0,
-        PutOutcome::Duplicate => 1,
-        // That an earlier try has no answer only its client knows.
-        PutOutcome::Late | PutOutcome::LateUnknown => 2,
-    }
-}
-
 fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
     let events = WireOpen::decode_all(meta, keyspace)?;
     *things = events.len() as u64;
     let mut out = Outcomes::new(events.len(), 2);
     for event in events {
         let how = OpenEvent { sources: event.sources.as_deref(), attributes: event.attributes.as_ref() };
-        out.say(&store.open_event(&event.primary, &how), |out, outcome| out.u8(outcome_byte(*outcome)));
+        out.say(&store.open_event(&event.primary, &how), |out, outcome| out.u8(outcome.to_byte()));
     }
     Ok(out.finish(Payload::default()))
 }
@@ -266,7 +228,7 @@ const MISSING_BYTES: u64 = 33;
 ///
 /// # Errors
 /// Those of `Store::get_any`; `Invalid` for an event of which more must be said than the client takes.
-pub(super) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
+pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
     if request.n <= FIRST_EVENTS {
         return that_fit(store, store.get_any(request)?, most);
     }
@@ -415,7 +377,11 @@ pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[
     out.finish(Payload::default())
 }
 
-fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
+/// Gives one verdict.
+///
+/// # Errors
+/// Those of the verdict.
+pub(crate) fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
     let (primary, token): (_, &Token) = (&verdict.primary, &verdict.token);
     match &verdict.judgement {
         WireJudgement::Accept(streams) => {
@@ -430,14 +396,14 @@ fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -
 }
 
 /// Calls that take names of events and answer whether there was something to do.
-fn by_name(store: &Store, keyspace: &Keyspace, request: &Request, things: &mut u64) -> Result<Answer> {
-    let events = WireReader::whole(&request.meta, |read| read.list(2, |read| read.primary(&keyspace.schema)))?;
+fn by_name(store: &Store, keyspace: &Keyspace, call: Call, meta: &[u8], things: &mut u64) -> Result<Answer> {
+    let events = WireReader::whole(meta, |read| read.list(2, |read| read.primary(&keyspace.schema)))?;
     *things = events.len() as u64;
     let mut out = Outcomes::new(events.len(), 2);
     for primary in &events {
-        let outcome = match request.head.kind {
-            FrameKind::Seal => store.seal(primary),
-            FrameKind::Release => store.release(primary),
+        let outcome = match call {
+            Call::Seal => store.seal(primary),
+            Call::Release => store.release(primary),
             _ => store.replay(primary),
         };
         out.say(&outcome, |out, done| out.u8(u8::from(*done)));

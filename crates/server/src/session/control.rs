@@ -2,9 +2,8 @@
 
 use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
-use crate::call::Call;
 use crate::served::Served;
-use forebay_core::{Error, Filter, Result, RingSources, RunConfig, Sampling, Sources};
+use forebay_core::{Call, Error, Filter, Result, RingSources, RunConfig, Sampling, Sources};
 use forebay_ring::{Ring, RingPin};
 use forebay_store::{Producer, Sampler, Store, Watch};
 use forebay_wire::{Control, ObjectOrder, WireReader, WireSample, WireWriter};
@@ -50,23 +49,6 @@ impl Objects {
     fn get(&self, number: u32) -> Result<Object> {
         let unknown = || Error::invalid(format!("no object {number} on this connection"));
         self.all.lock().get(&number).cloned().ok_or_else(unknown)
-    }
-}
-
-/// The call that a control makes, for rights and metrics.
-pub(super) fn call_of(control: &Control) -> Call {
-    match control {
-        Control::RunOpen { .. }
-        | Control::RunPause { .. }
-        | Control::RunResume { .. }
-        | Control::RunStop { .. }
-        | Control::RunClose { .. } => Call::Run,
-        Control::Mask { .. } => Call::Mask,
-        Control::Hold { .. } | Control::ReleaseHold { .. } => Call::Hold,
-        Control::Producer { .. } | Control::Report { .. } => Call::Producer,
-        Control::Pin { .. } | Control::MovePin { .. } => Call::Pin,
-        Control::Watch { .. } | Control::Sampler { .. } | Control::Drop { .. } => Call::Watch,
-        _ => Call::Look,
     }
 }
 

@@ -5,8 +5,7 @@
 use super::calls;
 use super::control::{self, Object};
 use super::outbox::Answer;
-use crate::call::Call;
-use forebay_core::{GetAny, Result};
+use forebay_core::{Call, GetAny, Result};
 use forebay_store::Store;
 use forebay_wire::FrameHead;
 use std::time::{Duration, Instant};

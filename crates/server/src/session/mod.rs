@@ -28,13 +28,14 @@ mod request;
 mod stream;
 mod window;
 
+pub(crate) use calls::{judge, lease_any};
+
 use crate::access::Rights;
-use crate::call::Call;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use control::Objects;
-use forebay_core::{Error, GetAny, Result};
+use forebay_core::{Call, Error, GetAny, Result};
 use forebay_store::{Lease, Store};
 use forebay_wire::{FrameHead, FrameKind, WireWriter};
 use inbox::Inbox;
@@ -59,9 +60,9 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// Frames that are looked at before others on the thread have their turn.
 const TURN_FRAMES: usize = 64;
 /// How often an unsatisfied `get_any` looks again when no notice came.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The same where its conditions may be met without a notice: attributes, age.
-const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
+pub(crate) const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 /// Serves one connection to its end; why it ended.
 pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
@@ -312,7 +313,7 @@ impl<T: Transport> Session<T> {
             Receiving::Head if self.inbox.len() == 0 => return self.end("closed"),
             Receiving::Head => (FrameKind::Hello, 0),
             Receiving::Meta(head) | Receiving::Payload(head, _) => (head.kind, head.request),
-            Receiving::Put(putting) => (FrameKind::Put, putting.request),
+            Receiving::Put(putting) => (FrameKind::Call(Call::Put), putting.request),
         };
         self.fail(frame.0, frame.1, Error::invalid("the connection ends within a frame"));
     }
@@ -413,7 +414,7 @@ impl<T: Transport> Session<T> {
         }
         self.shared.metrics.answered(Call::Put, putting.outcomes.len() as u64, None, putting.from.elapsed());
         let credit = self.give_back(putting.frame_bytes);
-        self.outbox.answer(FrameKind::Put, putting.request, Answer::of(out.finish()), credit);
+        self.outbox.answer(FrameKind::Call(Call::Put), putting.request, Answer::of(out.finish()), credit);
     }
 
     /// Has a thread do something that may wait.

@@ -1,11 +1,11 @@
 //! Memory of what is served, for fragments that are being received; the answer to a put is the byte that the wire has.
 
-use super::calls::{AHEAD_MIN, outcome_byte};
+use super::calls::AHEAD_MIN;
 use crate::served::Served;
-use forebay_core::{Error, Key, PutOptions, Result, RingOutcome, RingPut, RingStamp, SourceId, check_sent};
+use forebay_core::{Error, Key, PutOptions, PutOutcome, Result, RingOutcome, RingPut, RingStamp, SourceId, check_sent};
 use forebay_ring::{Ring, RingReservation};
 use forebay_store::Reservation;
-use forebay_wire::{CAUSES_FROM, WirePut};
+use forebay_wire::{WireOutcome, WirePut};
 use std::ops::{Deref, DerefMut};
 
 /// Memory for one fragment.
@@ -51,8 +51,8 @@ impl Place {
     /// Those of a put.
     pub(super) fn commit_checked(self, checksum: u32) -> Result<u8> {
         match self {
-            Place::Events(place) => place.commit_checked(checksum).map(outcome_byte),
-            Place::Ring(place) => place.commit_checked(checksum).map(ring_byte),
+            Place::Events(place) => place.commit_checked(checksum).map(PutOutcome::to_byte),
+            Place::Ring(place) => place.commit_checked(checksum).map(RingOutcome::to_byte),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Served {
     pub(super) fn try_put(&self, put: &WirePut, value: &[u8]) -> Result<Option<u8>> {
         match self {
             Served::Events(store) => {
-                Ok(store.try_put(&put.key, value, &options(put), Some(put.checksum))?.map(outcome_byte))
+                Ok(store.try_put(&put.key, value, &options(put), Some(put.checksum))?.map(PutOutcome::to_byte))
             }
             Served::Ring(ring) => put_into_ring(ring, put, value).map(Some),
         }
@@ -105,7 +105,7 @@ impl Served {
         match self {
             Served::Events(store) => {
                 check_sent(value, put.checksum)?;
-                store.put(&put.key, value, &options(put)).map(outcome_byte)
+                store.put(&put.key, value, &options(put)).map(PutOutcome::to_byte)
             }
             Served::Ring(ring) => put_into_ring(ring, put, value),
         }
@@ -115,7 +115,7 @@ impl Served {
 fn put_into_ring(ring: &Ring, put: &WirePut, value: &[u8]) -> Result<u8> {
     check_sent(value, put.checksum)?;
     let (source, stamp, options) = ring_put(ring, put)?;
-    ring.put(&source, stamp.timestamp, stamp.span, value, &options).map(ring_byte)
+    ring.put(&source, stamp.timestamp, stamp.span, value, &options).map(RingOutcome::to_byte)
 }
 
 fn ring_put(ring: &Ring, put: &WirePut) -> Result<(SourceId, RingStamp, RingPut)> {
@@ -134,13 +134,5 @@ fn options(put: &WirePut) -> PutOptions<'_> {
         deadline: put.deadline,
         persisted: put.persisted,
         level: put.level,
-    }
-}
-
-fn ring_byte(outcome: RingOutcome) -> u8 {
-    match outcome {
-        RingOutcome::Stored => 0,
-        RingOutcome::Duplicate => 1,
-        RingOutcome::Refused(cause) => CAUSES_FROM + cause as u8,
     }
 }

@@ -6,11 +6,10 @@
 
 use super::calls::Request;
 use super::{Receiving, Session};
-use crate::call::Call;
 use crate::served::Served;
 use crate::session::put::Putting;
 use crate::transport::Transport;
-use forebay_core::{Error, Keyspace, Result};
+use forebay_core::{Call, Error, Keyspace, Result};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, FrameKind, WirePut};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -204,7 +203,7 @@ impl<T: Transport> Session<T> {
                 self.end("goodbye");
             }
             FrameKind::Hello => return Err(Error::invalid("a second hello")),
-            FrameKind::Put => {
+            FrameKind::Call(Call::Put) => {
                 let mut puts = match &peer.served {
                     Served::Events(store) => {
                         let Keyspace { schema, attributes, .. } = store.keyspace();

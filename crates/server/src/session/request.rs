@@ -10,10 +10,9 @@ use super::outbox::Answer;
 use super::stream::Streaming;
 use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
 use crate::access::{Grant, Rights};
-use crate::call::Call;
 use crate::served::Served;
 use crate::transport::Transport;
-use forebay_core::{Error, Result};
+use forebay_core::{Call, Error, Result};
 use forebay_store::Store;
 use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
 use std::time::{Duration, Instant};
@@ -72,17 +71,17 @@ impl<T: Transport> Session<T> {
         let head = request.head;
         let Some(peer) = &self.peer else { return };
         let (served, rights, has_warm) = (peer.served.clone(), peer.rights, peer.has_warm);
-        match head.kind {
+        let call = match head.kind {
+            FrameKind::Call(call) => call,
             FrameKind::Ping => {
                 let credit = self.give_back(head.frame_bytes());
                 return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
             }
             FrameKind::Control => return self.control(request, served, rights, from),
-            _ => {}
-        }
-        let Some(call) = calls::call_of(head.kind) else {
-            let error = Error::invalid(format!("a request of kind {:?}, which this server does not answer", head.kind));
-            return self.fail(head.kind, head.request, error);
+            other => {
+                let error = Error::invalid(format!("a request of kind {other:?}, which this server does not answer"));
+                return self.fail(other, head.request, error);
+            }
         };
         if !rights.allow(call.right()) {
             let error = control::no_right(call);
@@ -90,14 +89,14 @@ impl<T: Transport> Session<T> {
             return self.answered(head, call, 1, from, Err(error));
         }
         let store = match served {
-            Served::Ring(ring) if head.kind == FrameKind::Window => return self.window(&request, &ring, from),
-            Served::Events(store) if head.kind != FrameKind::Window => store,
+            Served::Ring(ring) if call == Call::Window => return self.window(&request, &ring, from),
+            Served::Events(store) if call != Call::Window => store,
             other => return self.answered(head, call, 1, from, Err(other.other_kind(call.name()))),
         };
-        match head.kind {
-            FrameKind::GetAny => self.get_any(request, &store, from),
-            FrameKind::Verdict => self.verdicts(request, store, from),
-            FrameKind::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
+        match call {
+            Call::GetAny => self.get_any(request, &store, from),
+            Call::Verdict => self.verdicts(request, store, from),
+            Call::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
                 Ok(streaming) => {
                     self.shared.metrics.answered(call, 1, None, from.elapsed());
                     self.streams.push(streaming);
@@ -105,7 +104,7 @@ impl<T: Transport> Session<T> {
                 }
                 Err(error) => self.answered(head, call, 1, from, Err(error)),
             },
-            FrameKind::Watch => {
+            Call::Watch => {
                 let objects = self.objects.get_or_insert_default().clone();
                 match control::asked(&objects, &request.meta) {
                     Ok((object, wait)) => {
@@ -118,14 +117,14 @@ impl<T: Transport> Session<T> {
             }
             _ => {
                 let most = self.outbox.window();
-                if calls::waits(&store, &request, has_warm) {
+                if calls::waits(&store, call, &request, has_warm) {
                     self.on_threads_bytes += u64::from(head.payload_bytes);
                     return self.on_thread(move || {
-                        let (answer, things) = calls::make(&store, &request, most);
+                        let (answer, things) = calls::make(&store, call, &request, most);
                         Done::Answer { head, call, things, from, answer }
                     });
                 }
-                let (answer, things) = calls::make(&store, &request, most);
+                let (answer, things) = calls::make(&store, call, &request, most);
                 self.answered(head, call, things, from, answer);
             }
         }
@@ -154,7 +153,7 @@ impl<T: Transport> Session<T> {
             Ok(control) => control,
             Err(error) => return self.answered(head, Call::Look, 1, from, Err(error)),
         };
-        let call = control::call_of(&control);
+        let call = control.call();
         if !rights.allow(call.right()) {
             let error = control::no_right(call);
             self.shared.refuse("native", "right", error.message());

@@ -100,7 +100,7 @@ fn a_worker_waits_for_an_event_and_holds_nobody_up() {
     // What was answered before the wait is sent before it.
     assert_eq!(waits.answer(), "PONG");
     std::thread::sleep(Duration::from_millis(250));
-    assert_eq!(puts.ask("MSET 1/1/1 a 1/1/2 b"), "OK");
+    assert_eq!([puts.ask("SET 1/1/1 a"), puts.ask("SET 1/1/2 b")], ["OK", "OK"]);
     assert!(waits.answer().starts_with("[[primary, 1/1, "));
     assert_eq!(waits.answer(), "after");
     assert!(from.elapsed() < Duration::from_secs(10));
@@ -118,7 +118,7 @@ fn a_worker_that_has_gone_gets_no_event() {
     drop(gone);
     std::thread::sleep(Duration::from_millis(400));
     let mut wire = bed.tcp();
-    assert_eq!(wire.ask("MSET 1/1/1 a 1/1/2 b"), "OK");
+    assert_eq!([wire.ask("SET 1/1/1 a"), wire.ask("SET 1/1/2 b")], ["OK", "OK"]);
     std::thread::sleep(Duration::from_millis(150));
     assert!(wire.ask("FB.GETANY").contains("delivery, :1"));
 }
@@ -163,8 +163,7 @@ fn everything_works_with_all_data_on_a_device() {
         assert_eq!(wire.ask(&format!("GET 1/{event}/0")), value(event));
         assert_eq!(wire.ask_parts(&["SET", &format!("1/{event}/0"), &value(event)]), "OK");
     }
-    assert_eq!(wire.ask("MGET 1/0/0 1/39/0"), format!("[{}, {}]", value(0), value(39)));
-    assert_eq!(wire.ask("SCAN 0 COUNT 100").split(", ").count(), 41);
+    assert_eq!(wire.ask("FB.RANGE 1").matches("[1/").count(), 40);
     let leased = wire.ask("FB.GETANY COUNT 3");
     assert_eq!(leased.matches("primary").count(), 3);
     drop(bed);

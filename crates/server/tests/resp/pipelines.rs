@@ -16,11 +16,10 @@ fn commands() -> Vec<Vec<Vec<u8>>> {
         let value: Vec<u8> = (0..length).map(|byte| (byte * 31 + at) as u8).collect();
         commands.push(vec![b"SET".to_vec(), key.clone(), value.clone()]);
         commands.push(vec![b"GET".to_vec(), key.clone()]);
-        commands.push(vec![b"STRLEN".to_vec(), key.clone()]);
         commands.push(vec![b"set".to_vec(), key.clone(), value]);
-        commands.push(vec![b"SET".to_vec(), key.clone(), vec![b'!'; 5000 + at]]);
+        commands.push(vec![b"SET".to_vec(), key, vec![b'!'; 5000 + at]]);
         commands.push(vec![b"SET".to_vec(), b"not/a/key".to_vec(), vec![b'!'; 9000]]);
-        commands.push(vec![b"MGET".to_vec(), key, b"9/9/9".to_vec()]);
+        commands.push(vec![b"DEL".to_vec(), b"9/9/9".to_vec()]);
         commands.push(vec![b"NOTHING".to_vec()]);
     }
     commands
@@ -41,7 +40,7 @@ fn any_split_of_the_bytes_gives_the_same_answers() {
         all_answers(&mut wire, commands.len())
     };
     assert!(
-        whole[0] == "OK" && whole[3] == "OK" && whole[4].starts_with("-CONFLICT ") && whole[5].starts_with("-INVALID ")
+        whole[0] == "OK" && whole[2] == "OK" && whole[3].starts_with("-CONFLICT ") && whole[4].starts_with("-INVALID ")
     );
     // Pieces of all lengths, so that cuts fall everywhere: in names, lengths, values and ends of lines.
     for seed in 1..=6_usize {
@@ -79,7 +78,7 @@ fn thousands_of_commands_are_answered_in_order() {
             ["OK".to_owned(), format!("value {event}"), event.to_string()]
         );
     }
-    assert_eq!(wire.ask("DBSIZE"), ":20000");
+    assert_eq!(bed.store.ledger(1).unwrap().stored.fragments, 20_000);
 }
 
 #[test]
@@ -99,7 +98,6 @@ fn large_values_come_and_go_unchanged() {
             assert!(wire.take(value.len()) == value);
             assert_eq!(wire.take(2), b"\r\n");
         }
-        assert_eq!(wire.ask("EXISTS 1/0/0"), ":1");
     }
 }
 

@@ -78,7 +78,6 @@ fn windows_show_what_was_put_and_what_is_missing() {
         format!("-REFUSED skew: not stored, entered as a gap at 7/{far}, a final answer")
     );
     assert_eq!(scene.ring.stats().fragments, 2);
-    assert!(wire.ask("INFO").contains("db1:keys=2"));
 }
 
 #[test]
@@ -101,7 +100,7 @@ fn what_is_for_the_other_kind_says_so() {
     let limits = Limits { window_bytes: 64 << 10, ..Limits::default() };
     let scene = Scene::new("kinds", limits);
     let mut wire = scene.wire();
-    for words in ["GET 1/2/3", "SET 1/2/3 x", "FB.GETANY", "FB.EVENT 1/2", "SCAN 0", "DBSIZE"] {
+    for words in ["GET 1/2/3", "SET 1/2/3 x", "FB.GETANY", "FB.EVENT 1/2", "FB.RANGE 1"] {
         let answer = wire.ask(words);
         assert!(
             answer.starts_with("-ERR keyspace 'links' is a ring: it has FB.PUT and FB.WINDOW"),

@@ -2,7 +2,7 @@
 
 use crate::raw::{get, get_any, leases, outcomes, put};
 use crate::scene::{Scene, until};
-use forebay_core::Bounds;
+use forebay_core::{Bounds, Call};
 use forebay_wire::{FrameKind, WireRange};
 use std::time::{Duration, Instant};
 
@@ -15,19 +15,19 @@ fn what_is_under_way_is_answered_and_clients_are_told() {
     let mut putting = scene.client();
     let wait = Some(Duration::from_millis(500));
     let (meta, payload) = put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], wait)]);
-    let number = putting.send(FrameKind::Put, &meta, &payload);
+    let number = putting.send(Call::Put, &meta, &payload);
     putting.ping();
     let mut asking = scene.client();
     let lease = asking.get_any(&scene.keyspace, 1000, Duration::ZERO);
     assert!(!lease.is_empty());
     while !asking.get_any(&scene.keyspace, 1000, Duration::ZERO).is_empty() {}
-    let asked = asking.send(FrameKind::GetAny, &get_any(1, Duration::from_secs(30)), b"");
+    let asked = asking.send(Call::GetAny, &get_any(1, Duration::from_secs(30)), b"");
     asking.ping();
     // A range of which most is held back for want of credit.
     let mut reading = scene.stranger().hello(64 << 10);
     let bounds = Bounds::parse(&scene.keyspace.schema, "1").unwrap();
     let meta = WireRange { bounds, events: false, after: None }.encode().unwrap();
-    let range = reading.send(FrameKind::Range, &meta, b"");
+    let range = reading.send(Call::Range, &meta, b"");
     until("the range is under way", || scene.guards() > 0);
     let server = scene.server.take().unwrap();
     let from = Instant::now();
@@ -61,7 +61,7 @@ fn who_does_not_read_is_cut_in_the_end() {
     }
     let mut slow = scene.stranger().hello(64 << 10);
     let keys: Vec<_> = (0..50).map(|event| scene.key(event, 0)).collect();
-    slow.send(FrameKind::Get, &get(&keys), b"");
+    slow.send(Call::Get, &get(&keys), b"");
     until("guards are out", || scene.guards() > 0);
     let from = Instant::now();
     assert_eq!(scene.server.take().unwrap().stop(Duration::from_millis(300)), 1);

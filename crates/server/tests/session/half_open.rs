@@ -2,8 +2,8 @@
 
 use crate::raw::{Raw, frame, get_any, put};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::Bounds;
-use forebay_wire::{FrameKind, WireRange};
+use forebay_core::{Bounds, Call};
+use forebay_wire::WireRange;
 use std::time::Duration;
 
 #[test]
@@ -12,7 +12,7 @@ fn in_the_middle_of_a_put() {
     let fill = scene.store.stats().fill;
     let key = scene.key(1, 0);
     let (meta, payload) = put(&scene.keyspace, &[(key, &[1; 100_000], None), (scene.key(2, 0), &[1; 100_000], None)]);
-    let whole = frame(FrameKind::Put, 1, &meta, &payload);
+    let whole = frame(Call::Put, 1, &meta, &payload);
     for part in 1..40 {
         let mut raw = if part % 2 == 0 { scene.client() } else { scene.stranger_over_tcp().hello(1 << 20) };
         raw.write(&whole[..whole.len() * part / 40]);
@@ -35,7 +35,7 @@ fn in_the_middle_of_a_lease() {
         scene.event(event, 20_000);
     }
     let mut raw = scene.stranger().hello(64 << 10);
-    raw.send(FrameKind::GetAny, &get_any(10, Duration::ZERO), b"");
+    raw.send(Call::GetAny, &get_any(10, Duration::ZERO), b"");
     until("leases are out", || scene.store.stats().leases > 0);
     drop(raw);
     until("guards are back", || scene.guards() == 0);
@@ -54,7 +54,7 @@ fn while_it_waits_for_events() {
     let scene = Scene::new();
     for _ in 0..20 {
         let mut raw = scene.client();
-        raw.send(FrameKind::GetAny, &get_any(1, Duration::from_secs(30)), b"");
+        raw.send(Call::GetAny, &get_any(1, Duration::from_secs(30)), b"");
         raw.ping_out_of_turn();
     }
     std::thread::sleep(Duration::from_millis(200));
@@ -78,7 +78,7 @@ fn in_the_middle_of_a_range() {
     for tcp in [false, true] {
         let raw = if tcp { scene.stranger_over_tcp() } else { scene.stranger() };
         let mut raw: Raw = raw.hello(1 << 20);
-        let number = raw.send(FrameKind::Range, &meta, b"");
+        let number = raw.send(Call::Range, &meta, b"");
         assert_eq!(raw.frame().head.request, number);
         drop(raw);
         until("guards are back", || scene.guards() == 0);

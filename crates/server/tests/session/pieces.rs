@@ -2,6 +2,7 @@
 
 use crate::raw::{Frame, Raw, credit, frame, get, get_any, hello, put};
 use crate::scene::{Scene, WINDOW};
+use forebay_core::Call;
 use forebay_wire::{Control, FrameKind, WireReader, WireWriter};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -24,17 +25,17 @@ fn script(scene: &Scene) -> Vec<Vec<u8>> {
         puts.push((key(event as u64, 0), &value[..], None));
     }
     let (meta, payload) = put(keyspace, &puts);
-    add(FrameKind::Put, &meta, &payload);
+    add(FrameKind::Call(Call::Put), &meta, &payload);
     let (meta, payload) = put(keyspace, &[(key(3, 1), &long, None), (key(4, 1), b"", None), (key(5, 1), b"5", None)]);
-    add(FrameKind::Put, &meta, &payload);
+    add(FrameKind::Call(Call::Put), &meta, &payload);
     // Again, and with other bytes, and a checksum that does not fit.
-    add(FrameKind::Put, &meta, &payload);
-    add(FrameKind::Put, &meta, &vec![9; payload.len()]);
+    add(FrameKind::Call(Call::Put), &meta, &payload);
+    add(FrameKind::Call(Call::Put), &meta, &vec![9; payload.len()]);
     add(FrameKind::Ping, b"ping", b"");
     let keys = [key(3, 1), key(99, 0), key(7, 0), key(0, 0)];
-    add(FrameKind::Get, &get(&keys), b"");
-    add(FrameKind::Get, &get(&keys), b"payload that nobody asked for");
-    add(FrameKind::Get, b"nonsense", b"");
+    add(FrameKind::Call(Call::Get), &get(&keys), b"");
+    add(FrameKind::Call(Call::Get), &get(&keys), b"payload that nobody asked for");
+    add(FrameKind::Call(Call::Get), b"nonsense", b"");
     all.push(credit(1000));
     let mut add = |kind, meta: &[u8], payload: &[u8]| {
         number += 1;
@@ -44,10 +45,10 @@ fn script(scene: &Scene) -> Vec<Vec<u8>> {
     out.u32(1);
     out.short(keyspace.schema.primary_of(&key(3, 0)).as_bytes()).unwrap();
     out.u8(1);
-    add(FrameKind::GetEvent, out.bytes(), b"");
-    add(FrameKind::GetAny, &get_any(2, Duration::ZERO), b"");
-    add(FrameKind::GetAny, &get_any(100, Duration::from_millis(1)), b"");
-    add(FrameKind::Seal, &get(&[]), b"");
+    add(FrameKind::Call(Call::GetEvent), out.bytes(), b"");
+    add(FrameKind::Call(Call::GetAny), &get_any(2, Duration::ZERO), b"");
+    add(FrameKind::Call(Call::GetAny), &get_any(100, Duration::from_millis(1)), b"");
+    add(FrameKind::Call(Call::Seal), &get(&[]), b"");
     let control = |control: &Control| serde_json::to_vec(control).unwrap();
     add(FrameKind::Control, &control(&Control::Holds), b"");
     add(FrameKind::Control, &control(&Control::RunOpen { run: 1, config: "wrong".to_owned() }), b"");
@@ -61,7 +62,7 @@ fn said(frame: &Frame) -> (u64, u8, Vec<u8>, Vec<u8>) {
     let head = frame.head;
     let flags = u8::from(head.flags.is_error()) | u8::from(head.flags.has_more()) << 1;
     // Tokens count up from a start of their own in every store.
-    let leases = head.kind == FrameKind::GetAny && !head.flags.is_error();
+    let leases = head.kind == FrameKind::Call(Call::GetAny) && !head.flags.is_error();
     let meta =
         if leases { WireReader::new(&frame.meta).u32().unwrap().to_le_bytes().to_vec() } else { frame.meta.clone() };
     (head.request, flags, meta, frame.payload.clone())

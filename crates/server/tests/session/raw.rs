@@ -1,6 +1,6 @@
 //! A client that sends what a test wants.
 
-use forebay_core::{Error, GetAny, Key, Keyspace, PutOutcome, Result, crc32c};
+use forebay_core::{Call, Error, GetAny, Key, Keyspace, PutOutcome, Result, crc32c};
 use forebay_wire::{
     FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WireLease, WirePut, WireReader, WireWriter,
 };
@@ -80,7 +80,7 @@ impl Raw {
     }
 
     /// Sends a request; answers its number.
-    pub(crate) fn send(&mut self, kind: FrameKind, meta: &[u8], payload: &[u8]) -> u64 {
+    pub(crate) fn send(&mut self, kind: impl Into<FrameKind>, meta: &[u8], payload: &[u8]) -> u64 {
         let number = self.next;
         self.next += 1;
         self.write(&frame(kind, number, meta, payload));
@@ -118,7 +118,7 @@ impl Raw {
     }
 
     /// Sends a request and takes its whole answer, giving credit for what comes.
-    pub(crate) fn ask(&mut self, kind: FrameKind, meta: &[u8], payload: &[u8]) -> Frame {
+    pub(crate) fn ask(&mut self, kind: impl Into<FrameKind>, meta: &[u8], payload: &[u8]) -> Frame {
         let number = self.send(kind, meta, payload);
         self.answer(number)
     }
@@ -171,18 +171,18 @@ impl Raw {
     /// Puts one fragment.
     pub(crate) fn put(&mut self, keyspace: &Keyspace, key: &Key, value: &[u8]) -> Result<PutOutcome> {
         let (meta, payload) = put(keyspace, &[(*key, value, None)]);
-        outcomes(&self.ask(FrameKind::Put, &meta, &payload)).pop().unwrap()
+        outcomes(&self.ask(Call::Put, &meta, &payload)).pop().unwrap()
     }
 
     /// Leases events.
     pub(crate) fn get_any(&mut self, keyspace: &Keyspace, n: usize, wait: Duration) -> Vec<WireLease> {
-        let answer = self.ask(FrameKind::GetAny, &get_any(n, wait), b"");
+        let answer = self.ask(Call::GetAny, &get_any(n, wait), b"");
         leases(keyspace, &answer)
     }
 }
 
 /// The bytes of a request.
-pub(crate) fn frame(kind: FrameKind, number: u64, meta: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: impl Into<FrameKind>, number: u64, meta: &[u8], payload: &[u8]) -> Vec<u8> {
     let head = FrameHead::new(kind, FrameFlags::REQUEST, number).with(meta, payload.len() as u32);
     [&head.encode()[..], meta, payload].concat()
 }

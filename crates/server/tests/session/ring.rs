@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, frame};
 use crate::scene::until;
-use forebay_core::{Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
+use forebay_core::{Call, Kind, RingKeyspace, RingPut, RingSources, RingStamp, SourceSchema, crc32c};
 use forebay_ring::{Ring, RingConfig};
 use forebay_server::{Endpoint, Limits, Server, ServerConfig};
 use forebay_wire::{Control, FrameKind, WirePut, WireWindow};
@@ -72,7 +72,7 @@ fn a_window_that_is_not_taken_lets_go_of_the_ring() {
     let scene = Scene::new("slow", limits);
     (0..100).for_each(|at| scene.put(at * 10));
     let mut slow = scene.client(64 << 10);
-    slow.send(FrameKind::Window, &scene.window(1000, Duration::ZERO), b"");
+    slow.send(Call::Window, &scene.window(1000, Duration::ZERO), b"");
     until("the window is held", || scene.guards() > 0);
     let from = Instant::now();
     let mut other = scene.client(1 << 20);
@@ -91,7 +91,7 @@ fn slow_readers_do_not_stop_data_taking() {
     let mut slow: Vec<Raw> = (0..4).map(|_| scene.client(64 << 10)).collect();
     for raw in &mut slow {
         for _ in 0..8 {
-            raw.send(FrameKind::Window, &scene.window(u64::MAX, Duration::ZERO), b"");
+            raw.send(Call::Window, &scene.window(u64::MAX, Duration::ZERO), b"");
         }
     }
     until("slices are held", || scene.guards() > 0);
@@ -113,7 +113,7 @@ fn who_goes_while_it_waits_for_a_window_leaves_nothing() {
     let scene = Scene::new("gone", Limits::default());
     scene.put(0);
     let mut gone = scene.client(1 << 20);
-    gone.send(FrameKind::Window, &scene.window(1_000_000, Duration::from_secs(60)), b"");
+    gone.send(Call::Window, &scene.window(1_000_000, Duration::from_secs(60)), b"");
     gone.ping_out_of_turn();
     drop(gone);
     until("its connection is gone", || scene.server.as_ref().unwrap().connections() == 0);
@@ -124,7 +124,7 @@ fn who_goes_while_it_waits_for_a_window_leaves_nothing() {
 fn frames_for_events_are_refused_one_by_one() {
     let scene = Scene::new("kinds", Limits::default());
     let mut raw = scene.client(1 << 20);
-    for kind in [FrameKind::Get, FrameKind::GetAny, FrameKind::Verdict, FrameKind::Range, FrameKind::Watch] {
+    for kind in [Call::Get, Call::GetAny, Call::Verdict, Call::Range, Call::Watch] {
         let answer = raw.ask(kind, b"", b"");
         let error = answer.error();
         assert_eq!(error.kind(), Kind::Invalid, "{kind:?}: {error}");
@@ -134,7 +134,7 @@ fn frames_for_events_are_refused_one_by_one() {
     let error = raw.ask(FrameKind::Control, &runs, b"").error();
     assert!(error.message().contains("`runs` is for keyspaces of events"), "{error}");
     // A window that is none leaves the connection as it is.
-    let error = raw.ask(FrameKind::Window, b"\0\0", b"").error();
+    let error = raw.ask(Call::Window, b"\0\0", b"").error();
     assert_eq!(error.kind(), Kind::Corrupt);
     raw.ping();
     // A put that waits is none of a ring's: what it says cannot be believed, and the connection ends.
@@ -151,7 +151,7 @@ fn frames_for_events_are_refused_one_by_one() {
         level: None,
     };
     let meta = WirePut::encode_all(&[put], &Default::default()).unwrap();
-    raw.write(&frame(FrameKind::Put, 99, &meta, b"x"));
+    raw.write(&frame(Call::Put, 99, &meta, b"x"));
     let error = raw.refused();
     assert!(error.message().contains("a ring waits for nothing"), "{error}");
     assert_eq!(scene.ring.stats().fragments, 0);
@@ -178,7 +178,7 @@ fn bytes_that_are_not_as_sent_are_no_fragment() {
         };
         for (checksum, is_good) in [(1, false), (crc32c(&value), true)] {
             let meta = WirePut::encode_all(&[put(checksum)], &Default::default()).unwrap();
-            let answer = raw.ask(FrameKind::Put, &meta, &value);
+            let answer = raw.ask(Call::Put, &meta, &value);
             let outcome = crate::raw::outcomes(&answer).pop().unwrap();
             assert_eq!(outcome.is_ok(), is_good, "{length}: {outcome:?}");
         }

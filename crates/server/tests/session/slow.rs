@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, frame, get, put};
 use crate::scene::{RUN, Scene, WINDOW, resident_bytes, until};
-use forebay_core::Bounds;
+use forebay_core::{Bounds, Call};
 use forebay_wire::{FrameKind, WireRange, WireWriter};
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,9 @@ fn who_reads_nothing_holds_little_and_is_cut() {
     let mut slow = scene.stranger().hello(SMALL);
     let keys: Vec<_> = (0..100).map(|event| scene.key(event, 0)).collect();
     for _ in 0..200 {
-        slow.send(FrameKind::Get, &get(&keys), b"");
+        slow.send(Call::Get, &get(&keys), b"");
     }
-    slow.send(FrameKind::Range, &all_fragments(&scene, false), b"");
+    slow.send(Call::Range, &all_fragments(&scene, false), b"");
     until("guards are out", || scene.guards() > 0);
     let from = Instant::now();
     let mut other = scene.client();
@@ -49,7 +49,7 @@ fn who_reads_a_little_now_and_then_is_cut_as_well() {
         scene.event(event, 30_000);
     }
     let mut slow = scene.stranger().hello(SMALL);
-    slow.send(FrameKind::Range, &all_fragments(&scene, false), b"");
+    slow.send(Call::Range, &all_fragments(&scene, false), b"");
     let from = Instant::now();
     let mut byte = [0; 64];
     while scene.guards() > 0 || from.elapsed() < Duration::from_millis(100) {
@@ -71,7 +71,7 @@ fn answers_that_are_asked_for_many_times_take_no_memory() {
     let keys = vec![scene.key(1, 0); 100_000];
     let mut slow: Vec<Raw> = (0..10).map(|_| scene.stranger().hello(WINDOW)).collect();
     for raw in &mut slow {
-        raw.send(FrameKind::Get, &get(&keys), b"");
+        raw.send(Call::Get, &get(&keys), b"");
     }
     let mut out = WireWriter::new();
     out.u32(50_000);
@@ -80,7 +80,7 @@ fn answers_that_are_asked_for_many_times_take_no_memory() {
         out.u8(1);
     }
     for raw in &mut slow {
-        raw.send(FrameKind::GetEvent, out.bytes(), b"");
+        raw.send(Call::GetEvent, out.bytes(), b"");
     }
     scene.client().ping();
     let more = resident_bytes().saturating_sub(before);
@@ -92,7 +92,7 @@ fn half_a_put_is_given_back() {
     let scene = Scene::with(|limits| limits.frame_deadline = Duration::from_millis(400), |_| {});
     let (meta, payload) =
         put(&scene.keyspace, &[(scene.key(1, 0), &[1; 100_000], None), (scene.key(2, 0), b"2", None)]);
-    let whole = frame(FrameKind::Put, 1, &meta, &payload);
+    let whole = frame(Call::Put, 1, &meta, &payload);
     let mut slow = scene.client();
     slow.write(&whole[..whole.len() / 2]);
     let mut other = scene.client();
@@ -148,7 +148,7 @@ fn windows_of_any_size_are_enough() {
             let mut raw = raw.hello(window);
             let mut owed = 0;
             for events in [false, true] {
-                let number = raw.send(FrameKind::Range, &all_fragments(&scene, events), b"");
+                let number = raw.send(Call::Range, &all_fragments(&scene, events), b"");
                 let mut found = 0;
                 loop {
                     let part = raw.frame();
@@ -185,9 +185,9 @@ fn credit_behind_requests_that_must_wait_is_seen() {
             if number % 50 == 49 {
                 let value = vec![1; 5000];
                 let (meta, payload) = put(&scene.keyspace, &[(scene.key(number, 0), &value, None)]);
-                bytes.extend(frame(FrameKind::Put, number, &meta, &payload));
+                bytes.extend(frame(Call::Put, number, &meta, &payload));
             } else {
-                bytes.extend(frame(FrameKind::Get, number, &meta, b""));
+                bytes.extend(frame(Call::Get, number, &meta, b""));
             }
         }
         // The server takes all of it without anybody reading, and holds back what the window does not allow.

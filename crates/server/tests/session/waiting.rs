@@ -2,14 +2,14 @@
 
 use crate::raw::{Raw, frame, get, get_any, leases, outcomes, put};
 use crate::scene::{RUN, Scene, until};
-use forebay_core::{Bounds, Kind, PutOptions};
+use forebay_core::{Bounds, Call, Kind, PutOptions};
 use forebay_wire::{Control, FrameKind, WireJudgement, WireVerdict, WireWriter};
 use std::time::{Duration, Instant};
 
 fn nothing_is_delayed(raw: &mut Raw, scene: &Scene, others: usize) {
     for _ in 0..others {
         raw.ping();
-        let answer = raw.ask(FrameKind::Get, &get(&[scene.key(1, 0)]), b"");
+        let answer = raw.ask(Call::Get, &get(&[scene.key(1, 0)]), b"");
         assert_eq!(answer.payload.len(), 100);
     }
 }
@@ -22,14 +22,14 @@ fn a_put_without_space_delays_nothing_else() {
     let mut raw = scene.client();
     let wait = Some(Duration::from_millis(100));
     let (meta, payload) = put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], wait)]);
-    let waiting = raw.send(FrameKind::Put, &meta, &payload);
+    let waiting = raw.send(Call::Put, &meta, &payload);
     let full = outcomes(&raw.answer(waiting)).pop().unwrap().unwrap_err();
     assert_eq!(full.kind(), Kind::Full);
     // With space it goes in while it waits. If it kept others waiting, it would end before they are answered, and would
     // find no space.
     let (meta, payload) =
         put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], Some(Duration::from_secs(20)))]);
-    let waiting = raw.send(FrameKind::Put, &meta, &payload);
+    let waiting = raw.send(Call::Put, &meta, &payload);
     nothing_is_delayed(&mut raw, &scene, 20);
     let bounds = Bounds::parse(&scene.keyspace.schema, "1/100000-100020").unwrap();
     assert!(scene.store.remove_range(&bounds).unwrap() > 0);
@@ -54,7 +54,7 @@ fn a_frame_of_puts_that_wait_takes_no_more_threads_than_allowed() {
         let mut raw = scene.client();
         let from = Instant::now();
         let before = threads();
-        let number = raw.send(FrameKind::Put, &meta, &payload);
+        let number = raw.send(Call::Put, &meta, &payload);
         let mut other = scene.client();
         nothing_is_delayed(&mut other, &scene, 5);
         assert!(threads() <= before + 8);
@@ -77,14 +77,14 @@ fn nobody_waits_longer_than_the_server_allows() {
     let from = Instant::now();
     let (meta, payload) =
         put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], Some(Duration::from_secs(3600)))]);
-    let put = raw.send(FrameKind::Put, &meta, &payload);
+    let put = raw.send(Call::Put, &meta, &payload);
     let full = outcomes(&raw.answer(put)).pop().unwrap().unwrap_err();
     assert_eq!(full.kind(), Kind::Full);
     assert!(raw.get_any(&scene.keyspace, 0, Duration::from_secs(3600)).is_empty());
     let object = watch(&mut raw);
-    let number = raw.send(FrameKind::Watch, &next_of(object, Duration::from_secs(3600)), b"");
+    let number = raw.send(Call::Watch, &next_of(object, Duration::from_secs(3600)), b"");
     assert!(!raw.answer(number).head.flags.is_error());
-    let number = raw.send(FrameKind::Watch, &next_of(object, Duration::from_secs(3600)), b"");
+    let number = raw.send(Call::Watch, &next_of(object, Duration::from_secs(3600)), b"");
     assert_eq!(raw.answer(number).meta, b"null");
     assert!(from.elapsed() < Duration::from_secs(60));
 }
@@ -109,9 +109,9 @@ fn watchers_keep_no_thread() {
     let mut all: Vec<Raw> = (0..20).map(|_| scene.client()).collect();
     for raw in &mut all {
         let object = watch(raw);
-        let number = raw.send(FrameKind::Watch, &next_of(object, Duration::ZERO), b"");
+        let number = raw.send(Call::Watch, &next_of(object, Duration::ZERO), b"");
         raw.answer(number);
-        raw.send(FrameKind::Watch, &next_of(object, Duration::from_secs(30)), b"");
+        raw.send(Call::Watch, &next_of(object, Duration::from_secs(30)), b"");
     }
     let from = Instant::now();
     let mut other = scene.client();
@@ -134,7 +134,7 @@ fn events_are_given_soon_after_they_are_ready() {
     let waited = from.elapsed();
     assert!((Duration::from_millis(190)..Duration::from_secs(20)).contains(&waited), "{waited:?}");
     for event in 0..10 {
-        let number = raw.send(FrameKind::GetAny, &get_any(3, Duration::from_secs(60)), b"");
+        let number = raw.send(Call::GetAny, &get_any(3, Duration::from_secs(60)), b"");
         // What else is asked is answered meanwhile.
         raw.ping();
         std::thread::sleep(Duration::from_millis(20));
@@ -160,7 +160,7 @@ fn all_who_wait_are_served() {
         );
         let mut all: Vec<Raw> = (0..60).map(|_| scene.client()).collect();
         for raw in &mut all {
-            raw.send(FrameKind::GetAny, &get_any(1, Duration::from_secs(40)), b"");
+            raw.send(Call::GetAny, &get_any(1, Duration::from_secs(40)), b"");
         }
         let from = Instant::now();
         // What needs a thread is answered although all of them wait.
@@ -213,8 +213,8 @@ fn a_deadline_behind_a_full_connection_does_not_spin() {
     scene.event(1, 100_000);
     scene.client().get_any(&scene.keyspace, 1, Duration::ZERO);
     let mut raw = scene.stranger().hello(64 << 10);
-    let asked = raw.send(FrameKind::GetAny, &get_any(1, Duration::from_millis(50)), b"");
-    let number = raw.send(FrameKind::Get, &get(&[scene.key(1, 0), scene.key(1, 1)]), b"");
+    let asked = raw.send(Call::GetAny, &get_any(1, Duration::from_millis(50)), b"");
+    let number = raw.send(Call::Get, &get(&[scene.key(1, 0), scene.key(1, 1)]), b"");
     std::thread::sleep(Duration::from_millis(100));
     let before = cpu();
     std::thread::sleep(Duration::from_millis(500));
@@ -262,7 +262,7 @@ fn a_verdict_that_lets_a_put_end_delays_nothing_else() {
         judgement: WireJudgement::Reject,
         results: vec![],
     };
-    let judged = raw.send(FrameKind::Verdict, &WireVerdict::encode_all(&[verdict]).unwrap(), b"");
+    let judged = raw.send(Call::Verdict, &WireVerdict::encode_all(&[verdict]).unwrap(), b"");
     let mut other = scene.client();
     nothing_is_delayed(&mut other, &scene, 20);
     nothing_is_delayed(&mut raw, &scene, 20);
@@ -281,7 +281,7 @@ fn who_goes_while_it_waits_is_counted_until_its_work_is_done() {
     let next = scene.fill(50_000);
     let (meta, payload) =
         put(&scene.keyspace, &[(scene.key(next + 1, 0), &[1; 50_000], Some(Duration::from_millis(900)))]);
-    let bytes = frame(FrameKind::Put, 1, &meta, &payload);
+    let bytes = frame(Call::Put, 1, &meta, &payload);
     let mut served = 0;
     for _ in 0..60 {
         let mut raw = scene.stranger();
@@ -316,7 +316,7 @@ fn what_waits_is_refused_where_memory_for_it_is_taken() {
         let all: Vec<_> = keys.iter().map(|key| (*key, &value[..], wait)).collect();
         let (meta, payload) = put(&scene.keyspace, &all);
         let mut raw = scene.client();
-        let number = raw.send(FrameKind::Put, &meta, &payload);
+        let number = raw.send(Call::Put, &meta, &payload);
         waiting.push((raw, number));
     }
     let mut refused = 0;
@@ -332,7 +332,7 @@ fn what_waits_is_refused_where_memory_for_it_is_taken() {
     // All of it came back: as many may wait again.
     let (meta, payload) = put(&scene.keyspace, &[(scene.key(next + 1000, 0), &value, Some(Duration::ZERO))]);
     let (raw, _) = &mut waiting[0];
-    let number = raw.send(FrameKind::Put, &meta, &payload);
+    let number = raw.send(Call::Put, &meta, &payload);
     let error = outcomes(&raw.answer(number)).pop().unwrap().unwrap_err();
     assert!(!error.message().contains("memory_bytes_max"), "{error}");
 }

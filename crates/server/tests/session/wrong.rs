@@ -2,7 +2,7 @@
 
 use crate::raw::{Raw, credit, frame, get, hello, put, sealed};
 use crate::scene::{Scene, WINDOW, resident_bytes};
-use forebay_core::Kind;
+use forebay_core::{Call, Kind};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello};
 
 /// Sends these bytes after a hello, over both sorts of socket; the error must be of this kind and say this, and others go
@@ -62,7 +62,7 @@ fn before_a_hello() {
     let scene = Scene::new();
     let mut other = scene.client();
     let key = scene.key(1, 0);
-    for bytes in [frame(FrameKind::Get, 1, &get(&[key]), b""), credit(7), frame(FrameKind::Ping, 1, b"", b"")] {
+    for bytes in [frame(Call::Get, 1, &get(&[key]), b""), credit(7), frame(FrameKind::Ping, 1, b"", b"")] {
         said(scene.stranger(), &bytes, Kind::Invalid, "no hello");
     }
     said(scene.stranger(), &hello(1024), Kind::Invalid, "window");
@@ -82,7 +82,7 @@ fn before_a_hello() {
 fn a_frame_that_ends_early_is_told_so() {
     let scene = Scene::new();
     let (meta, payload) = put(&scene.keyspace, &[(scene.key(1, 0), &[1; 5000], None)]);
-    let whole = frame(FrameKind::Put, 1, &meta, &payload);
+    let whole = frame(Call::Put, 1, &meta, &payload);
     for cut in [1, 39, 40, 50, 40 + meta.len(), whole.len() - 1] {
         let mut raw = scene.client();
         raw.write(&whole[..cut]);
@@ -100,7 +100,7 @@ fn who_ends_between_frames_gets_all_answers() {
     let scene = Scene::new();
     scene.event(1, 3000);
     let mut raw = scene.client();
-    let numbers: Vec<u64> = (0..20).map(|_| raw.send(FrameKind::Get, &get(&[scene.key(1, 0)]), b"")).collect();
+    let numbers: Vec<u64> = (0..20).map(|_| raw.send(Call::Get, &get(&[scene.key(1, 0)]), b"")).collect();
     raw.socket.shut();
     for number in numbers {
         assert_eq!(raw.answer(number).payload.len(), 3000);
@@ -112,10 +112,10 @@ fn who_ends_between_frames_gets_all_answers() {
 fn more_than_the_credit() {
     let scene = Scene::with(|limits| limits.window_bytes = 256 << 10, |_| {});
     // Bytes that the server does not read after it has seen enough would reset the connection: the head says enough.
-    let head = FrameHead::new(FrameKind::Put, FrameFlags::REQUEST, 1).with(b"", 300 << 10).encode();
+    let head = FrameHead::new(Call::Put, FrameFlags::REQUEST, 1).with(b"", 300 << 10).encode();
     refused(&scene, &head, Kind::Invalid, "allowed");
     let meta = vec![0; 100 << 10];
-    let head = FrameHead::new(FrameKind::Get, FrameFlags::REQUEST, 1).with(&meta, 0).encode();
+    let head = FrameHead::new(Call::Get, FrameFlags::REQUEST, 1).with(&meta, 0).encode();
     refused(&scene, &head, Kind::Invalid, "less into one request");
 }
 
@@ -124,7 +124,7 @@ fn promises_take_no_memory() {
     let scene = Scene::alone();
     let before = resident_bytes();
     for (meta_bytes, payload_bytes) in [(u32::MAX, 0), (0, u32::MAX), (u32::MAX, u32::MAX)] {
-        for kind in FrameKind::ALL {
+        for kind in FrameKind::all() {
             let mut head = FrameHead::new(kind, FrameFlags::REQUEST, 1);
             (head.meta_bytes, head.payload_bytes) = (meta_bytes, payload_bytes);
             let mut raw = scene.client();
@@ -135,7 +135,7 @@ fn promises_take_no_memory() {
     // What the window allows is promised by many at once, and does not come.
     let mut all: Vec<Raw> = (0..100).map(|_| scene.client()).collect();
     for (number, raw) in all.iter_mut().enumerate() {
-        let mut head = FrameHead::new([FrameKind::Get, FrameKind::Update][number % 2], FrameFlags::REQUEST, 1);
+        let mut head = FrameHead::new([Call::Get, Call::Update][number % 2], FrameFlags::REQUEST, 1);
         (head.meta_bytes, head.payload_bytes) = (4, 15 << 20);
         head.meta_crc = forebay_core::crc32c(b"meta");
         raw.write(&head.encode());
@@ -151,7 +151,7 @@ fn promises_take_no_memory() {
 fn metas_that_are_none_end_their_connection_or_their_request() {
     let scene = Scene::new();
     let mut other = scene.client();
-    for kind in FrameKind::ALL {
+    for kind in FrameKind::all() {
         if matches!(kind, FrameKind::Hello | FrameKind::Credit | FrameKind::Goodbye | FrameKind::Ping) {
             continue;
         }
