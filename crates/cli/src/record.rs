@@ -184,7 +184,7 @@ impl Record {
 fn show_link(link: &LinkManifest, out: &mut Output) -> Result<()> {
     let by: Vec<String> = link.missed_by.iter().map(|(reason, frames)| format!("{frames} {reason}")).collect();
     let by = if by.is_empty() { "none missed".to_owned() } else { by.join(", ") };
-    out.line(format!("  {}: {by}; {}", link.plan.name, units::plural(link.gaps.len() as u64, "gap")))?;
+    out.line(format!("  {}: {by}; {}", link.config.name, units::plural(link.gaps.len() as u64, "gap")))?;
     for gap in link.gaps.iter().take(GAPS_SHOWN) {
         out.line(format!("    {}", gap_line(gap)))?;
     }

@@ -9,7 +9,7 @@
 //! given up cannot be recorded later (test `what_is_given_up_stays_missed`).
 
 use super::cause::GapReason;
-use super::config::LinkPlan;
+use super::config::LinkConfig;
 use super::limits::GAPS_MAX;
 use super::manifest::{Era, LinkManifest, ManifestGap};
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl Contents {
 
 /// The account of one link.
 pub(super) struct Books {
-    pub(super) plan: LinkPlan,
+    pub(super) config: LinkConfig,
     account: Mutex<Account>,
 }
 
@@ -81,8 +81,8 @@ pub(super) struct Figures {
 }
 
 impl Books {
-    pub(super) fn new(plan: LinkPlan) -> Books {
-        Books { plan, account: Mutex::default() }
+    pub(super) fn new(config: LinkConfig) -> Books {
+        Books { config, account: Mutex::default() }
     }
 
     /// The link's clock begins, or steps back; the new era's number.
@@ -161,7 +161,7 @@ impl Books {
         debug_assert_eq!(account.pending_frames, on_the_way, "the sum of what is on its way is wrong");
         let gaps = in_order(account.gaps.clone());
         LinkManifest {
-            plan: self.plan.clone(),
+            config: self.config.clone(),
             produced: account.recorded + account.pending_frames + account.missed,
             recorded: account.recorded,
             recorded_bytes: account.recorded_bytes,
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     fn books() -> Books {
-        Books::new(LinkPlan {
+        Books::new(LinkConfig {
             source: vec![1],
             name: "one".into(),
             format: String::new(),

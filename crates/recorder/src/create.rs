@@ -2,7 +2,7 @@
 //!
 //! *On failure*: a creation that fails leaves no files behind; opening fails closed.
 
-use super::config::{RecordConfig, WarmDir};
+use super::config::{RecordingConfig, WarmDir};
 use super::files;
 use super::image::Image;
 use super::index::Index;
@@ -27,7 +27,7 @@ impl Recording {
     /// # Errors
     /// `Invalid` for sizes that cannot be, or a directory that holds a recording; `Full` where a directory has not the
     /// room; `Unavailable` where a directory cannot be used, or another process has it.
-    pub fn create(dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
+    pub fn create(dirs: &[WarmDir], config: RecordingConfig) -> Result<Recording> {
         config.check()?;
         for dir in dirs {
             std::fs::create_dir_all(&dir.path).map_err(|error| cannot(&dir.path, "cannot be made", error))?;
@@ -42,7 +42,7 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Recording::create`].
-    pub fn create_on(devices: Vec<Arc<dyn Device>>, dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
+    pub fn create_on(devices: Vec<Arc<dyn Device>>, dirs: &[WarmDir], config: RecordingConfig) -> Result<Recording> {
         config.check()?;
         if dirs.is_empty() || devices.len() != dirs.len() {
             let message =
@@ -90,10 +90,10 @@ impl Recording {
                 devices.len()
             )));
         }
-        let config = RecordConfig {
+        let config = RecordingConfig {
             container_bytes: description.container_bytes,
             extent_bytes: description.extent_bytes,
-            ..RecordConfig::default()
+            ..RecordingConfig::default()
         };
         let (warm, mut found) = Warm::open(devices, description.recording, WIDTHS, shape(&config), accept_loss)?;
         let warm = Arc::new(warm);
@@ -120,7 +120,7 @@ fn make(
     devices: &[Arc<dyn Device>],
     dirs: &[WarmDir],
     before: &[HashSet<String>],
-    config: RecordConfig,
+    config: RecordingConfig,
 ) -> Result<Recording> {
     let id = random_id();
     let bytes: Vec<u64> = dirs.iter().map(|dir| dir.bytes).collect();
@@ -149,7 +149,7 @@ fn make(
     Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes, Some(medium))
 }
 
-fn shape(config: &RecordConfig) -> WarmShape {
+fn shape(config: &RecordingConfig) -> WarmShape {
     WarmShape {
         container_bytes: config.container_bytes,
         log_bytes: LOG_BYTES,

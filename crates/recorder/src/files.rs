@@ -1,6 +1,6 @@
 //! The two files that stand beside a recording's containers, in each of its directories: what it is, and its manifest.
 
-use super::config::LinkPlan;
+use super::config::LinkConfig;
 use super::json;
 use super::limits::{MANIFEST_RESERVE_BYTES, MANIFEST_RESERVE_LINK_BYTES};
 use super::manifest::GapManifest;
@@ -23,7 +23,7 @@ pub(super) struct Description {
     pub(super) devices: u32,
     pub(super) container_bytes: u64,
     pub(super) extent_bytes: usize,
-    pub(super) links: Vec<LinkPlan>,
+    pub(super) links: Vec<LinkConfig>,
 }
 
 /// Whether a directory holds a recording.

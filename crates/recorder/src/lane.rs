@@ -15,7 +15,7 @@ use super::cause::GapReason;
 use super::image::Image;
 use super::limits::ATTEMPTS_MAX;
 use super::pool::Pool;
-use super::shared::Shared;
+use super::recorder::Recorder;
 use forebay_core::{Error, Kind, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -140,8 +140,8 @@ impl Lane {
         self.failed.store(true, Ordering::Release);
     }
 
-    fn progressed(&self, shared: &Shared) {
-        self.progressed_ns.store(shared.now_ns(), Ordering::Release);
+    fn progressed(&self, recorder: &Recorder) {
+        self.progressed_ns.store(recorder.now_ns(), Ordering::Release);
     }
 
     fn next(&self, wait: Duration) -> Option<Image> {
@@ -154,9 +154,9 @@ impl Lane {
 }
 
 /// The body of a device's thread.
-pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
+pub(super) fn run(recorder: &Recorder, lane: &Lane, sink: &mut dyn Sink) {
     let mut writing = Writing {
-        shared,
+        recorder,
         lane,
         sink,
         again: VecDeque::new(),
@@ -170,7 +170,7 @@ pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
 }
 
 struct Writing<'a> {
-    shared: &'a Shared,
+    recorder: &'a Recorder,
     lane: &'a Lane,
     sink: &'a mut dyn Sink,
     /// To be written again.
@@ -198,15 +198,15 @@ impl Writing<'_> {
                 self.append(image);
             }
             // At half of the interval, because the device takes the other half: `commit_every` is what a user is promised.
-            let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.shared.config.commit_every / 2);
-            let ends = !came && self.shared.is_closing();
+            let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.recorder.config.commit_every / 2);
+            let ends = !came && self.recorder.is_closing();
             if !self.written.is_empty() && (self.bytes >= commit_bytes || old || ends) {
                 self.commit();
             }
             self.settle();
             // Not as soon as this lane is idle: another one that fails now hands its images over here.
             let idle = self.again.is_empty() && self.written.is_empty() && self.under_way.is_empty();
-            if !came && idle && self.shared.is_closing() && self.shared.is_settled() {
+            if !came && idle && self.recorder.is_closing() && self.recorder.is_settled() {
                 break;
             }
         }
@@ -221,7 +221,7 @@ impl Writing<'_> {
 
     /// Asked for often enough that buffers come back before all of them wait for it.
     fn commit_bytes(&self) -> u64 {
-        let config = &self.shared.config;
+        let config = &self.recorder.config;
         let quarter = config.buffers_per_link as u64 * config.extent_bytes as u64 / 4;
         config.commit_bytes.min(quarter.max(config.extent_bytes as u64 / 2))
     }
@@ -233,7 +233,7 @@ impl Writing<'_> {
         }
         match self.sink.append(&image) {
             Ok(()) => {
-                self.lane.progressed(self.shared);
+                self.lane.progressed(self.recorder);
                 self.bytes += image.bytes();
                 self.oldest.get_or_insert_with(Instant::now);
                 self.written.push(image);
@@ -272,9 +272,9 @@ impl Writing<'_> {
         let tickets = self.under_way.iter().map(|(ticket, _)| *ticket);
         debug_assert!(tickets.is_sorted(), "commits are settled in the order in which they were asked for");
         while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
-            self.lane.progressed(self.shared);
+            self.lane.progressed(self.recorder);
             for image in images {
-                if let Some(books) = self.shared.books(image.link) {
+                if let Some(books) = self.recorder.books(image.link) {
                     books.durable(image.number, |frames, bytes| {
                         self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
                         self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Writing<'_> {
         (self.bytes, self.oldest) = (0, None);
         images.iter_mut().for_each(|image| image.attempts += 1);
         if images.iter().any(|image| image.attempts >= ATTEMPTS_MAX) {
-            let stalled = self.lane.is_stalled(self.shared.now_ns(), self.shared.config.stall);
+            let stalled = self.lane.is_stalled(self.recorder.now_ns(), self.recorder.config.stall);
             let reason = if stalled { GapReason::DeviceStalled } else { GapReason::DeviceError };
             self.lane.fail(reason, error.to_string());
             let again = std::mem::take(&mut self.again);
@@ -311,17 +311,17 @@ impl Writing<'_> {
         // Counted, so that an image that no device takes is missed instead of passed round for ever.
         image.hops += 1;
         image.attempts = 0;
-        let elsewhere = self.shared.lane_for(self.lane.index).ok().filter(|_| image.hops < self.shared.lanes.len());
+        let elsewhere = self.recorder.lane_for(self.lane.index).ok().filter(|_| image.hops < self.recorder.lanes.len());
         if let Some(other) = elsewhere {
             self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
-            other.take(image, self.shared.now_ns());
+            other.take(image, self.recorder.now_ns());
             return;
         }
         self.give_up(image, reason);
     }
 
     fn give_up(&self, image: Image, reason: GapReason) {
-        if let Some(books) = self.shared.books(image.link) {
+        if let Some(books) = self.recorder.books(image.link) {
             books.failed(image.number, reason);
         }
         self.settled(image);
@@ -333,7 +333,7 @@ impl Writing<'_> {
         let waiting = self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(waiting > 0, "a lane settles an image that it did not have");
         // Release, with the acquire of `is_settled`: whoever finds nothing outstanding finds all of it booked.
-        let outstanding = self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+        let outstanding = self.recorder.outstanding.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(outstanding > 0, "an image is settled twice");
     }
 }

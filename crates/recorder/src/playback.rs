@@ -40,7 +40,7 @@ impl Playback {
 
     /// Number of the link with this source.
     pub fn link_of(&self, source: &[u8]) -> Option<u32> {
-        self.manifest.links.iter().position(|link| link.plan.source == source).map(|at| at as u32)
+        self.manifest.links.iter().position(|link| link.config.source == source).map(|at| at as u32)
     }
 
     /// The first tick that is recorded of these links, and the one after the last.
@@ -100,7 +100,7 @@ pub(super) fn manifest(
     if let Some(manifest) = written {
         // Directories of two recordings that were mixed up: played together they would give frames under wrong links.
         let same = manifest.recording == description.recording
-            && manifest.links.iter().map(|link| &link.plan).eq(&description.links);
+            && manifest.links.iter().map(|link| &link.config).eq(&description.links);
         if !same {
             return Err(Error::corrupt("the manifest is that of another recording, or of other links"));
         }

@@ -42,7 +42,7 @@ impl Continuity {
 
     /// Compares one link.
     pub(super) fn compare(&mut self, found: &LinkIndex, told: &LinkManifest) {
-        let name = &told.plan.name;
+        let name = &told.config.name;
         // Frames and bytes as well as ticks: an image that is there twice covers the same ticks.
         let (frames, bytes) = found.recorded();
         self.frames += frames;
@@ -139,9 +139,9 @@ mod tests {
             payload_bytes: 100 * covered.iter().map(|covered| covered.frames).sum::<u64>(),
             covered,
         };
-        let plan = example().links[0].plan.clone();
+        let config = example().links[0].config.clone();
         LinkIndex {
-            plan,
+            config,
             images: vec![image(0, vec![covered(1000, 1200), covered(1400, 1500)]), image(1, vec![covered(2100, 2500)])],
         }
     }

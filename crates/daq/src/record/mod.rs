@@ -28,7 +28,7 @@ use crate::demo::{join, spawn};
 use crate::ends::{EndThreads, Together};
 use config::Plan;
 use forebay_core::Result;
-use forebay_recorder::{GapManifest, GapReason, RecordLink, Recording};
+use forebay_recorder::{GapManifest, GapReason, Recording, RecordingLink};
 use parking_lot::Mutex;
 use progress::Reporter;
 use serde::Serialize;
@@ -104,11 +104,11 @@ pub fn run(
 fn read_out(
     shared: &Shared<'_>,
     recording: &Recording,
-    links: Vec<RecordLink>,
+    links: Vec<RecordingLink>,
     progress: &mut dyn FnMut(&RecordProgress),
 ) -> Result<()> {
     let threads = shared.plan.choices.threads;
-    let mut shares: Vec<Mutex<Vec<RecordLink>>> = (0..threads).map(|_| Mutex::default()).collect();
+    let mut shares: Vec<Mutex<Vec<RecordingLink>>> = (0..threads).map(|_| Mutex::default()).collect();
     for (at, link) in links.into_iter().enumerate() {
         shares[at % threads].get_mut().push(link);
     }

@@ -6,8 +6,8 @@ use super::buffer::Buffer;
 use super::container::Container;
 use super::device::{BLOCK_BYTES, Device};
 use super::log;
-use super::plan::WarmShape;
-use super::recycle::write_all;
+use super::reclaim::write_all;
+use super::request::WarmShape;
 use super::space::{DeviceSlot, Warm};
 use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX, ContainerHeader, DeviceSuperblock,

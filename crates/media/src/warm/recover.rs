@@ -15,8 +15,8 @@ use super::buffer::Buffer;
 use super::container::{Container, Phase};
 use super::create::{DEVICE_FILE, container_file};
 use super::device::{BLOCK_BYTES, Device, FileId};
-use super::plan::{ImagePlace, WarmShape};
-use super::recycle::{FoundContent, read_all};
+use super::reclaim::{FoundContent, read_all};
+use super::request::{ImagePlace, WarmShape};
 use super::scan::{Extent, Scan, Scanned};
 use super::space::{DeviceSlot, Warm};
 use crate::bytes::{
@@ -84,7 +84,7 @@ impl Found {
 
 impl Warm {
     /// Opens the warm level of a store on its devices, in whatever order they are given. `shape` says how it is driven;
-    /// sizes are those of its creation. [`Warm::images`] must follow before anything is recycled.
+    /// sizes are those of its creation. [`Warm::images`] must follow before anything is reclaimed.
     ///
     /// # Errors
     /// `Invalid` where a device is not one of this store, or one is missing; `Corrupt` where what was acknowledged

@@ -1,4 +1,4 @@
-//! Folding: a snapshot of everything decided goes to the other file, which then is the log.
+//! Taking a snapshot: everything decided goes to the other file, which then is the log.
 //!
 //! ```text
 //! boundary ─▶ other file: head says begun ─▶ snapshot, sync, read back ─▶ entries since the boundary ─▶ head says in force
@@ -35,35 +35,35 @@ struct Move {
 
 impl Log {
     /// The snapshot that comes has every entry before this position; those from it on are kept.
-    pub(super) fn begin_fold(&self, boundary: u64) -> Result<()> {
+    pub(super) fn begin_snapshot(&self, boundary: u64) -> Result<()> {
         let mut state = self.state.lock();
-        if state.fold.is_some() {
-            return Err(Error::unavailable(format!("{} is being folded", self.name())));
+        if state.boundary.is_some() {
+            return Err(Error::unavailable(format!("{} has a snapshot under way", self.name())));
         }
         if state.health != Health::Good {
             (state.first, state.taken) = (boundary, boundary);
             debug_assert!(state.entries.is_empty(), "a log that takes nothing keeps nothing");
         }
-        state.fold = Some(boundary);
+        state.boundary = Some(boundary);
         Ok(())
     }
 
-    /// The fold has ended, or will not take place.
-    pub(super) fn end_fold(&self) {
+    /// The snapshot has ended, or will not take place.
+    pub(super) fn end_snapshot(&self) {
         let mut state = self.state.lock();
-        state.fold = None;
+        state.boundary = None;
         state.forget();
         self.changed.notify_all();
     }
 
-    /// Writes the snapshot into the other file, and goes on there. Between `begin_fold` and `end_fold`.
+    /// Writes the snapshot into the other file, and goes on there. Between `begin_snapshot` and `end_snapshot`.
     pub(super) fn replace(&self, snapshot: &[u8], boot: u32, deadline: Instant) -> Result<()> {
         let layout = self.layout();
         let slots = snapshot.len().div_ceil(layout.blob_bytes()).max(1) as u64;
         let mut to = {
             let mut state = self.state.lock();
-            let Some(boundary) = state.fold else {
-                return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+            let Some(boundary) = state.boundary else {
+                return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
             };
             // A commit that was given up may go to the file that is written next.
             if !state.busy && state.io.as_mut().is_some_and(|io| !io.settle(Instant::now())) {
@@ -87,7 +87,7 @@ impl Log {
             let (file, file_bytes) = (known.map(|known| known.0), known.map_or(file_bytes, |known| known.1));
             Move { target, file, file_bytes, generation, pages, blocks: blocks as u32, boot, boundary }
         };
-        let mut io = self.fold_io.lock();
+        let mut io = self.snapshot_io.lock();
         let io = match &mut *io {
             Some(io) => io,
             none => none.insert(Io::new(&*self.device).map_err(|error| self.refused("open a queue", &error))?),
@@ -105,15 +105,15 @@ impl Log {
 
     /// What came since the boundary goes behind the snapshot, and its head makes it count: meanwhile commits wait.
     fn switch(&self, to: &Move, io: &mut Io, deadline: Instant) -> Result<()> {
-        let Some(file) = to.file else { return Err(Error::internal("a fold without a file")) };
+        let Some(file) = to.file else { return Err(Error::internal("a snapshot without a file")) };
         let mut state = self.state.lock();
         while state.busy {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
                 return Err(self.late());
             }
         }
-        if state.fold != Some(to.boundary) {
-            return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+        if state.boundary != Some(to.boundary) {
+            return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
         }
         // From here to the end only this thread writes: entries that came since the boundary go to the other file, and none may
         // go to the old one any more, or it would be durable in a file that is about to be replaced.
@@ -128,7 +128,7 @@ impl Log {
                 let (count, blocks) =
                     at.lay(self.layout(), state.from(taken).take((end - taken) as usize), &mut buffer);
                 if count == 0 {
-                    return Err(Error::full(format!("{}: what came beside the fold does not fit", self.name())));
+                    return Err(Error::full(format!("{}: what came beside the snapshot does not fit", self.name())));
                 }
                 let (offset, length) = (block_offset(at.block), blocks as usize * BLOCK_BYTES);
                 at.moves_on(blocks);
@@ -137,8 +137,8 @@ impl Log {
                 parking_lot::MutexGuard::unlocked(&mut state, || {
                     self.carry(Transfer::new(file, offset, buffer, length, last), io, deadline)
                 })?;
-                if state.fold != Some(to.boundary) {
-                    return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+                if state.boundary != Some(to.boundary) {
+                    return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
                 }
             }
             // Whatever happens from here on, an opening may find either file in force.
@@ -158,8 +158,8 @@ impl Log {
                 (state.file, state.generation, state.at) = (to.target, to.generation, at);
                 state.durable = end.max(state.durable);
                 state.give_up_commit();
-                // Else too much came meanwhile, and was dropped: it takes nothing before the next fold.
-                if state.fold == Some(to.boundary) {
+                // Else too much came meanwhile, and was dropped: it takes nothing before the next snapshot.
+                if state.boundary == Some(to.boundary) {
                     (state.taken, state.health) = (end, Health::Good);
                 }
                 self.changed.notify_all();

@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::device::{BLOCK_BYTES, Device, FileId};
-use super::recycle::read_all;
+use super::reclaim::read_all;
 use std::io;
 
 /// Read ahead while the reading is sequential, and after a jump, in bytes.
@@ -10,7 +10,7 @@ const NEAR_BYTES: usize = 1 << 20;
 const FAR_BYTES: usize = 16 << 10;
 
 /// A view of a container that moves forward.
-pub(super) struct Window<'a> {
+pub(super) struct ForwardReader<'a> {
     device: &'a dyn Device,
     file: FileId,
     container_bytes: u64,
@@ -19,9 +19,9 @@ pub(super) struct Window<'a> {
     length: usize,
 }
 
-impl<'a> Window<'a> {
-    pub(super) fn new(device: &'a dyn Device, file: FileId, container_bytes: u64) -> Window<'a> {
-        Window { device, file, container_bytes, buffer: Buffer::new(NEAR_BYTES), start: 0, length: 0 }
+impl<'a> ForwardReader<'a> {
+    pub(super) fn new(device: &'a dyn Device, file: FileId, container_bytes: u64) -> ForwardReader<'a> {
+        ForwardReader { device, file, container_bytes, buffer: Buffer::new(NEAR_BYTES), start: 0, length: 0 }
     }
 
     /// `bytes` bytes at a position; `None` where they pass the container's end.

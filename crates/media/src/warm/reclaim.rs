@@ -1,4 +1,4 @@
-//! What changes a container's state outside of writing: draining, recycling, poisoning.
+//! What changes a container's state outside of writing: draining, reclaiming, poisoning.
 //!
 //! *Invariants*: a state is durable before anything follows from it. What was the only copy of a fragment is given up once
 //! its device knows that the fragment has ended: until then the event comes back whole, if at all. Two locks are held while a header or a test block is
@@ -47,7 +47,7 @@ impl Warm {
     /// # Errors
     /// `Unavailable` where the device fails.
     pub fn end_drain(&self, number: u32, log: Option<&DeviceLog>) -> Result<()> {
-        if self.recycle_if_empty(number, log)? {
+        if self.reclaim_if_empty(number, log)? {
             return Ok(());
         }
         let (container, ..) = self.container(number)?;
@@ -65,7 +65,7 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where the device fails: the container is poisoned then; and where it does not answer: it is as before.
-    pub fn recycle_if_empty(&self, number: u32, log: Option<&DeviceLog>) -> Result<bool> {
+    pub fn reclaim_if_empty(&self, number: u32, log: Option<&DeviceLog>) -> Result<bool> {
         let (container, device, file) = self.container(number)?;
         if !self.recovered.load(Ordering::Acquire) || container.poisoned_here.load(Ordering::Relaxed) {
             return Ok(false);
@@ -74,7 +74,7 @@ impl Warm {
         if log.is_some_and(|log| !log.is_durable(container.device, container.emptied_at(|| log.end()))) {
             return Ok(false);
         }
-        let Some(before) = container.begin_recycling() else { return Ok(false) };
+        let Some(before) = container.begin_reclaiming() else { return Ok(false) };
         let slot = &self.devices[container.device as usize];
         if before == Phase::Draining {
             slot.draining.fetch_sub(1, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Warm {
             slot.poisoned.fetch_sub(1, Ordering::Relaxed);
         }
         let tried = if before == Phase::Poisoned { self.try_medium(container, device.as_ref(), file) } else { Ok(()) };
-        let recycled = tried.and_then(|()| {
+        let reclaimed = tried.and_then(|()| {
             self.write_header(container, |header| {
                 let revision = header.revision;
                 let (generation, order) = (header.generation, header.order);
@@ -91,14 +91,14 @@ impl Warm {
                 (header.revision, header.generation, header.order) = (revision, generation, order);
             })
         });
-        if let Err(error) = recycled {
+        if let Err(error) = reclaimed {
             let silent = if before == Phase::Poisoned { Phase::Poisoned } else { Phase::Full };
-            if container.set_phase(&[Phase::Recycling], silent) && before == Phase::Poisoned {
+            if container.set_phase(&[Phase::Reclaiming], silent) && before == Phase::Poisoned {
                 slot.poisoned.fetch_add(1, Ordering::Relaxed);
             }
             return Err(error);
         }
-        if !container.set_phase(&[Phase::Recycling], Phase::Empty) {
+        if !container.set_phase(&[Phase::Reclaiming], Phase::Empty) {
             return Ok(false);
         }
         self.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
@@ -110,18 +110,18 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where a device fails; the others have been tried.
-    pub fn recycle_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
-        let (mut recycled, mut failed) = (0, None);
+    pub fn reclaim_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
+        let (mut reclaimed, mut failed) = (0, None);
         for container in &self.containers {
             let closed = matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Poisoned);
             if closed && container.live() == 0 && container.pins() == 0 {
-                match self.recycle_if_empty(container.number, log) {
-                    Ok(done) => recycled += u32::from(done),
+                match self.reclaim_if_empty(container.number, log) {
+                    Ok(done) => reclaimed += u32::from(done),
                     Err(error) => failed = Some(error),
                 }
             }
         }
-        failed.map_or(Ok(recycled), Err)
+        failed.map_or(Ok(reclaimed), Err)
     }
 
     /// Writes, syncs and reads back a block of a container that had failed in an earlier life.
@@ -141,7 +141,7 @@ impl Warm {
 
     /// Nothing is written into the container any more in this life.
     pub(super) fn poison(&self, container: &Container) {
-        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Recycling, Phase::Poisoned];
+        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Reclaiming, Phase::Poisoned];
         if !container.poisoned_here.swap(true, Ordering::Relaxed) {
             let slot = &self.devices[container.device as usize];
             match container.phase() {
