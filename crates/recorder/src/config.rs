@@ -97,7 +97,8 @@ impl RecordingConfig {
         range("buffers per link", self.buffers_per_link as u64, 2, 4096)?;
         range("run", self.run, 0, u64::MAX - 1)?;
         range("bytes of the name", self.name.len() as u64, 0, NAME_BYTES_MAX as u64)?;
-        // Header, directory and at least one extent.
+        // Header, directory and at least one extent. Smaller containers would be directories for the most part, and a device
+        // would be closing one all the time.
         if self.container_bytes < 2 * self.extent_bytes as u64 {
             return Err(Error::invalid(format!(
                 "container bytes are {}: at least two extents of {} bytes",
@@ -132,6 +133,7 @@ pub struct LinkConfig {
 impl LinkConfig {
     pub(super) fn check(&self, devices: usize) -> Result<()> {
         let refuse = |what: String| Err(Error::invalid(format!("link `{}`: {what}", self.name)));
+        // The key of an image has 16 bytes for it; an empty one would be padding alone.
         if self.source.is_empty() || self.source.len() > SOURCE_BYTES_MAX {
             return refuse(format!("its source has {} bytes, expected 1 to {SOURCE_BYTES_MAX}", self.source.len()));
         }

@@ -83,6 +83,7 @@ impl Recording {
     /// As [`Recording::open`].
     pub fn open_on(devices: Vec<Arc<dyn Device>>, dirs: &[PathBuf], accept_loss: bool) -> Result<Playback> {
         let description = files::description(dirs)?;
+        // Fewer devices would look like fewer images, and a rebuilt manifest would call what is elsewhere missing.
         if devices.len() != description.devices as usize && !accept_loss {
             return Err(Error::invalid(format!(
                 "the recording is on {} devices, {} are given",
@@ -90,6 +91,7 @@ impl Recording {
                 devices.len()
             )));
         }
+        // Sizes as they were at its creation; how it is driven is of no matter to a reader.
         let config = RecordingConfig {
             container_bytes: description.container_bytes,
             extent_bytes: description.extent_bytes,
@@ -100,6 +102,7 @@ impl Recording {
         let mut index = Index::new(&description.links);
         warm.images(&mut found, &mut |place, image| {
             let (head, primary, table) = (&image.head, image.primary, image.table());
+            // Live as long as the playback is open: nothing of a recording ends.
             warm.adopt(place, head.fragments);
             index.add(place, head, primary, table)
         })?;
@@ -126,6 +129,7 @@ fn make(
     let bytes: Vec<u64> = dirs.iter().map(|dir| dir.bytes).collect();
     let warm = Arc::new(Warm::create(devices.to_vec(), bytes, id, WIDTHS, shape(&config))?);
     let longest = Image::payload_max(config.extent_bytes) as u64;
+    // Asked now: an extent that fits no container would be refused by every writer, frame after frame.
     if warm.payload_bytes_max() < longest {
         return Err(Error::invalid(format!(
             "extents of {} bytes do not fit containers of {}",

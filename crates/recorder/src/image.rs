@@ -117,6 +117,7 @@ impl Image {
         // Made where the bytes are in the cache; the writer compares it while it copies them, so that memory that changes in
         // between is found and not recorded.
         let crc = checksum(payload);
+        // Aligned as in the image, so that the writer copies payload after payload without a look at where each belongs.
         self.used = (at + length).next_multiple_of(8);
         let (at, length) = (at as u32, length as u32);
         self.frames.push(Frame { tick: tick.to_be_bytes(), span, at, length, crc, gap_code });

@@ -106,6 +106,7 @@ impl Index {
                 _ => covered.push(Covered { begin: tick, end, frames: 1, gap_code: frame.gap_code }),
             }
         }
+        // Containers are told in the order in which they began to be filled, images of one link may come from several of them.
         let at = link.images.partition_point(|known| (known.era, known.number) < (era, number));
         if let Some(known) = link.images.get_mut(at)
             && (known.era, known.number) == (era, number)
@@ -138,11 +139,12 @@ impl LinkIndex {
         let mut gaps = Vec::new();
         let step = u64::from(self.config.ticks_per_frame.max(1));
         for (era, covered) in self.covered() {
-            // Eras of which nothing was recorded are empty.
+            // Eras of which nothing was recorded are empty; they keep their numbers, which are in the keys of later images.
             while eras.len() <= era as usize {
                 eras.push(Era { begin: covered.begin, end: covered.begin });
             }
             let Some(known) = eras.get_mut(era as usize) else { continue };
+            // The frame after a gap says why; at the end of a link nothing follows, so its end is unknown.
             if covered.begin > known.end {
                 let (begin, end) = (known.end, covered.begin);
                 let frames = ((end - begin) / step).max(1);

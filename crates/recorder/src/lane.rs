@@ -116,6 +116,7 @@ impl Lane {
 
     /// Nothing has moved for longer than `stall` although something waits.
     pub(super) fn is_stalled(&self, now_ns: u64, stall: Duration) -> bool {
+        // Both are read without a lock: an image that settles in between makes a stall look shorter, never longer.
         let since = now_ns.saturating_sub(self.progressed_ns.load(Ordering::Acquire));
         self.waiting.load(Ordering::Acquire) > 0 && u128::from(since) > stall.as_nanos()
     }
@@ -145,6 +146,7 @@ impl Lane {
     }
 
     fn next(&self, wait: Duration) -> Option<Image> {
+        // Guards the queue alone; links push under no other lock of this crate.
         let mut queue = self.queue.lock();
         if queue.is_empty() && !wait.is_zero() {
             self.arrived.wait_for(&mut queue, wait);
@@ -222,6 +224,7 @@ impl Writing<'_> {
     /// Asked for often enough that buffers come back before all of them wait for it.
     fn commit_bytes(&self) -> u64 {
         let config = &self.recorder.config;
+        // A quarter of the buffers: while one commit is under way, links fill the rest and do not wait for it.
         let quarter = config.buffers_per_link as u64 * config.extent_bytes as u64 / 4;
         config.commit_bytes.min(quarter.max(config.extent_bytes as u64 / 2))
     }
@@ -238,10 +241,12 @@ impl Writing<'_> {
                 self.oldest.get_or_insert_with(Instant::now);
                 self.written.push(image);
             }
+            // What was appended before stays in force: only this image goes elsewhere.
             Err(error) if error.kind() == Kind::Full => {
                 self.lane.fail(GapReason::DiskFull, error.message().to_owned());
                 self.displace(image, GapReason::DiskFull);
             }
+            // Its bytes changed in memory after they were summed: no device would take them any better.
             Err(error) if error.kind() == Kind::Corrupt => self.give_up(image, GapReason::Corrupt),
             Err(error) => self.failed(&error, Some(image)),
         }
@@ -292,6 +297,7 @@ impl Writing<'_> {
         let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
         let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
         (self.bytes, self.oldest) = (0, None);
+        // Per image, not per device: one image that no container takes must not give up a device that takes others.
         images.iter_mut().for_each(|image| image.attempts += 1);
         if images.iter().any(|image| image.attempts >= ATTEMPTS_MAX) {
             let stalled = self.lane.is_stalled(self.recorder.now_ns(), self.recorder.config.stall);
@@ -303,6 +309,7 @@ impl Writing<'_> {
         }
         // Another writer takes another container: the one that failed is poisoned, and what was durable in it plays back.
         self.sink.renew();
+        // In front and in their order: images of a link stay in order on the medium as far as its device allows.
         images.into_iter().rev().for_each(|image| self.again.push_front(image));
     }
 
@@ -313,6 +320,7 @@ impl Writing<'_> {
         image.attempts = 0;
         let elsewhere = self.recorder.lane_for(self.lane.index).ok().filter(|_| image.hops < self.recorder.lanes.len());
         if let Some(other) = elsewhere {
+            // Still outstanding: only the lane changes, and the recording waits for it as before.
             self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
             other.take(image, self.recorder.now_ns());
             return;

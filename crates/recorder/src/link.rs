@@ -118,6 +118,8 @@ impl RecordingLink {
         }
         // The clock moves also for a frame that is missed: its ticks are entered, and none is a gap twice.
         let end = self.advance(first_tick, first_tick.checked_add(u64::from(span_ticks)))?;
+        // A detector does not wait: without a buffer by the deadline the frame is missed, and the next one does not wait at all,
+        // or the link would fall behind by a deadline for each frame.
         if let Err(reason) = self.place(length) {
             self.missing = true;
             self.enter(first_tick, end, 1, reason);
@@ -175,11 +177,13 @@ impl RecordingLink {
         if self.recorder.is_closing() {
             return Err(self.named(Error::closed("the recording has ended")));
         }
+        // A frame without ticks could be neither found by a window nor missed by a gap.
         let Some(end) = end.filter(|&end| end > begin) else {
             return Err(self.named(Error::invalid(format!("no ticks from {begin} on, or past the end of 64 bits"))));
         };
         match self.next {
             Some(next) if begin > next => {
+                // Entered although nobody said so: every tick between two frames is covered or a gap.
                 let frames = self.frames_in(next, begin);
                 self.enter(next, begin, frames, GapReason::NotProduced);
             }
@@ -196,6 +200,7 @@ impl RecordingLink {
             Some(_) => {}
             None => self.era = self.books.begin_era(begin),
         }
+        // Before the frame is taken or missed: whichever it is, its ticks are spoken for.
         self.next = Some(end);
         Ok(end)
     }
@@ -219,6 +224,7 @@ impl RecordingLink {
             code if code == reason.code() => code,
             _ => GapReason::Unknown.code(),
         };
+        // Kept here while it grows: the account's lock is not taken for each frame that is missed in a row.
         match &mut self.gap {
             Some(gap) if gap.reason == reason && gap.end == begin => {
                 gap.end = end;
@@ -272,7 +278,7 @@ impl RecordingLink {
         // Booked before the lane has it: it may be durable before this thread goes on.
         self.books.handed_over(image.number, std::mem::take(&mut image.contents));
         self.recorder.outstanding.fetch_add(1, Ordering::AcqRel);
-        // A device that failed meanwhile passes it on, or enters why it is missed.
+        // Counted before the lane has it, or the lane could end on a count of zero. A device that failed meanwhile passes it on, or enters why it is missed.
         let lane = self.recorder.lane_for(self.home).ok().or_else(|| self.recorder.lanes.get(self.home));
         match lane {
             Some(lane) => lane.take(image, self.recorder.now_ns()),

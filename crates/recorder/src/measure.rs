@@ -20,6 +20,7 @@ pub(super) fn rate(device: &dyn Device, config: &RecordingConfig, time: Duration
         if full { Error::full(message) } else { Error::unavailable(message) }.with_source(error)
     };
     let io_bytes = config.io_bytes as u64;
+    // Half of what is free: measuring must not take the space of the recording's own files, the manifest among them.
     let room = device.free_bytes().map_err(failed)? / 2;
     let writes = FILE_BYTES.min(room) / io_bytes;
     if writes == 0 {

@@ -123,6 +123,7 @@ fn devices(warm: &Warm, index: &Index) -> Vec<DeviceManifest> {
     let of_container: BTreeMap<u32, u32> =
         warm.containers().iter().map(|container| (container.header.container, container.header.device)).collect();
     for image in index.links.iter().flat_map(|link| &link.images) {
+        // An image that was written twice counts once, where it was written first.
         let device = image.places.first().and_then(|place| of_container.get(&place.container));
         let sum = on_device.entry(device.copied().unwrap_or_default()).or_default();
         *sum = (sum.0 + image.frames(), sum.1 + image.payload_bytes);

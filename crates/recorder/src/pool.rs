@@ -53,6 +53,7 @@ impl Pool {
     pub(super) fn allow(&self, more: usize) {
         let ready: Vec<Buffer> = (0..more.min(READY)).map(|_| touched(self.bytes)).collect();
         let mut stock = self.stock.lock();
+        // The bound and what is ready together: a thread that looks in between must not make a buffer too many.
         stock.max += more;
         stock.made += ready.len();
         stock.free.extend(ready);
@@ -84,6 +85,7 @@ impl Pool {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
+            // Not bounded here: it comes from this pool, which made no more than it may.
             self.pool.stock.lock().free.push(buffer);
             self.pool.returned.notify_one();
         }

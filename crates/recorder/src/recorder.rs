@@ -45,6 +45,7 @@ impl Recorder {
     pub(super) fn lane_for(&self, home: usize) -> Result<&Lane, GapReason> {
         let count = self.lanes.len();
         let candidates = if self.config.spill { count } else { 1 };
+        // The reason of its own device: why others do not help either is in their own part of the manifest.
         let mut reason = GapReason::DeviceError;
         debug_assert!(home < count, "a link without a device");
         // From its own device on, so that links of a failed device spread over the others in the order of devices.
@@ -69,6 +70,7 @@ impl Recorder {
 
     /// Nothing is on its way any more.
     pub(super) fn is_settled(&self) -> bool {
+        // Acquire: what was booked before the last image was settled is seen by the thread that ends on this answer.
         self.outstanding.load(Ordering::Acquire) == 0
     }
 }

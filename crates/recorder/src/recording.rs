@@ -164,12 +164,14 @@ impl Recording {
             return Err(Error::closed("the recording has ended"));
         }
         let lanes = &self.recorder.lanes;
+        // Held while the description is written, so that two threads that add links write it one after the other.
         let mut links = self.recorder.links.lock();
         if links.len() + configs.len() > LINKS_MAX {
             return Err(Error::invalid(format!("{} links: at most {LINKS_MAX}", links.len() + configs.len())));
         }
         let first = links.len();
         for mut config in configs {
+            // The source is the key of a link's images: two links of one source could not be told apart on the medium.
             let taken = links.iter().any(|books| books.config.source == config.source);
             let checked = config.check(lanes.len());
             if taken || checked.is_err() {
@@ -183,6 +185,7 @@ impl Recording {
         }
         let added: Vec<Arc<Books>> = links.iter().skip(first).cloned().collect();
         let all: Vec<LinkConfig> = links.iter().map(|books| books.config.clone()).collect();
+        // Durable before the first frame can be pushed: an image whose link is in no description is `Corrupt` at opening.
         if let Err(error) = files::describe(&self.directories, &self.description(all)) {
             links.truncate(first);
             return Err(error);
@@ -211,6 +214,7 @@ impl Recording {
     pub fn room_bytes(&self, frame_bytes: usize) -> u64 {
         let config = &self.recorder.config;
         let containers = self.medium.as_ref().map_or(0, |medium| medium.warm.free_containers());
+        // A 64th for the directory, an extent for the end that no extent fits any more.
         let usable = config.container_bytes - config.container_bytes / 64 - config.extent_bytes as u64;
         let frame = frame_bytes.max(1) as u64;
         let frames = usable / (frame.next_multiple_of(8) + FRAME_OVERHEAD_BYTES as u64);
@@ -292,11 +296,13 @@ impl Recording {
         self.recorder.closing.store(true, Ordering::Release);
         self.recorder.lanes.iter().for_each(|lane| lane.wake());
         let mut threads = self.threads.lock();
+        // Polled: a thread that hangs in a device signals nothing, and joining it would wait without a deadline.
         while Instant::now() < deadline && !threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(LOOK);
         }
         for (thread, lane) in threads.drain(..).zip(&self.recorder.lanes) {
-            // One that hangs in a device is left to it: its buffers are its own, and nothing that it does later counts.
+            // One that hangs in a device is left to it: its buffers are its own, and nothing that it does later counts, because
+            // `Books::give_up` below takes its images out of the account.
             if !thread.is_finished() || thread.join().is_err() || !lane.ended.load(Ordering::Acquire) {
                 lane.give_up();
             }

@@ -24,6 +24,7 @@ impl ContainerSink {
     pub(super) fn new(warm: Arc<Warm>, run: u64, device: u32, patience: Duration) -> ContainerSink {
         // Links of a device share its containers: with one for each link a disk would seek between them.
         let stream = Stream::Recording(device as u16 & Stream::RECORDING_MAX);
+        // It may take the last free container: nothing here empties others, and a recording may use all it was given.
         let target = Target { run, stream, kind: ContainerKind::Recording, device: Some(device), moving: true };
         ContainerSink { warm, target, writer: None, before: 0, asked: 0, patience }
     }
@@ -47,6 +48,7 @@ impl Sink for ContainerSink {
         let draft = ImageDraft { primary: &image.primary, marks: ImageMarks::default(), entries, record: None };
         let placed = self.writer()?.append(std::slice::from_ref(&draft), ExtentKind::Recorded)?;
         match placed.first() {
+            // The place is not kept: containers of a recording are never reclaimed, and playing back finds it by the tables.
             Some(Placed::At(_)) => Ok(()),
             Some(Placed::Rotten(entries)) => {
                 Err(Error::corrupt(format!("{} frames changed in memory before they were written", entries.len())))

@@ -50,7 +50,7 @@ pub struct RecordedFrames<'a> {
 
 impl<'a> RecordedFrames<'a> {
     pub(super) fn new(playback: &'a Playback, begin: u64, end: u64, links: &[u32]) -> RecordedFrames<'a> {
-        // Nothing overlaps a window of no ticks.
+        // Nothing overlaps a window of no ticks; searched for, every image of every link would be looked at.
         let links = if begin < end { links.iter().copied().collect() } else { VecDeque::new() };
         RecordedFrames { playback, begin, end, links, next: 0, frames: VecDeque::new() }
     }
@@ -65,6 +65,7 @@ impl<'a> RecordedFrames<'a> {
                 self.next = 0;
                 continue;
             };
+            // One image at a time: a window of hours must not need the memory of hours.
             self.next = at + 1;
             self.take(number, image);
             return true;

@@ -198,6 +198,7 @@ impl Ring {
 
     fn check_room(&self, recording: &Recording, sources: &[SourceId], ticks: u64) -> Result<()> {
         let keyspace = self.keyspace();
+        // In 128 bits: a day of ticks by bytes per second passes 64.
         let bytes =
             u128::from(ticks) * u128::from(self.declared(sources)) / u128::from(keyspace.ticks_per_second.max(1));
         let room = recording.room_bytes(self.engine().length_max);
@@ -220,6 +221,7 @@ impl Ring {
         how: &RingRecordingOptions,
     ) -> Result<Option<u64>> {
         let rate = match how.device_bytes_per_second {
+            // Measured with the ticks pinned: what is there must not age away while the devices are tried.
             Some(known) => Some(known),
             None => match recording.measure(MEASURE) {
                 Ok(rate) => Some(rate),
@@ -332,6 +334,7 @@ fn died() -> Error {
 
 impl Drop for RingRecording {
     fn drop(&mut self) {
+        // Before the stop: the thread that finds the stop must know that nobody wants a manifest.
         self.controls.abandoned.store(true, Ordering::Release);
         self.controls.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -409,12 +412,14 @@ impl Demotion {
             if self.controls.stops() {
                 return Ok(false);
             }
+            // In short steps, so that a stop, or a clock that nobody feeds, is seen soon.
             let wait = if self.is_over() { Duration::ZERO } else { LOOK };
             let window = self.ring.window(self.at, end, &self.sources, wait)?;
             let mut stretches = window.sources.iter().flat_map(|source| &source.coverage);
             if stretches.all(|stretch| stretch.state != Coverage::NotYet) || self.is_overdue(end) {
                 break window;
             }
+            // Its guards would keep chunks from being evicted that are recorded already.
             drop(window);
             if self.pinned.elapsed() > PIN / 4 {
                 self.move_pin();
@@ -530,6 +535,7 @@ impl Piece<'_> {
         if Instant::now() >= self.deadline {
             return link.missed(fragment.timestamp, end, 1, GapReason::DeviceStalled);
         }
+        // A recording outlives the ring: bytes that have rotted in memory must not be copied under a fresh checksum.
         if fragment.verify().is_err() {
             return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
         }

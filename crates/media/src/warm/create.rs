@@ -95,6 +95,7 @@ impl Warm {
             let made = make(devices[at].as_ref(), &superblocks[at], &mut containers);
             if let Err(error) = made {
                 for (device, superblock) in devices.iter().zip(&superblocks).take(at + 1) {
+                    // Files that were there before belong to another level: only what this call made is removed.
                     let taken = error.kind() == io::ErrorKind::AlreadyExists && superblock.device == at as u32;
                     unmake(device.as_ref(), superblock, &containers, taken);
                 }

@@ -40,6 +40,7 @@ impl<'a> ForwardReader<'a> {
         let block = BLOCK_BYTES as u64;
         let start = position / block * block;
         let known = self.start + self.length as u64;
+        // A scan steps from head to head: near ones are in one read, a jump over payload must not read what it skips.
         let near = self.length > 0 && position >= self.start && position <= known + FAR_BYTES as u64;
         let ahead = if near { NEAR_BYTES } else { FAR_BYTES };
         let length = ((end - start) as usize).next_multiple_of(BLOCK_BYTES).max(ahead);
@@ -47,6 +48,7 @@ impl<'a> ForwardReader<'a> {
         if length > self.buffer.len() {
             self.buffer = Buffer::new(length);
         }
+        // Empty until the read has succeeded: after an error the buffer holds parts of both pieces.
         self.length = 0;
         read_all(self.device, self.file, start, &mut self.buffer[..length])?;
         (self.start, self.length) = (start, length);

@@ -83,6 +83,7 @@ impl Warm {
         let header = *container.header.lock();
         let Some(place) = header.directory.filter(|_| container.phase() != Phase::Poisoned) else { return Ok(true) };
         let mut bytes = Buffer::new((place.bytes as usize).next_multiple_of(BLOCK_BYTES));
+        // Unreadable is as bad as wrong, and both cost only time: the extents say the same.
         if read_all(device.as_ref(), file, place.offset, &mut bytes).is_err() {
             return Ok(false);
         }

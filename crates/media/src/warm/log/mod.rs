@@ -106,6 +106,7 @@ impl DeviceLog {
         open::check_sizes(devices.len(), key_bytes, log_bytes)?;
         let (mut logs, mut slots, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         let all: Vec<(u32, &Arc<dyn Device>)> = (0_u32..).zip(devices).collect();
+        // Side by side, because each is one long sequential read of another disk.
         for group in all.chunks(OPENED_AT_ONCE) {
             let opened: Vec<_> = std::thread::scope(|scope| {
                 let one = |&(number, device): &(u32, &Arc<dyn Device>)| {
@@ -183,6 +184,7 @@ impl DeviceLog {
             let mut state = log.state.lock();
             let ended =
                 !state.busy && idle(&mut state.io) && log.snapshot_io.try_lock().is_some_and(|mut io| idle(&mut io));
+            // Poisoned, so that a thread that still waits gets an answer and begins nothing: the device may be another life's.
             if ended {
                 state.poison("the store is closed".to_owned());
             }

@@ -15,7 +15,7 @@
 use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, Pages, block_offset};
 use super::open::read_all;
-use super::tail::{Cursor, Health, Log, TAIL_BYTES};
+use super::tail::{Cursor, Health, Log, TAIL_BYTES, Tail};
 use crate::bytes::{Blob, BlobChunk};
 use crate::warm::{BLOCK_BYTES, Buffer, FileId};
 use forebay_core::{Error, Result, crc32c};
@@ -31,6 +31,22 @@ struct Move {
     blocks: u32,
     boot: u32,
     boundary: u64,
+}
+
+impl Tail {
+    /// The other file is the log now: it has everything before `end`, and the next commit goes to `at`.
+    fn moves_to(&mut self, to: &Move, at: Cursor, end: u64) {
+        debug_assert!(to.generation > self.generation, "a generation that was used comes again");
+        debug_assert!(to.target != self.file, "a snapshot over the file in force");
+        debug_assert!(end >= to.boundary, "the snapshot has entries that were not appended");
+        (self.file, self.generation, self.at) = (to.target, to.generation, at);
+        self.durable = end.max(self.durable);
+        self.give_up_commit();
+        // Else too much came meanwhile, and was dropped: it takes nothing before the next snapshot.
+        if self.boundary == Some(to.boundary) {
+            (self.taken, self.health) = (end, Health::Good);
+        }
+    }
 }
 
 impl Log {
@@ -107,14 +123,13 @@ impl Log {
     fn switch(&self, to: &Move, io: &mut Io, deadline: Instant) -> Result<()> {
         let Some(file) = to.file else { return Err(Error::internal("a snapshot without a file")) };
         let mut state = self.state.lock();
+        // A commit under way is waited for: its entries are durable in the old file, and go to the other one as well.
         while state.busy {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
                 return Err(self.late());
             }
         }
-        if state.boundary != Some(to.boundary) {
-            return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
-        }
+        self.check_counts(&state, to)?;
         // From here to the end only this thread writes: entries that came since the boundary go to the other file, and none may
         // go to the old one any more, or it would be durable in a file that is about to be replaced.
         state.busy = true;
@@ -137,9 +152,7 @@ impl Log {
                 parking_lot::MutexGuard::unlocked(&mut state, || {
                     self.carry(Transfer::new(file, offset, buffer, length, last), io, deadline)
                 })?;
-                if state.boundary != Some(to.boundary) {
-                    return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
-                }
+                self.check_counts(&state, to)?;
             }
             // Whatever happens from here on, an opening may find either file in force.
             counts = true;
@@ -149,19 +162,10 @@ impl Log {
         state.busy = false;
         match &done {
             Ok(()) => {
-                debug_assert!(to.generation > state.generation, "a generation that was used comes again");
-                debug_assert!(to.target != state.file, "a snapshot over the file in force");
-                debug_assert!(end >= to.boundary, "the snapshot has entries that were not appended");
                 let old = state.files[state.file].filter(|_| state.generation > 0);
                 let old_head = self.head(state.file, state.generation, FileState::Replaced, to);
                 let old_head = FileHead { file_bytes: old.map_or(0, |old| old.1), ..old_head };
-                (state.file, state.generation, state.at) = (to.target, to.generation, at);
-                state.durable = end.max(state.durable);
-                state.give_up_commit();
-                // Else too much came meanwhile, and was dropped: it takes nothing before the next snapshot.
-                if state.boundary == Some(to.boundary) {
-                    (state.taken, state.health) = (end, Health::Good);
-                }
+                state.moves_to(to, at, end);
                 self.changed.notify_all();
                 drop(state);
                 if let Some((old, _)) = old {
@@ -175,6 +179,15 @@ impl Log {
         }
         self.changed.notify_all();
         done
+    }
+
+    /// # Errors
+    /// `Unavailable` where entries that the snapshot lacks were dropped: more came beside it than is kept.
+    fn check_counts(&self, state: &Tail, to: &Move) -> Result<()> {
+        if state.boundary == Some(to.boundary) {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())))
     }
 
     /// Both copies of the head that makes the file count, read back.
