@@ -117,7 +117,7 @@ fn describe(manifest: &GapManifest) -> Vec<String> {
         lines.push("its process wrote no manifest: this one is rebuilt from the containers".to_owned());
         for link in &manifest.links {
             let from = link.unknown_from.unwrap_or_default();
-            lines.push(format!("  {}: unknown from tick {from} on", link.plan.name));
+            lines.push(format!("  {}: unknown from tick {from} on", link.config.name));
         }
     }
     lines

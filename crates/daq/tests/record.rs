@@ -82,7 +82,7 @@ fn real_frames_as_fast_as_the_device_goes_come_back_as_they_were() {
     };
     let summary = record(&choices);
     assert!(matches!(summary.ended, None | Some(GapReason::DiskFull)), "{:?}", summary.ended);
-    assert_eq!(summary.manifest.links[0].plan.ticks_per_frame, 300);
+    assert_eq!(summary.manifest.links[0].config.ticks_per_frame, 300);
     assert!(summary.manifest.totals.recorded > 1000, "{:?}", summary.manifest.totals);
     let mut bytes = Vec::new();
     let choices = PlayChoices { links: Some(vec![1]), ..paths(&choices) };

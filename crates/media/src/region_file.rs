@@ -81,7 +81,7 @@ pub fn make_again(
     flush: FlushPolicy,
 ) -> Result<Region> {
     let path = dir.join(holds.region_file);
-    // A link that leads nowhere any more.
+    // A link that leads nowhere any more: a region in memory is gone with its machine, the link to it is on a disk.
     let _ = std::fs::remove_file(&path);
     make_region(dir, &path, &random_id(), bytes, region_dir, flush)
 }
@@ -216,6 +216,7 @@ pub fn read_superblock(region: &Region) -> Result<Superblock> {
     let needed = superblock.geometry.region_bytes();
     // hugetlbfs rounds the file up to whole huge pages. Any other length is a file that was cut or put together by hand.
     let rounded = needed.next_multiple_of(2 << 20);
+    // A simulated medium may be larger than its region.
     let fits = region.length() == needed || region.length() == rounded || !region.is_mapped();
     if !fits || region.length() < needed {
         return Err(Error::corrupt(format!("the region has {} bytes, its superblock wants {needed}", region.length())));

@@ -9,7 +9,7 @@
 //! given up cannot be recorded later (test `what_is_given_up_stays_missed`).
 
 use super::cause::GapReason;
-use super::config::LinkPlan;
+use super::config::LinkConfig;
 use super::limits::GAPS_MAX;
 use super::manifest::{Era, LinkManifest, ManifestGap};
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ impl Contents {
 
 /// The account of one link.
 pub(super) struct Books {
-    pub(super) plan: LinkPlan,
+    pub(super) config: LinkConfig,
     account: Mutex<Account>,
 }
 
@@ -81,8 +81,8 @@ pub(super) struct Figures {
 }
 
 impl Books {
-    pub(super) fn new(plan: LinkPlan) -> Books {
-        Books { plan, account: Mutex::default() }
+    pub(super) fn new(config: LinkConfig) -> Books {
+        Books { config, account: Mutex::default() }
     }
 
     /// The link's clock begins, or steps back; the new era's number.
@@ -105,6 +105,7 @@ impl Books {
     /// An image is on its way to a device.
     pub(super) fn handed_over(&self, image: u32, contents: Contents) {
         let mut account = self.account.lock();
+        // The era ends with its last frame, durable or not: what is not durable in the end is a gap within it.
         if let (Some(era), Some(run)) = (account.eras.get_mut(contents.era as usize), contents.runs.last()) {
             era.end = era.end.max(run.end);
         }
@@ -139,6 +140,7 @@ impl Books {
     /// Nothing that is still on its way counts any more.
     pub(super) fn give_up(&self, reason: GapReason) {
         let mut account = self.account.lock();
+        // Taken out: an image that becomes durable after this finds itself in no list and is not counted.
         for (_, contents) in std::mem::take(&mut account.pending) {
             account.give_up(&contents, reason);
         }
@@ -161,7 +163,7 @@ impl Books {
         debug_assert_eq!(account.pending_frames, on_the_way, "the sum of what is on its way is wrong");
         let gaps = in_order(account.gaps.clone());
         LinkManifest {
-            plan: self.plan.clone(),
+            config: self.config.clone(),
             produced: account.recorded + account.pending_frames + account.missed,
             recorded: account.recorded,
             recorded_bytes: account.recorded_bytes,
@@ -179,6 +181,7 @@ impl Account {
         if gap.reason.is_missed() {
             self.missed += gap.frames;
         }
+        // Frames that are missed one after the other are one gap, as long as the reason stays.
         if let Some(last) = self.gaps.last_mut()
             && (last.era, last.reason, last.end) == (gap.era, gap.reason, gap.begin)
         {
@@ -196,6 +199,7 @@ impl Account {
             newest.stretches += gap.stretches;
             return;
         }
+        // Which gap to widen past the bound, without a search through all of them for each frame.
         self.newest.insert((gap.era, gap.reason), self.gaps.len());
         self.gaps.push(gap);
     }
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
 
     fn books() -> Books {
-        Books::new(LinkPlan {
+        Books::new(LinkConfig {
             source: vec![1],
             name: "one".into(),
             format: String::new(),

@@ -7,6 +7,7 @@ use std::fmt;
 /// Why nothing was recorded for a stretch of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+// Numbers are on the medium, names are in the manifest: neither changes, new ones are added.
 #[repr(u16)]
 pub enum GapReason {
     /// The link itself sent nothing: the next frame's timestamp lies further on. No frame was missed.
@@ -89,6 +90,7 @@ impl GapReason {
     /// What a ring says of ticks that nothing covers.
     pub fn of_ring(cause: GapCause) -> GapReason {
         match cause {
+            // A ring calls it a gap only once later data has come: then the link is known to have gone on without it.
             GapCause::NeverArrived => GapReason::NotProduced,
             GapCause::NoSpace => GapReason::RingNoSpace,
             GapCause::Skew => GapReason::RingSkew,

@@ -21,7 +21,7 @@ pub struct WarmDir {
 
 /// Choices of one recording. The default is whole; change what should differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordConfig {
+pub struct RecordingConfig {
     /// Name, for people.
     pub name: String,
     /// Run number.
@@ -51,9 +51,9 @@ pub struct RecordConfig {
     pub spill: bool,
 }
 
-impl Default for RecordConfig {
-    fn default() -> RecordConfig {
-        RecordConfig {
+impl Default for RecordingConfig {
+    fn default() -> RecordingConfig {
+        RecordingConfig {
             name: "recording".to_owned(),
             run: 1,
             container_bytes: CONTAINER_BYTES,
@@ -71,7 +71,7 @@ impl Default for RecordConfig {
     }
 }
 
-impl RecordConfig {
+impl RecordingConfig {
     /// Checks values against limits and each other.
     ///
     /// # Errors
@@ -97,7 +97,8 @@ impl RecordConfig {
         range("buffers per link", self.buffers_per_link as u64, 2, 4096)?;
         range("run", self.run, 0, u64::MAX - 1)?;
         range("bytes of the name", self.name.len() as u64, 0, NAME_BYTES_MAX as u64)?;
-        // Header, directory and at least one extent.
+        // Header, directory and at least one extent. Smaller containers would be directories for the most part, and a device
+        // would be closing one all the time.
         if self.container_bytes < 2 * self.extent_bytes as u64 {
             return Err(Error::invalid(format!(
                 "container bytes are {}: at least two extents of {} bytes",
@@ -113,7 +114,7 @@ impl RecordConfig {
 
 /// What a link of a recording is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkPlan {
+pub struct LinkConfig {
     /// The source as a packed key, 1 to 16 bytes: each link of a recording its own.
     #[serde(with = "super::json::hex")]
     pub source: Vec<u8>,
@@ -129,9 +130,10 @@ pub struct LinkPlan {
     pub device: Option<u32>,
 }
 
-impl LinkPlan {
+impl LinkConfig {
     pub(super) fn check(&self, devices: usize) -> Result<()> {
         let refuse = |what: String| Err(Error::invalid(format!("link `{}`: {what}", self.name)));
+        // The key of an image has 16 bytes for it; an empty one would be padding alone.
         if self.source.is_empty() || self.source.len() > SOURCE_BYTES_MAX {
             return refuse(format!("its source has {} bytes, expected 1 to {SOURCE_BYTES_MAX}", self.source.len()));
         }
@@ -156,9 +158,9 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused_by_name() {
-        RecordConfig::default().check().unwrap();
-        let wrong = |change: fn(&mut RecordConfig), expected: &str| {
-            let mut config = RecordConfig::default();
+        RecordingConfig::default().check().unwrap();
+        let wrong = |change: fn(&mut RecordingConfig), expected: &str| {
+            let mut config = RecordingConfig::default();
             change(&mut config);
             let error = config.check().unwrap_err();
             assert!(error.message().contains(expected), "{error}");
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_link_needs_a_source_a_step_and_a_device_that_is_there() {
-        let plan = LinkPlan {
+        let config = LinkConfig {
             source: vec![1],
             name: "a".into(),
             format: String::new(),
@@ -181,10 +183,10 @@ mod tests {
             ticks_per_second: 0,
             device: Some(1),
         };
-        plan.check(2).unwrap();
-        assert!(plan.check(1).unwrap_err().message().contains("device 1, and there are 1"));
-        assert!(LinkPlan { source: vec![], ..plan.clone() }.check(2).is_err());
-        assert!(LinkPlan { source: vec![0; 17], ..plan.clone() }.check(2).is_err());
-        assert!(LinkPlan { ticks_per_frame: 0, ..plan }.check(2).is_err());
+        config.check(2).unwrap();
+        assert!(config.check(1).unwrap_err().message().contains("device 1, and there are 1"));
+        assert!(LinkConfig { source: vec![], ..config.clone() }.check(2).is_err());
+        assert!(LinkConfig { source: vec![0; 17], ..config.clone() }.check(2).is_err());
+        assert!(LinkConfig { ticks_per_frame: 0, ..config }.check(2).is_err());
     }
 }

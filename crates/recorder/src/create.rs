@@ -2,7 +2,7 @@
 //!
 //! *On failure*: a creation that fails leaves no files behind; opening fails closed.
 
-use super::config::{RecordConfig, WarmDir};
+use super::config::{RecordingConfig, WarmDir};
 use super::files;
 use super::image::Image;
 use super::index::Index;
@@ -27,7 +27,7 @@ impl Recording {
     /// # Errors
     /// `Invalid` for sizes that cannot be, or a directory that holds a recording; `Full` where a directory has not the
     /// room; `Unavailable` where a directory cannot be used, or another process has it.
-    pub fn create(dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
+    pub fn create(dirs: &[WarmDir], config: RecordingConfig) -> Result<Recording> {
         config.check()?;
         for dir in dirs {
             std::fs::create_dir_all(&dir.path).map_err(|error| cannot(&dir.path, "cannot be made", error))?;
@@ -42,7 +42,7 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Recording::create`].
-    pub fn create_on(devices: Vec<Arc<dyn Device>>, dirs: &[WarmDir], config: RecordConfig) -> Result<Recording> {
+    pub fn create_on(devices: Vec<Arc<dyn Device>>, dirs: &[WarmDir], config: RecordingConfig) -> Result<Recording> {
         config.check()?;
         if dirs.is_empty() || devices.len() != dirs.len() {
             let message =
@@ -83,6 +83,7 @@ impl Recording {
     /// As [`Recording::open`].
     pub fn open_on(devices: Vec<Arc<dyn Device>>, dirs: &[PathBuf], accept_loss: bool) -> Result<Playback> {
         let description = files::description(dirs)?;
+        // Fewer devices would look like fewer images, and a rebuilt manifest would call what is elsewhere missing.
         if devices.len() != description.devices as usize && !accept_loss {
             return Err(Error::invalid(format!(
                 "the recording is on {} devices, {} are given",
@@ -90,16 +91,18 @@ impl Recording {
                 devices.len()
             )));
         }
-        let config = RecordConfig {
+        // Sizes as they were at its creation; how it is driven is of no matter to a reader.
+        let config = RecordingConfig {
             container_bytes: description.container_bytes,
             extent_bytes: description.extent_bytes,
-            ..RecordConfig::default()
+            ..RecordingConfig::default()
         };
         let (warm, mut found) = Warm::open(devices, description.recording, WIDTHS, shape(&config), accept_loss)?;
         let warm = Arc::new(warm);
         let mut index = Index::new(&description.links);
         warm.images(&mut found, &mut |place, image| {
             let (head, primary, table) = (&image.head, image.primary, image.table());
+            // Live as long as the playback is open: nothing of a recording ends.
             warm.adopt(place, head.fragments);
             index.add(place, head, primary, table)
         })?;
@@ -120,12 +123,13 @@ fn make(
     devices: &[Arc<dyn Device>],
     dirs: &[WarmDir],
     before: &[HashSet<String>],
-    config: RecordConfig,
+    config: RecordingConfig,
 ) -> Result<Recording> {
     let id = random_id();
     let bytes: Vec<u64> = dirs.iter().map(|dir| dir.bytes).collect();
     let warm = Arc::new(Warm::create(devices.to_vec(), bytes, id, WIDTHS, shape(&config))?);
     let longest = Image::payload_max(config.extent_bytes) as u64;
+    // Asked now: an extent that fits no container would be refused by every writer, frame after frame.
     if warm.payload_bytes_max() < longest {
         return Err(Error::invalid(format!(
             "extents of {} bytes do not fit containers of {}",
@@ -149,7 +153,7 @@ fn make(
     Recording::start(id, dirs.iter().map(|dir| dir.path.clone()).collect(), config, lanes, Some(medium))
 }
 
-fn shape(config: &RecordConfig) -> WarmShape {
+fn shape(config: &RecordingConfig) -> WarmShape {
     WarmShape {
         container_bytes: config.container_bytes,
         log_bytes: LOG_BYTES,

@@ -1,6 +1,6 @@
 //! The two files that stand beside a recording's containers, in each of its directories: what it is, and its manifest.
 
-use super::config::LinkPlan;
+use super::config::LinkConfig;
 use super::json;
 use super::limits::{MANIFEST_RESERVE_BYTES, MANIFEST_RESERVE_LINK_BYTES};
 use super::manifest::GapManifest;
@@ -23,7 +23,7 @@ pub(super) struct Description {
     pub(super) devices: u32,
     pub(super) container_bytes: u64,
     pub(super) extent_bytes: usize,
-    pub(super) links: Vec<LinkPlan>,
+    pub(super) links: Vec<LinkConfig>,
 }
 
 /// Whether a directory holds a recording.
@@ -34,9 +34,11 @@ pub(super) fn holds_recording(directory: &Path) -> bool {
 /// Writes the description into every directory, and keeps room there for the manifest.
 pub(super) fn describe(directories: &[PathBuf], description: &Description) -> Result<()> {
     let bytes = json::encode(DESCRIPTION_FORMAT, description)?;
+    // Reserved now: a recording that fills its disks must still be able to say what it missed.
     let room = MANIFEST_RESERVE_BYTES + description.links.len() as u64 * MANIFEST_RESERVE_LINK_BYTES;
     for directory in directories {
         let failed = |what: &str, error| failure(directory, what, error);
+        // In every directory: any of them alone says what it is a part of.
         json::write(&directory.join(DESCRIPTION_FILE), &bytes)
             .map_err(|error| failed("cannot write what the recording is", error))?;
         json::reserve(&directory.join(MANIFEST_FILE), room)
@@ -73,6 +75,7 @@ pub(super) fn write_manifest(directories: &[PathBuf], manifest: &GapManifest) ->
             failures.push(failure(directory, "cannot write the manifest", error));
         }
     }
+    // One is enough: they are equal, and an opening reads the first that verifies.
     if failures.len() < directories.len() {
         return Ok(failures.iter().map(ToString::to_string).collect());
     }
@@ -81,6 +84,7 @@ pub(super) fn write_manifest(directories: &[PathBuf], manifest: &GapManifest) ->
 
 /// Reads the manifest; `None` where no directory has one.
 pub(super) fn manifest(directories: &[PathBuf]) -> Result<Option<GapManifest>> {
+    // Checked like one that is made: a file whose checksum is right may have been written by a version with a defect.
     let manifest: Option<GapManifest> = first(directories, MANIFEST_FILE, MANIFEST_FORMAT)?;
     manifest.map(|manifest| manifest.check().map(|()| manifest)).transpose()
 }
@@ -92,6 +96,7 @@ fn first<T: serde::de::DeserializeOwned>(directories: &[PathBuf], name: &str, fo
         match json::read(&directory.join(name), format) {
             Ok(Some(value)) => return Ok(Some(value)),
             Ok(None) => {}
+            // Another directory may have a whole one; only where none has does the damage matter.
             Err(error) => wrong = wrong.or(Some(error)),
         }
     }

@@ -7,7 +7,9 @@ use super::limits::{
     ERAS_MAX, EXTENT_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, IMAGE_FRAMES_MAX, PRIMARY_BYTES, SOURCE_BYTES_MAX,
 };
 use super::pool::Lent;
+use forebay_media::bytes::{EntryFlags, EntryMeta};
 use forebay_media::hot::checksum;
+use forebay_media::warm::EntryDraft;
 use std::time::Instant;
 
 /// One frame's place in an image.
@@ -20,6 +22,42 @@ pub(super) struct Frame {
     pub(super) crc: u32,
     /// Number of the reason of the gap before it, 0 where there is none.
     pub(super) gap_code: u16,
+}
+
+/// A frame as the table of its image says it. The table's bytes are those of an event's fragments (`docs/format-container.md`),
+/// whose fields a recording uses for other things: here they have their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameEntry {
+    /// First tick; stands where an event has the sub-keys of a fragment, big-endian, so that it sorts as a key does.
+    pub(super) tick: u64,
+    /// Ticks covered; stands where a producer's status is.
+    pub(super) span: u32,
+    /// Number of the reason of the gap before it, 0 without one; stands where the version is: no frame is ever updated.
+    pub(super) gap_code: u16,
+}
+
+impl FrameEntry {
+    /// What an entry says; `None` where its key is not that of a frame.
+    pub(super) fn of(entry: &EntryMeta<'_>) -> Option<FrameEntry> {
+        let tick = entry.rest.try_into().map(u64::from_be_bytes).ok()?;
+        Some(FrameEntry { tick, span: entry.status, gap_code: entry.version })
+    }
+
+    /// The tick after the last one; `None` past the end of 64 bits.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.tick.checked_add(u64::from(self.span))
+    }
+}
+
+impl Frame {
+    /// The entry that the image gets for it, with its bytes.
+    pub(super) fn draft<'a>(&'a self, payload: &'a [u8]) -> EntryDraft<'a> {
+        let Frame { tick, span, crc, gap_code, .. } = self;
+        let (status, version) = (*span, *gap_code);
+        let draft = EntryDraft { rest: tick, payload, crc: *crc, status, version, flags: EntryFlags::FRAGMENT };
+        debug_assert_eq!(payload.len(), self.length as usize, "the bytes of another frame");
+        draft
+    }
 }
 
 /// Frames of one link.
@@ -79,6 +117,7 @@ impl Image {
         // Made where the bytes are in the cache; the writer compares it while it copies them, so that memory that changes in
         // between is found and not recorded.
         let crc = checksum(payload);
+        // Aligned as in the image, so that the writer copies payload after payload without a look at where each belongs.
         self.used = (at + length).next_multiple_of(8);
         let (at, length) = (at as u32, length as u32);
         self.frames.push(Frame { tick: tick.to_be_bytes(), span, at, length, crc, gap_code });
@@ -121,6 +160,18 @@ pub(super) fn names(primary: &[u8]) -> Option<([u8; SOURCE_BYTES_MAX], u32, u32)
 mod tests {
     use super::super::pool::Pool;
     use super::*;
+
+    #[test]
+    fn a_frame_reads_back_from_its_entry() {
+        let frame = Frame { tick: 77_u64.to_be_bytes(), span: 5, at: 0, length: 3, crc: 9, gap_code: 2 };
+        let draft = frame.draft(&[1, 2, 3]);
+        let EntryDraft { rest, crc, status, version, flags, .. } = draft;
+        let entry = EntryMeta { rest, length: 3, crc, status, version, flags };
+        let read = FrameEntry::of(&entry).unwrap();
+        assert_eq!(read, FrameEntry { tick: 77, span: 5, gap_code: 2 });
+        assert_eq!((read.end(), FrameEntry { tick: u64::MAX, ..read }.end()), (Some(82), None));
+        assert_eq!(FrameEntry::of(&EntryMeta { rest: &rest[1..], ..entry }), None);
+    }
 
     #[test]
     fn primary_keys_read_back() {

@@ -7,8 +7,8 @@
 
 use super::books::{in_order, missed_by};
 use super::cause::GapReason;
-use super::config::LinkPlan;
-use super::image::names;
+use super::config::LinkConfig;
+use super::image::{FrameEntry, names};
 use super::limits::SOURCE_BYTES_MAX;
 use super::manifest::{Era, LinkManifest, ManifestGap};
 use forebay_core::{Error, Result};
@@ -51,7 +51,7 @@ impl ImageEntry {
 /// All images of one link.
 #[derive(Debug)]
 pub(super) struct LinkIndex {
-    pub(super) plan: LinkPlan,
+    pub(super) config: LinkConfig,
     pub(super) images: Vec<ImageEntry>,
 }
 
@@ -63,14 +63,14 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn new(plans: &[LinkPlan]) -> Index {
-        let padded = |plan: &LinkPlan| {
+    pub(super) fn new(configs: &[LinkConfig]) -> Index {
+        let padded = |config: &LinkConfig| {
             let mut source = [0; SOURCE_BYTES_MAX];
-            source.iter_mut().zip(&plan.source).for_each(|(to, from)| *to = *from);
+            source.iter_mut().zip(&config.source).for_each(|(to, from)| *to = *from);
             source
         };
-        let by_source = plans.iter().enumerate().map(|(at, plan)| (padded(plan), at)).collect();
-        let links = plans.iter().map(|plan| LinkIndex { plan: plan.clone(), images: Vec::new() }).collect();
+        let by_source = configs.iter().enumerate().map(|(at, config)| (padded(config), at)).collect();
+        let links = configs.iter().map(|config| LinkIndex { config: config.clone(), images: Vec::new() }).collect();
         Index { links, by_source }
     }
 
@@ -96,15 +96,17 @@ impl Index {
         let link = link.ok_or_else(|| wrong("its source is that of no link"))?;
         let mut covered: Vec<Covered> = Vec::new();
         for (entry, _) in table {
-            let tick = entry.rest.try_into().map(u64::from_be_bytes).map_err(|_| wrong("a tick is not 8 bytes"))?;
-            let end = tick.checked_add(u64::from(entry.status)).ok_or_else(|| wrong("a span past the end of ticks"))?;
+            let frame = FrameEntry::of(&entry).ok_or_else(|| wrong("a tick is not 8 bytes"))?;
+            let end = frame.end().ok_or_else(|| wrong("a span past the end of ticks"))?;
+            let tick = frame.tick;
             // Tables are in the order of frames; one that goes back would hide frames from every search by ticks.
             match covered.last_mut() {
                 Some(last) if tick < last.end => return Err(wrong("its ticks do not go up")),
                 Some(last) if last.end == tick => (last.end, last.frames) = (end, last.frames + 1),
-                _ => covered.push(Covered { begin: tick, end, frames: 1, gap_code: entry.version }),
+                _ => covered.push(Covered { begin: tick, end, frames: 1, gap_code: frame.gap_code }),
             }
         }
+        // Containers are told in the order in which they began to be filled, images of one link may come from several of them.
         let at = link.images.partition_point(|known| (known.era, known.number) < (era, number));
         if let Some(known) = link.images.get_mut(at)
             && (known.era, known.number) == (era, number)
@@ -135,13 +137,14 @@ impl LinkIndex {
     pub(super) fn rebuilt(&self) -> LinkManifest {
         let mut eras: Vec<Era> = Vec::new();
         let mut gaps = Vec::new();
-        let step = u64::from(self.plan.ticks_per_frame.max(1));
+        let step = u64::from(self.config.ticks_per_frame.max(1));
         for (era, covered) in self.covered() {
-            // Eras of which nothing was recorded are empty.
+            // Eras of which nothing was recorded are empty; they keep their numbers, which are in the keys of later images.
             while eras.len() <= era as usize {
                 eras.push(Era { begin: covered.begin, end: covered.begin });
             }
             let Some(known) = eras.get_mut(era as usize) else { continue };
+            // The frame after a gap says why; at the end of a link nothing follows, so its end is unknown.
             if covered.begin > known.end {
                 let (begin, end) = (known.end, covered.begin);
                 let frames = ((end - begin) / step).max(1);
@@ -156,7 +159,7 @@ impl LinkIndex {
         let missed = missed_by.values().sum();
         let unknown_from = Some(eras.last().map_or(0, |era| era.end));
         LinkManifest {
-            plan: self.plan.clone(),
+            config: self.config.clone(),
             produced: recorded + missed,
             recorded,
             recorded_bytes,

@@ -28,6 +28,7 @@ const VERSION: u64 = 1;
 pub(super) fn encode(format: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let wrong = |error| Error::internal(format!("{format} to JSON")).with_source(error);
     let body = serde_json::to_string_pretty(value).map_err(wrong)?;
+    // The checksum line is put in by hand, behind what it covers: no JSON library keeps the bytes that it has read.
     // The body is an object with members: it begins with `{\n` and ends with `\n}`.
     let members = body.strip_prefix('{').and_then(|body| body.strip_suffix("\n}"));
     let members = members.ok_or_else(|| Error::internal(format!("{format} to JSON: not an object")))?;
@@ -50,6 +51,7 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     let (members, end) = text.rsplit_once(SEAM).ok_or_else(cut)?;
     let stored = end.strip_suffix(END).filter(|crc| crc.len() == 8).ok_or_else(cut)?;
     let found = format!("{:08x}", crc32c(members.as_bytes()));
+    // Before the text is parsed: what a cut or a flipped bit made of it must not be taken for another format.
     if found != stored {
         return Err(Error::corrupt(format!("{format}: checksum {found} of what stands there, stored is {stored}")));
     }
@@ -77,6 +79,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path, format: &str) -> Result<Opt
         Err(error) => return Err(unreadable(error)),
     };
     let mut bytes = Vec::new();
+    // Bounded: a directory may hold anything, and this file is read before anything in it was verified.
     file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(Error::invalid(format!("{}: longer than {MANIFEST_BYTES_MAX} bytes", path.display())));
@@ -95,7 +98,7 @@ pub(super) fn reserve(path: &Path, bytes: u64) -> io::Result<()> {
 /// [`reserve`] allocated is used.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary(path);
-    // Not truncated before it is written: that would give the reserved room away.
+    // Not truncated before it is written: that would give the reserved room away, and on a full disk the manifest with it.
     let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(&temporary)?;
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;

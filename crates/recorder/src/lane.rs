@@ -15,7 +15,7 @@ use super::cause::GapReason;
 use super::image::Image;
 use super::limits::ATTEMPTS_MAX;
 use super::pool::Pool;
-use super::shared::Shared;
+use super::recorder::Recorder;
 use forebay_core::{Error, Kind, Result};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -116,6 +116,7 @@ impl Lane {
 
     /// Nothing has moved for longer than `stall` although something waits.
     pub(super) fn is_stalled(&self, now_ns: u64, stall: Duration) -> bool {
+        // Both are read without a lock: an image that settles in between makes a stall look shorter, never longer.
         let since = now_ns.saturating_sub(self.progressed_ns.load(Ordering::Acquire));
         self.waiting.load(Ordering::Acquire) > 0 && u128::from(since) > stall.as_nanos()
     }
@@ -140,11 +141,12 @@ impl Lane {
         self.failed.store(true, Ordering::Release);
     }
 
-    fn progressed(&self, shared: &Shared) {
-        self.progressed_ns.store(shared.now_ns(), Ordering::Release);
+    fn progressed(&self, recorder: &Recorder) {
+        self.progressed_ns.store(recorder.now_ns(), Ordering::Release);
     }
 
     fn next(&self, wait: Duration) -> Option<Image> {
+        // Guards the queue alone; links push under no other lock of this crate.
         let mut queue = self.queue.lock();
         if queue.is_empty() && !wait.is_zero() {
             self.arrived.wait_for(&mut queue, wait);
@@ -154,9 +156,9 @@ impl Lane {
 }
 
 /// The body of a device's thread.
-pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
+pub(super) fn run(recorder: &Recorder, lane: &Lane, sink: &mut dyn Sink) {
     let mut writing = Writing {
-        shared,
+        recorder,
         lane,
         sink,
         again: VecDeque::new(),
@@ -170,7 +172,7 @@ pub(super) fn run(shared: &Shared, lane: &Lane, sink: &mut dyn Sink) {
 }
 
 struct Writing<'a> {
-    shared: &'a Shared,
+    recorder: &'a Recorder,
     lane: &'a Lane,
     sink: &'a mut dyn Sink,
     /// To be written again.
@@ -198,15 +200,15 @@ impl Writing<'_> {
                 self.append(image);
             }
             // At half of the interval, because the device takes the other half: `commit_every` is what a user is promised.
-            let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.shared.config.commit_every / 2);
-            let ends = !came && self.shared.is_closing();
+            let old = self.oldest.is_some_and(|oldest| oldest.elapsed() >= self.recorder.config.commit_every / 2);
+            let ends = !came && self.recorder.is_closing();
             if !self.written.is_empty() && (self.bytes >= commit_bytes || old || ends) {
                 self.commit();
             }
             self.settle();
             // Not as soon as this lane is idle: another one that fails now hands its images over here.
             let idle = self.again.is_empty() && self.written.is_empty() && self.under_way.is_empty();
-            if !came && idle && self.shared.is_closing() && self.shared.is_settled() {
+            if !came && idle && self.recorder.is_closing() && self.recorder.is_settled() {
                 break;
             }
         }
@@ -221,7 +223,8 @@ impl Writing<'_> {
 
     /// Asked for often enough that buffers come back before all of them wait for it.
     fn commit_bytes(&self) -> u64 {
-        let config = &self.shared.config;
+        let config = &self.recorder.config;
+        // A quarter of the buffers: while one commit is under way, links fill the rest and do not wait for it.
         let quarter = config.buffers_per_link as u64 * config.extent_bytes as u64 / 4;
         config.commit_bytes.min(quarter.max(config.extent_bytes as u64 / 2))
     }
@@ -233,15 +236,17 @@ impl Writing<'_> {
         }
         match self.sink.append(&image) {
             Ok(()) => {
-                self.lane.progressed(self.shared);
+                self.lane.progressed(self.recorder);
                 self.bytes += image.bytes();
                 self.oldest.get_or_insert_with(Instant::now);
                 self.written.push(image);
             }
+            // What was appended before stays in force: only this image goes elsewhere.
             Err(error) if error.kind() == Kind::Full => {
                 self.lane.fail(GapReason::DiskFull, error.message().to_owned());
                 self.displace(image, GapReason::DiskFull);
             }
+            // Its bytes changed in memory after they were summed: no device would take them any better.
             Err(error) if error.kind() == Kind::Corrupt => self.give_up(image, GapReason::Corrupt),
             Err(error) => self.failed(&error, Some(image)),
         }
@@ -272,9 +277,9 @@ impl Writing<'_> {
         let tickets = self.under_way.iter().map(|(ticket, _)| *ticket);
         debug_assert!(tickets.is_sorted(), "commits are settled in the order in which they were asked for");
         while let Some((_, images)) = self.under_way.pop_front_if(|(ticket, _)| *ticket <= durable) {
-            self.lane.progressed(self.shared);
+            self.lane.progressed(self.recorder);
             for image in images {
-                if let Some(books) = self.shared.books(image.link) {
+                if let Some(books) = self.recorder.books(image.link) {
                     books.durable(image.number, |frames, bytes| {
                         self.lane.recorded.fetch_add(frames, Ordering::Relaxed);
                         self.lane.recorded_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -292,9 +297,10 @@ impl Writing<'_> {
         let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
         let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
         (self.bytes, self.oldest) = (0, None);
+        // Per image, not per device: one image that no container takes must not give up a device that takes others.
         images.iter_mut().for_each(|image| image.attempts += 1);
         if images.iter().any(|image| image.attempts >= ATTEMPTS_MAX) {
-            let stalled = self.lane.is_stalled(self.shared.now_ns(), self.shared.config.stall);
+            let stalled = self.lane.is_stalled(self.recorder.now_ns(), self.recorder.config.stall);
             let reason = if stalled { GapReason::DeviceStalled } else { GapReason::DeviceError };
             self.lane.fail(reason, error.to_string());
             let again = std::mem::take(&mut self.again);
@@ -303,6 +309,7 @@ impl Writing<'_> {
         }
         // Another writer takes another container: the one that failed is poisoned, and what was durable in it plays back.
         self.sink.renew();
+        // In front and in their order: images of a link stay in order on the medium as far as its device allows.
         images.into_iter().rev().for_each(|image| self.again.push_front(image));
     }
 
@@ -311,17 +318,18 @@ impl Writing<'_> {
         // Counted, so that an image that no device takes is missed instead of passed round for ever.
         image.hops += 1;
         image.attempts = 0;
-        let elsewhere = self.shared.lane_for(self.lane.index).ok().filter(|_| image.hops < self.shared.lanes.len());
+        let elsewhere = self.recorder.lane_for(self.lane.index).ok().filter(|_| image.hops < self.recorder.lanes.len());
         if let Some(other) = elsewhere {
+            // Still outstanding: only the lane changes, and the recording waits for it as before.
             self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
-            other.take(image, self.shared.now_ns());
+            other.take(image, self.recorder.now_ns());
             return;
         }
         self.give_up(image, reason);
     }
 
     fn give_up(&self, image: Image, reason: GapReason) {
-        if let Some(books) = self.shared.books(image.link) {
+        if let Some(books) = self.recorder.books(image.link) {
             books.failed(image.number, reason);
         }
         self.settled(image);
@@ -333,7 +341,7 @@ impl Writing<'_> {
         let waiting = self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(waiting > 0, "a lane settles an image that it did not have");
         // Release, with the acquire of `is_settled`: whoever finds nothing outstanding finds all of it booked.
-        let outstanding = self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+        let outstanding = self.recorder.outstanding.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(outstanding > 0, "an image is settled twice");
     }
 }

@@ -1,7 +1,7 @@
 //! Recording links straight to containers, with an account of every tick that is missing.
 //!
 //! ```text
-//! RecordLink ─▶ image of frames ─▶ lane: one device's thread ─▶ containers (`forebay_media::warm`)
+//! RecordingLink ─▶ image of frames ─▶ lane: one device's thread ─▶ containers (`forebay_media::warm`)
 //!     └ missed ─▶ books of the link ─▶ gap manifest beside the containers ─▶ Playback: frames, and whether both fit
 //! ```
 //!
@@ -22,8 +22,8 @@ mod manifest;
 mod measure;
 mod playback;
 mod pool;
+mod recorder;
 mod recording;
-mod shared;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ mod verify;
 mod window;
 
 pub use cause::GapReason;
-pub use config::{LinkPlan, RecordConfig, WarmDir};
-pub use link::{Pushed, RecordLink};
+pub use config::{LinkConfig, RecordingConfig, WarmDir};
+pub use link::{Pushed, RecordingLink};
 pub use manifest::{DeviceManifest, Era, GapManifest, LinkManifest, ManifestGap, Totals};
 pub use playback::Playback;
 pub use recording::{Recording, RecordingDevice, RecordingProgress};

@@ -29,6 +29,7 @@ pub(super) const REST_BYTES: usize = 8;
 pub(super) const EXTENT_OVERHEAD_BYTES: usize = 256;
 /// Bytes that one frame takes beside its payload: table entry and alignment.
 pub(super) const FRAME_OVERHEAD_BYTES: usize = REST_BYTES + 16 + 8;
+// An image of frames without payload would otherwise be all table, which a reader has to hold whole.
 /// Frames of one image: tables stay small against the payload also where frames are empty.
 pub(super) const IMAGE_FRAMES_MAX: usize = 1 << 16;
 /// Most links of one recording.
@@ -56,5 +57,7 @@ const _: () = assert!(EXTENT_BYTES.is_multiple_of(IO_BYTES) && CONTAINER_BYTES >
 const _: () = assert!(COMMIT_BYTES <= (BUFFERS_PER_LINK * EXTENT_BYTES) as u64);
 // Keys fit where any key fits.
 const _: () = assert!(PRIMARY_BYTES + REST_BYTES <= forebay_core::limits::KEY_BYTES_MAX);
+// A gap's code is the version of an entry, 16 bits of the format, and 0 there is no gap.
+const _: () = assert!(super::cause::GapReason::ALL.len() < 1 << 16 && super::cause::GapReason::ALL[0] as u16 > 0);
 // Eras are 16 bits of a primary key.
 const _: () = assert!(ERAS_MAX <= 1 << 16);

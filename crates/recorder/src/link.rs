@@ -9,7 +9,7 @@ use super::cause::GapReason;
 use super::image::Image;
 use super::limits::ERAS_MAX;
 use super::manifest::ManifestGap;
-use super::shared::Shared;
+use super::recorder::Recorder;
 use forebay_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub enum Pushed {
 }
 
 /// A link of a recording, for the one thread that reads it out. Dropping it hands over what it holds.
-pub struct RecordLink {
-    shared: Arc<Shared>,
+pub struct RecordingLink {
+    recorder: Arc<Recorder>,
     books: Arc<Books>,
     number: u32,
     /// Its device.
@@ -52,12 +52,12 @@ pub struct RecordLink {
     payload_max: usize,
 }
 
-impl RecordLink {
-    pub(super) fn new(shared: Arc<Shared>, books: Arc<Books>, number: u32, home: usize) -> RecordLink {
-        shared.held.fetch_add(1, Ordering::AcqRel);
-        let payload_max = Image::payload_max(shared.config.extent_bytes);
-        RecordLink {
-            shared,
+impl RecordingLink {
+    pub(super) fn new(recorder: Arc<Recorder>, books: Arc<Books>, number: u32, home: usize) -> RecordingLink {
+        recorder.held.fetch_add(1, Ordering::AcqRel);
+        let payload_max = Image::payload_max(recorder.config.extent_bytes);
+        RecordingLink {
+            recorder,
             books,
             number,
             home,
@@ -93,17 +93,17 @@ impl RecordLink {
     /// stepped back, and an era begins.
     ///
     /// # Errors
-    /// `Invalid` for no span, ticks past the end of 64 bits, a payload longer than [`RecordLink::payload_bytes_max`], or a
+    /// `Invalid` for no span, ticks past the end of 64 bits, a payload longer than [`RecordingLink::payload_bytes_max`], or a
     /// clock that stepped back too often; `Closed` where the recording has ended. Nothing is entered then.
     pub fn push(&mut self, first_tick: u64, span_ticks: u32, payload: &[u8]) -> Result<Pushed> {
         self.push_with(first_tick, span_ticks, payload.len(), |bytes| bytes.copy_from_slice(payload))
     }
 
-    /// As [`RecordLink::push`], where `fill` writes the frame's bytes to where the device takes them from. It is not called
+    /// As [`RecordingLink::push`], where `fill` writes the frame's bytes to where the device takes them from. It is not called
     /// for a frame that is missed.
     ///
     /// # Errors
-    /// As [`RecordLink::push`].
+    /// As [`RecordingLink::push`].
     #[inline]
     pub fn push_with(
         &mut self,
@@ -118,6 +118,8 @@ impl RecordLink {
         }
         // The clock moves also for a frame that is missed: its ticks are entered, and none is a gap twice.
         let end = self.advance(first_tick, first_tick.checked_add(u64::from(span_ticks)))?;
+        // A detector does not wait: without a buffer by the deadline the frame is missed, and the next one does not wait at all,
+        // or the link would fall behind by a deadline for each frame.
         if let Err(reason) = self.place(length) {
             self.missing = true;
             self.enter(first_tick, end, 1, reason);
@@ -134,7 +136,7 @@ impl RecordLink {
     /// Enters frames that the link produced and its reader did not get: `[begin, end)` in ticks.
     ///
     /// # Errors
-    /// As [`RecordLink::push`]; `Invalid` also for a reason that misses nothing, or no frames.
+    /// As [`RecordingLink::push`]; `Invalid` also for a reason that misses nothing, or no frames.
     pub fn missed(&mut self, begin: u64, end: u64, frames: u64, reason: GapReason) -> Result<()> {
         if !reason.is_missed() || frames == 0 {
             return Err(self.named(Error::invalid(format!("{frames} frames missed, reason `{reason}`"))));
@@ -148,7 +150,7 @@ impl RecordLink {
     /// knows.
     ///
     /// # Errors
-    /// As [`RecordLink::push`].
+    /// As [`RecordingLink::push`].
     pub fn silent(&mut self, begin: u64, end: u64) -> Result<()> {
         self.absent(begin, end, GapReason::NotProduced)
     }
@@ -156,7 +158,7 @@ impl RecordLink {
     /// Enters ticks without frames that are known of, for a reason that misses nothing.
     ///
     /// # Errors
-    /// As [`RecordLink::push`].
+    /// As [`RecordingLink::push`].
     pub fn absent(&mut self, begin: u64, end: u64, reason: GapReason) -> Result<()> {
         let end = self.advance(begin, Some(end))?;
         let frames = self.frames_in(begin, end);
@@ -172,14 +174,16 @@ impl RecordLink {
 
     /// Moves the link's clock; `[begin, end)` comes next. Answers the end.
     fn advance(&mut self, begin: u64, end: Option<u64>) -> Result<u64> {
-        if self.shared.is_closing() {
+        if self.recorder.is_closing() {
             return Err(self.named(Error::closed("the recording has ended")));
         }
+        // A frame without ticks could be neither found by a window nor missed by a gap.
         let Some(end) = end.filter(|&end| end > begin) else {
             return Err(self.named(Error::invalid(format!("no ticks from {begin} on, or past the end of 64 bits"))));
         };
         match self.next {
             Some(next) if begin > next => {
+                // Entered although nobody said so: every tick between two frames is covered or a gap.
                 let frames = self.frames_in(next, begin);
                 self.enter(next, begin, frames, GapReason::NotProduced);
             }
@@ -196,6 +200,7 @@ impl RecordLink {
             Some(_) => {}
             None => self.era = self.books.begin_era(begin),
         }
+        // Before the frame is taken or missed: whichever it is, its ticks are spoken for.
         self.next = Some(end);
         Ok(end)
     }
@@ -208,7 +213,7 @@ impl RecordLink {
     /// Frames that fit, at least one.
     pub fn frames_in(&self, begin: u64, end: u64) -> u64 {
         debug_assert!(begin <= end, "ticks from {begin} to {end}");
-        ((end - begin) / u64::from(self.books.plan.ticks_per_frame)).max(1)
+        ((end - begin) / u64::from(self.books.config.ticks_per_frame)).max(1)
     }
 
     fn enter(&mut self, begin: u64, end: u64, frames: u64, reason: GapReason) {
@@ -219,6 +224,7 @@ impl RecordLink {
             code if code == reason.code() => code,
             _ => GapReason::Unknown.code(),
         };
+        // Kept here while it grows: the account's lock is not taken for each frame that is missed in a row.
         match &mut self.gap {
             Some(gap) if gap.reason == reason && gap.end == begin => {
                 gap.end = end;
@@ -244,7 +250,7 @@ impl RecordLink {
     /// Makes room for a frame in the image.
     #[inline]
     fn place(&mut self, length: usize) -> std::result::Result<(), GapReason> {
-        let age_max = self.shared.config.commit_every / 2;
+        let age_max = self.recorder.config.commit_every / 2;
         match &self.image {
             Some(image) if image.has_room(length) && image.began.elapsed() < age_max => Ok(()),
             _ => self.next_image(),
@@ -253,12 +259,12 @@ impl RecordLink {
 
     fn next_image(&mut self) -> std::result::Result<(), GapReason> {
         self.hand_over();
-        let config = &self.shared.config;
-        let lane = self.shared.lane_for(self.home)?;
+        let config = &self.recorder.config;
+        let lane = self.recorder.lane_for(self.home)?;
         let wait = self.patience.or((!self.missing).then_some(config.push_deadline));
         let deadline = wait.map(|wait| Instant::now() + wait);
-        let buffer = lane.pool.take(deadline).ok_or_else(|| lane.reason(self.shared.now_ns(), config.stall))?;
-        self.image = Some(Image::new(self.number, &self.books.plan.source, self.era, self.images, buffer));
+        let buffer = lane.pool.take(deadline).ok_or_else(|| lane.reason(self.recorder.now_ns(), config.stall))?;
+        self.image = Some(Image::new(self.number, &self.books.config.source, self.era, self.images, buffer));
         Ok(())
     }
 
@@ -271,33 +277,33 @@ impl RecordLink {
         self.images += 1;
         // Booked before the lane has it: it may be durable before this thread goes on.
         self.books.handed_over(image.number, std::mem::take(&mut image.contents));
-        self.shared.outstanding.fetch_add(1, Ordering::AcqRel);
-        // A device that failed meanwhile passes it on, or enters why it is missed.
-        let lane = self.shared.lane_for(self.home).ok().or_else(|| self.shared.lanes.get(self.home));
+        self.recorder.outstanding.fetch_add(1, Ordering::AcqRel);
+        // Counted before the lane has it, or the lane could end on a count of zero. A device that failed meanwhile passes it on, or enters why it is missed.
+        let lane = self.recorder.lane_for(self.home).ok().or_else(|| self.recorder.lanes.get(self.home));
         match lane {
-            Some(lane) => lane.take(image, self.shared.now_ns()),
+            Some(lane) => lane.take(image, self.recorder.now_ns()),
             None => {
                 self.books.failed(image.number, GapReason::DeviceError);
-                self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+                self.recorder.outstanding.fetch_sub(1, Ordering::AcqRel);
             }
         }
     }
 
     fn named(&self, error: Error) -> Error {
-        Error::new(error.kind(), format!("link `{}`: {}", self.books.plan.name, error.message()))
+        Error::new(error.kind(), format!("link `{}`: {}", self.books.config.name, error.message()))
     }
 }
 
-impl Drop for RecordLink {
+impl Drop for RecordingLink {
     fn drop(&mut self) {
         self.flush();
         // Last: `finish` ends the lanes once nobody holds a link, and everything must have been handed over by then.
-        self.shared.held.fetch_sub(1, Ordering::AcqRel);
+        self.recorder.held.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl fmt::Debug for RecordLink {
+impl fmt::Debug for RecordingLink {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "RecordLink({}, `{}`, next tick {:?})", self.number, self.books.plan.name, self.next)
+        write!(out, "RecordingLink({}, `{}`, next tick {:?})", self.number, self.books.config.name, self.next)
     }
 }

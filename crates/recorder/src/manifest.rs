@@ -7,7 +7,7 @@
 //! *Not here*: the bytes of the file (`json.rs`, docs/format-manifest.md).
 
 use super::cause::GapReason;
-use super::config::LinkPlan;
+use super::config::LinkConfig;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub struct Era {
 pub struct LinkManifest {
     /// What it is.
     #[serde(flatten)]
-    pub plan: LinkPlan,
+    pub config: LinkConfig,
     /// Frames that the link produced, as its reader told.
     pub produced: u64,
     /// Frames that are durable in containers.
@@ -161,7 +161,7 @@ impl GapManifest {
 
 impl LinkManifest {
     fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::corrupt(format!("manifest, link `{}`: {what}", self.plan.name)));
+        let wrong = |what: String| Err(Error::corrupt(format!("manifest, link `{}`: {what}", self.config.name)));
         if self.recorded.checked_add(self.missed) != Some(self.produced) {
             return wrong(format!(
                 "produced {} is not recorded {} and missed {}",
@@ -182,7 +182,7 @@ impl LinkManifest {
                 return wrong(format!("{gap:?} does not lie in {era:?}"));
             }
         }
-        // A gap that stands for several may reach over others.
+        // A gap that stands for several may reach over others: it is left out of the order, not of the sums.
         let mut last: Option<&ManifestGap> = None;
         for gap in self.gaps.iter().filter(|gap| gap.stretches == 1) {
             match last {
@@ -204,7 +204,7 @@ pub(super) mod tests {
     pub(crate) fn example() -> GapManifest {
         let gap = |begin, end, reason, frames| ManifestGap { era: 0, begin, end, reason, frames, stretches: 1 };
         let link = LinkManifest {
-            plan: LinkPlan {
+            config: LinkConfig {
                 source: vec![0, 7],
                 name: "link 7".into(),
                 format: "WIBEth".into(),

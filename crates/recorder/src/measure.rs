@@ -1,6 +1,6 @@
 //! How fast a device takes what a recording writes: by writing to it, as the recording does.
 
-use super::config::RecordConfig;
+use super::config::RecordingConfig;
 use forebay_core::{Error, Result};
 use forebay_media::warm::{Buffer, Device, Done};
 use std::io;
@@ -13,13 +13,14 @@ const FILE_BYTES: u64 = 256 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes per second over `time`, the last sync included.
-pub(super) fn rate(device: &dyn Device, config: &RecordConfig, time: Duration) -> Result<u64> {
+pub(super) fn rate(device: &dyn Device, config: &RecordingConfig, time: Duration) -> Result<u64> {
     let failed = |error: io::Error| {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         let message = format!("{}: its rate cannot be measured", device.name());
         if full { Error::full(message) } else { Error::unavailable(message) }.with_source(error)
     };
     let io_bytes = config.io_bytes as u64;
+    // Half of what is free: measuring must not take the space of the recording's own files, the manifest among them.
     let room = device.free_bytes().map_err(failed)? / 2;
     let writes = FILE_BYTES.min(room) / io_bytes;
     if writes == 0 {
@@ -34,7 +35,7 @@ pub(super) fn rate(device: &dyn Device, config: &RecordConfig, time: Duration) -
     Ok(rate)
 }
 
-fn write(device: &dyn Device, config: &RecordConfig, writes: u64, time: Duration) -> io::Result<u64> {
+fn write(device: &dyn Device, config: &RecordingConfig, writes: u64, time: Duration) -> io::Result<u64> {
     let file = device.create(FILE, writes * config.io_bytes as u64)?;
     // As the recording will write: same size and depth, and bytes that a disk cannot compress to nothing.
     let mut queue = device.queue(config.depth)?;

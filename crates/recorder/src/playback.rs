@@ -40,7 +40,7 @@ impl Playback {
 
     /// Number of the link with this source.
     pub fn link_of(&self, source: &[u8]) -> Option<u32> {
-        self.manifest.links.iter().position(|link| link.plan.source == source).map(|at| at as u32)
+        self.manifest.links.iter().position(|link| link.config.source == source).map(|at| at as u32)
     }
 
     /// The first tick that is recorded of these links, and the one after the last.
@@ -100,7 +100,7 @@ pub(super) fn manifest(
     if let Some(manifest) = written {
         // Directories of two recordings that were mixed up: played together they would give frames under wrong links.
         let same = manifest.recording == description.recording
-            && manifest.links.iter().map(|link| &link.plan).eq(&description.links);
+            && manifest.links.iter().map(|link| &link.config).eq(&description.links);
         if !same {
             return Err(Error::corrupt("the manifest is that of another recording, or of other links"));
         }
@@ -123,6 +123,7 @@ fn devices(warm: &Warm, index: &Index) -> Vec<DeviceManifest> {
     let of_container: BTreeMap<u32, u32> =
         warm.containers().iter().map(|container| (container.header.container, container.header.device)).collect();
     for image in index.links.iter().flat_map(|link| &link.images) {
+        // An image that was written twice counts once, where it was written first.
         let device = image.places.first().and_then(|place| of_container.get(&place.container));
         let sum = on_device.entry(device.copied().unwrap_or_default()).or_default();
         *sum = (sum.0 + image.frames(), sum.1 + image.payload_bytes);

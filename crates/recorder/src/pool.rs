@@ -25,12 +25,12 @@ fn touched(bytes: usize) -> Buffer {
 /// Buffers of one device.
 pub(super) struct Pool {
     bytes: usize,
-    state: Mutex<State>,
+    stock: Mutex<Stock>,
     returned: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Stock {
     free: Vec<Buffer>,
     made: usize,
     max: usize,
@@ -45,36 +45,37 @@ pub(super) struct Lent {
 impl Pool {
     /// No buffers yet; see [`Pool::allow`].
     pub(super) fn new(bytes: usize) -> Arc<Pool> {
-        Arc::new(Pool { bytes, state: Mutex::default(), returned: Condvar::new() })
+        Arc::new(Pool { bytes, stock: Mutex::default(), returned: Condvar::new() })
     }
 
     /// Allows `more` buffers in addition. Two of them are made and touched now, so that the first frames find memory; the others
     /// when they are first needed.
     pub(super) fn allow(&self, more: usize) {
         let ready: Vec<Buffer> = (0..more.min(READY)).map(|_| touched(self.bytes)).collect();
-        let mut state = self.state.lock();
-        state.max += more;
-        state.made += ready.len();
-        state.free.extend(ready);
+        let mut stock = self.stock.lock();
+        // The bound and what is ready together: a thread that looks in between must not make a buffer too many.
+        stock.max += more;
+        stock.made += ready.len();
+        stock.free.extend(ready);
     }
 
     /// A buffer; `None` where none comes back to the deadline. Without one it does not wait.
     pub(super) fn take(self: &Arc<Pool>, deadline: Option<Instant>) -> Option<Lent> {
-        let mut state = self.state.lock();
+        let mut stock = self.stock.lock();
         loop {
-            if let Some(buffer) = state.free.pop() {
+            if let Some(buffer) = stock.free.pop() {
                 return Some(Lent { buffer: Some(buffer), pool: self.clone() });
             }
-            debug_assert!(state.made <= state.max, "more buffers than are allowed");
-            if state.made < state.max {
-                state.made += 1;
+            debug_assert!(stock.made <= stock.max, "more buffers than are allowed");
+            if stock.made < stock.max {
+                stock.made += 1;
                 // Let go before the memory is made: zeroing megabytes would hold up every link of the device.
-                drop(state);
+                drop(stock);
                 return Some(Lent { buffer: Some(Buffer::new(self.bytes)), pool: self.clone() });
             }
             // Waits on the condition in a loop: another link may take the buffer that woke this one.
             let deadline = deadline?;
-            if self.returned.wait_until(&mut state, deadline).timed_out() && state.free.is_empty() {
+            if self.returned.wait_until(&mut stock, deadline).timed_out() && stock.free.is_empty() {
                 return None;
             }
         }
@@ -84,7 +85,8 @@ impl Pool {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            self.pool.state.lock().free.push(buffer);
+            // Not bounded here: it comes from this pool, which made no more than it may.
+            self.pool.stock.lock().free.push(buffer);
             self.pool.returned.notify_one();
         }
     }

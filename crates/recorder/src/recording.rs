@@ -13,15 +13,15 @@
 
 use super::books::Books;
 use super::cause::GapReason;
-use super::config::{LinkPlan, RecordConfig};
+use super::config::{LinkConfig, RecordingConfig};
 use super::create;
 use super::files::{self, Description};
 use super::lane::{self, Sink};
 use super::limits::{FRAME_OVERHEAD_BYTES, LINKS_MAX};
-use super::link::RecordLink;
+use super::link::RecordingLink;
 use super::manifest::{DeviceManifest, GapManifest, LinkManifest};
 use super::measure;
-use super::shared::Shared;
+use super::recorder::Recorder;
 use forebay_core::{Error, Result};
 use forebay_media::warm::{Device, Warm};
 use parking_lot::Mutex;
@@ -59,7 +59,7 @@ type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
 pub struct Recording {
-    shared: Arc<Shared>,
+    recorder: Arc<Recorder>,
     id: [u8; 16],
     directories: Vec<PathBuf>,
     devices: Vec<DeviceManifest>,
@@ -103,13 +103,13 @@ impl Recording {
     pub(super) fn start(
         id: [u8; 16],
         directories: Vec<PathBuf>,
-        config: RecordConfig,
+        config: RecordingConfig,
         lanes: Vec<LaneStart>,
         medium: Option<Medium>,
     ) -> Result<Recording> {
-        let shared = Arc::new(Shared::new(config, lanes.len()));
+        let recorder = Arc::new(Recorder::new(config, lanes.len()));
         let mut recording = Recording {
-            shared,
+            recorder,
             id,
             directories,
             devices: Vec::new(),
@@ -120,11 +120,11 @@ impl Recording {
         // What the recording is stands on the medium before the first frame can: containers alone say nothing of links.
         recording.describe()?;
         for (index, start) in lanes.into_iter().enumerate() {
-            let shared = recording.shared.clone();
+            let recorder = recording.recorder.clone();
             let run = start.run;
             let body = move || {
-                let Some(lane) = shared.lanes.get(index) else { return };
-                run(&mut |sink| lane::run(&shared, lane, sink));
+                let Some(lane) = recorder.lanes.get(index) else { return };
+                run(&mut |sink| lane::run(&recorder, lane, sink));
             };
             let thread = std::thread::Builder::new()
                 .name(format!("record-{index}"))
@@ -150,50 +150,53 @@ impl Recording {
     }
 
     /// How it was made.
-    pub fn config(&self) -> &RecordConfig {
-        &self.shared.config
+    pub fn config(&self) -> &RecordingConfig {
+        &self.recorder.config
     }
 
     /// Adds links and describes them durably beside the containers, before their first frame.
     ///
     /// # Errors
-    /// `Invalid` for a plan that cannot be, or a source that is there already; `Closed` after the end; `Full` or
+    /// `Invalid` for a configuration that cannot be, or a source that is there already; `Closed` after the end; `Full` or
     /// `Unavailable` where the description cannot be written.
-    pub fn links(&self, plans: Vec<LinkPlan>) -> Result<Vec<RecordLink>> {
-        if self.shared.is_closing() {
+    pub fn links(&self, configs: Vec<LinkConfig>) -> Result<Vec<RecordingLink>> {
+        if self.recorder.is_closing() {
             return Err(Error::closed("the recording has ended"));
         }
-        let lanes = &self.shared.lanes;
-        let mut links = self.shared.links.lock();
-        if links.len() + plans.len() > LINKS_MAX {
-            return Err(Error::invalid(format!("{} links: at most {LINKS_MAX}", links.len() + plans.len())));
+        let lanes = &self.recorder.lanes;
+        // Held while the description is written, so that two threads that add links write it one after the other.
+        let mut links = self.recorder.links.lock();
+        if links.len() + configs.len() > LINKS_MAX {
+            return Err(Error::invalid(format!("{} links: at most {LINKS_MAX}", links.len() + configs.len())));
         }
         let first = links.len();
-        for mut plan in plans {
-            let taken = links.iter().any(|books| books.plan.source == plan.source);
-            let checked = plan.check(lanes.len());
+        for mut config in configs {
+            // The source is the key of a link's images: two links of one source could not be told apart on the medium.
+            let taken = links.iter().any(|books| books.config.source == config.source);
+            let checked = config.check(lanes.len());
             if taken || checked.is_err() {
-                let name = plan.name;
+                let name = config.name;
                 links.truncate(first);
                 checked?;
                 return Err(Error::invalid(format!("link `{name}`: its source is that of another link")));
             }
-            plan.device = plan.device.or(Some((links.len() % lanes.len().max(1)) as u32));
-            links.push(Arc::new(Books::new(plan)));
+            config.device = config.device.or(Some((links.len() % lanes.len().max(1)) as u32));
+            links.push(Arc::new(Books::new(config)));
         }
         let added: Vec<Arc<Books>> = links.iter().skip(first).cloned().collect();
-        let all: Vec<LinkPlan> = links.iter().map(|books| books.plan.clone()).collect();
+        let all: Vec<LinkConfig> = links.iter().map(|books| books.config.clone()).collect();
+        // Durable before the first frame can be pushed: an image whose link is in no description is `Corrupt` at opening.
         if let Err(error) = files::describe(&self.directories, &self.description(all)) {
             links.truncate(first);
             return Err(error);
         }
         drop(links);
         let link = |(at, books): (usize, Arc<Books>)| {
-            let home = books.plan.device.unwrap_or_default() as usize;
+            let home = books.config.device.unwrap_or_default() as usize;
             if let Some(lane) = lanes.get(home) {
-                lane.pool.allow(self.shared.config.buffers_per_link);
+                lane.pool.allow(self.recorder.config.buffers_per_link);
             }
-            RecordLink::new(self.shared.clone(), books, (first + at) as u32, home)
+            RecordingLink::new(self.recorder.clone(), books, (first + at) as u32, home)
         };
         Ok(added.into_iter().enumerate().map(link).collect())
     }
@@ -202,15 +205,16 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Recording::links`].
-    pub fn link(&self, plan: LinkPlan) -> Result<RecordLink> {
-        self.links(vec![plan])?.pop().ok_or_else(|| Error::internal("a link was added and is not there"))
+    pub fn link(&self, config: LinkConfig) -> Result<RecordingLink> {
+        self.links(vec![config])?.pop().ok_or_else(|| Error::internal("a link was added and is not there"))
     }
 
     /// Payload bytes that still fit in frames of this length, at least: what the ends of containers and extents leave empty
     /// is taken off.
     pub fn room_bytes(&self, frame_bytes: usize) -> u64 {
-        let config = &self.shared.config;
+        let config = &self.recorder.config;
         let containers = self.medium.as_ref().map_or(0, |medium| medium.warm.free_containers());
+        // A 64th for the directory, an extent for the end that no extent fits any more.
         let usable = config.container_bytes - config.container_bytes / 64 - config.extent_bytes as u64;
         let frame = frame_bytes.max(1) as u64;
         let frames = usable / (frame.next_multiple_of(8) + FRAME_OVERHEAD_BYTES as u64);
@@ -224,29 +228,29 @@ impl Recording {
     /// `Full` without room for the file; `Unavailable` where a device fails.
     pub fn measure(&self, each: Duration) -> Result<u64> {
         let devices = self.medium.as_ref().map_or(&[][..], |medium| &medium.devices);
-        let rate = |device: &Arc<dyn Device>| measure::rate(device.as_ref(), &self.shared.config, each);
+        let rate = |device: &Arc<dyn Device>| measure::rate(device.as_ref(), &self.recorder.config, each);
         devices.iter().map(rate).sum()
     }
 
     /// How it is going.
     pub fn progress(&self) -> RecordingProgress {
         let mut progress = RecordingProgress::default();
-        for books in self.shared.links.lock().iter() {
+        for books in self.recorder.links.lock().iter() {
             let figures = books.figures();
             progress.recorded += figures.recorded;
             progress.recorded_bytes += figures.recorded_bytes;
             progress.pending += figures.pending;
             progress.missed += figures.missed;
         }
-        let now_ns = self.shared.now_ns();
+        let now_ns = self.recorder.now_ns();
         let device = |(device, lane): (&DeviceManifest, &lane::Lane)| RecordingDevice {
             directory: device.directory.clone(),
             method: device.method.clone(),
             recorded_bytes: lane.recorded_bytes.load(Ordering::Relaxed),
-            stalled: lane.is_stalled(now_ns, self.shared.config.stall),
+            stalled: lane.is_stalled(now_ns, self.recorder.config.stall),
             failure: lane.failure_text(),
         };
-        progress.devices = self.devices.iter().zip(&self.shared.lanes).map(device).collect();
+        progress.devices = self.devices.iter().zip(&self.recorder.lanes).map(device).collect();
         progress
     }
 
@@ -261,11 +265,11 @@ impl Recording {
         if let Some(manifest) = &*finished {
             return Ok(manifest.clone());
         }
-        let held = self.shared.held.load(Ordering::Acquire);
+        let held = self.recorder.held.load(Ordering::Acquire);
         if held > 0 {
             return Err(Error::invalid(format!("{held} links are still held: drop them, then finish")));
         }
-        self.end(Instant::now() + self.shared.config.finish_deadline);
+        self.end(Instant::now() + self.recorder.config.finish_deadline);
         let manifest = self.manifest();
         // A manifest whose sums are wrong is not written: without one, opening rebuilds it from what is really there.
         manifest.check()?;
@@ -277,7 +281,7 @@ impl Recording {
     /// Takes a recording back to which nothing went: its containers and files are removed, so that the directories can be
     /// used again.
     pub fn discard(self) {
-        self.end(Instant::now() + self.shared.config.finish_deadline);
+        self.end(Instant::now() + self.recorder.config.finish_deadline);
         if let Some(medium) = &self.medium {
             for (device, before) in medium.devices.iter().zip(&medium.before) {
                 create::remove_new(device.as_ref(), before);
@@ -289,23 +293,25 @@ impl Recording {
     /// Ends the threads; what is not settled at the deadline is missed.
     fn end(&self, deadline: Instant) {
         // Release, before the lanes are woken: a lane that finds it finds every image that was handed over before.
-        self.shared.closing.store(true, Ordering::Release);
-        self.shared.lanes.iter().for_each(|lane| lane.wake());
+        self.recorder.closing.store(true, Ordering::Release);
+        self.recorder.lanes.iter().for_each(|lane| lane.wake());
         let mut threads = self.threads.lock();
+        // Polled: a thread that hangs in a device signals nothing, and joining it would wait without a deadline.
         while Instant::now() < deadline && !threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(LOOK);
         }
-        for (thread, lane) in threads.drain(..).zip(&self.shared.lanes) {
-            // One that hangs in a device is left to it: its buffers are its own, and nothing that it does later counts.
+        for (thread, lane) in threads.drain(..).zip(&self.recorder.lanes) {
+            // One that hangs in a device is left to it: its buffers are its own, and nothing that it does later counts, because
+            // `Books::give_up` below takes its images out of the account.
             if !thread.is_finished() || thread.join().is_err() || !lane.ended.load(Ordering::Acquire) {
                 lane.give_up();
             }
         }
-        self.shared.links.lock().iter().for_each(|books| books.give_up(GapReason::DeviceStalled));
+        self.recorder.links.lock().iter().for_each(|books| books.give_up(GapReason::DeviceStalled));
     }
 
     fn manifest(&self) -> GapManifest {
-        let links: Vec<LinkManifest> = self.shared.links.lock().iter().map(|books| books.manifest()).collect();
+        let links: Vec<LinkManifest> = self.recorder.links.lock().iter().map(|books| books.manifest()).collect();
         let device = |(device, lane): (&DeviceManifest, &lane::Lane)| DeviceManifest {
             recorded: lane.recorded.load(Ordering::Acquire),
             recorded_bytes: lane.recorded_bytes.load(Ordering::Acquire),
@@ -314,11 +320,11 @@ impl Recording {
         };
         GapManifest {
             recording: self.id,
-            name: self.shared.config.name.clone(),
-            run: self.shared.config.run,
+            name: self.recorder.config.name.clone(),
+            run: self.recorder.config.run,
             rebuilt: false,
             totals: GapManifest::sum(&links),
-            devices: self.devices.iter().zip(&self.shared.lanes).map(device).collect(),
+            devices: self.devices.iter().zip(&self.recorder.lanes).map(device).collect(),
             links,
         }
     }
@@ -327,13 +333,13 @@ impl Recording {
         files::describe(&self.directories, &self.description(Vec::new()))
     }
 
-    fn description(&self, links: Vec<LinkPlan>) -> Description {
-        let config = &self.shared.config;
+    fn description(&self, links: Vec<LinkConfig>) -> Description {
+        let config = &self.recorder.config;
         Description {
             recording: self.id,
             name: config.name.clone(),
             run: config.run,
-            devices: self.shared.lanes.len() as u32,
+            devices: self.recorder.lanes.len() as u32,
             container_bytes: config.container_bytes,
             extent_bytes: config.extent_bytes,
             links,
@@ -344,14 +350,14 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if self.finished.get_mut().is_none() {
-            self.end(Instant::now() + self.shared.config.finish_deadline);
+            self.end(Instant::now() + self.recorder.config.finish_deadline);
         }
     }
 }
 
 impl fmt::Debug for Recording {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let links = self.shared.links.lock().len();
-        write!(out, "Recording(`{}`, {links} links, {} devices)", self.shared.config.name, self.devices.len())
+        let links = self.recorder.links.lock().len();
+        write!(out, "Recording(`{}`, {links} links, {} devices)", self.recorder.config.name, self.devices.len())
     }
 }

@@ -1,10 +1,10 @@
 //! Images of a recording to the containers of one device: one extent each.
 
-use super::image::{Frame, Image};
+use super::image::Image;
 use super::lane::Sink;
 use forebay_core::{Error, Result};
-use forebay_media::bytes::{ContainerKind, EntryFlags, ExtentKind, ImageMarks, Stream};
-use forebay_media::warm::{EntryPlan, ImagePlan, Placed, Target, Ticket, Warm, Writer};
+use forebay_media::bytes::{ContainerKind, ExtentKind, ImageMarks, Stream};
+use forebay_media::warm::{ImageDraft, Placed, Target, Ticket, Warm, Writer};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ impl ContainerSink {
     pub(super) fn new(warm: Arc<Warm>, run: u64, device: u32, patience: Duration) -> ContainerSink {
         // Links of a device share its containers: with one for each link a disk would seek between them.
         let stream = Stream::Recording(device as u16 & Stream::RECORDING_MAX);
+        // It may take the last free container: nothing here empties others, and a recording may use all it was given.
         let target = Target { run, stream, kind: ContainerKind::Recording, device: Some(device), moving: true };
         ContainerSink { warm, target, writer: None, before: 0, asked: 0, patience }
     }
@@ -43,14 +44,11 @@ impl ContainerSink {
 impl Sink for ContainerSink {
     fn append(&mut self, image: &Image) -> Result<()> {
         let mut entries = Vec::with_capacity(image.frames.len());
-        for frame in &image.frames {
-            let Frame { tick, span, crc, gap_code, .. } = frame;
-            let (status, version, flags) = (*span, *gap_code, EntryFlags::FRAGMENT);
-            entries.push(EntryPlan { rest: tick, payload: image.payload(frame), crc: *crc, status, version, flags });
-        }
-        let plan = ImagePlan { primary: &image.primary, marks: ImageMarks::default(), entries, record: None };
-        let placed = self.writer()?.append(std::slice::from_ref(&plan), ExtentKind::Recorded)?;
+        entries.extend(image.frames.iter().map(|frame| frame.draft(image.payload(frame))));
+        let draft = ImageDraft { primary: &image.primary, marks: ImageMarks::default(), entries, record: None };
+        let placed = self.writer()?.append(std::slice::from_ref(&draft), ExtentKind::Recorded)?;
         match placed.first() {
+            // The place is not kept: containers of a recording are never reclaimed, and playing back finds it by the tables.
             Some(Placed::At(_)) => Ok(()),
             Some(Placed::Rotten(entries)) => {
                 Err(Error::corrupt(format!("{} frames changed in memory before they were written", entries.len())))

@@ -2,7 +2,7 @@
 
 use super::books::Contents;
 use super::cause::GapReason;
-use super::config::{LinkPlan, RecordConfig};
+use super::config::{LinkConfig, RecordingConfig};
 use super::image::{Image, names};
 use super::lane::Sink;
 use super::link::Pushed;
@@ -96,18 +96,18 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(devices: usize, change: impl FnOnce(&mut RecordConfig)) -> Rig {
+    fn new(devices: usize, change: impl FnOnce(&mut RecordingConfig)) -> Rig {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("forebay-record-{}-{number}", std::process::id()));
         std::fs::remove_dir_all(&dir).ok();
         std::fs::create_dir_all(&dir).unwrap();
-        let mut config = RecordConfig {
+        let mut config = RecordingConfig {
             extent_bytes: EXTENT,
             container_bytes: 1 << 20,
             commit_bytes: 64 << 10,
             push_deadline: Duration::from_secs(20),
-            ..RecordConfig::default()
+            ..RecordingConfig::default()
         };
         change(&mut config);
         config.check().unwrap();
@@ -134,7 +134,7 @@ impl Rig {
         let mut durable = BTreeMap::new();
         self.scripts.iter().for_each(|script| durable.extend(script.durable.lock().clone()));
         for link in &manifest.links {
-            let source = link.plan.source[0];
+            let source = link.config.source[0];
             let missing =
                 |tick: u64| link.gaps.iter().any(|gap| (gap.begin..gap.end).contains(&tick) && gap.reason.is_missed());
             let of_link = produced.iter().filter(|((of, _), _)| *of == source);
@@ -158,8 +158,8 @@ impl Drop for Rig {
     }
 }
 
-fn plan(source: u8) -> LinkPlan {
-    LinkPlan {
+fn link_config(source: u8) -> LinkConfig {
+    LinkConfig {
         source: vec![source],
         name: format!("link {source}"),
         format: String::new(),
@@ -176,7 +176,7 @@ fn bytes(source: u8, tick: u64) -> Vec<u8> {
 /// Pushes so many frames per link, and what they were.
 fn push_all(rig: &Rig, links: u8, frames: u64) -> BTreeMap<(u8, u64), Vec<u8>> {
     let mut produced = BTreeMap::new();
-    let mut links = rig.recording.links((1..=links).map(plan).collect()).unwrap();
+    let mut links = rig.recording.links((1..=links).map(link_config).collect()).unwrap();
     for tick in (0..frames).map(|at| at * u64::from(SPAN)) {
         for link in &mut links {
             let source = link.number() as u8 + 1;
@@ -196,7 +196,7 @@ fn all_that_is_pushed_is_recorded() {
     assert!(manifest.is_complete() && manifest.links.iter().all(|link| link.gaps.is_empty()));
     assert!(manifest.devices.iter().all(|device| device.recorded > 0));
     assert_eq!(rig.recording.finish().unwrap(), manifest);
-    assert_eq!(rig.recording.link(plan(9)).unwrap_err().kind(), Kind::Closed);
+    assert_eq!(rig.recording.link(link_config(9)).unwrap_err().kind(), Kind::Closed);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_device_that_stands_still_is_given_up_at_the_deadline() {
         config.finish_deadline = Duration::from_millis(100);
     });
     *rig.scripts[0].append.lock() = Duration::from_secs(30);
-    let mut link = rig.recording.link(plan(1)).unwrap();
+    let mut link = rig.recording.link(link_config(1)).unwrap();
     let mut missed = Vec::new();
     for at in 0..500 {
         let tick = at * 10;
@@ -289,8 +289,8 @@ fn a_device_that_stands_still_is_given_up_at_the_deadline() {
 #[test]
 fn every_tick_is_covered_or_a_gap() {
     let rig = Rig::new(1, |_| {});
-    let mut link = rig.recording.link(plan(1)).unwrap();
-    let push = |link: &mut super::RecordLink, tick: u64| {
+    let mut link = rig.recording.link(link_config(1)).unwrap();
+    let push = |link: &mut super::RecordingLink, tick: u64| {
         assert_eq!(link.push(tick, SPAN, b"frame").unwrap(), Pushed::Written);
     };
     push(&mut link, 100);
@@ -326,12 +326,18 @@ fn every_tick_is_covered_or_a_gap() {
 #[test]
 fn two_links_of_one_source_and_sources_that_cannot_be_are_refused() {
     let rig = Rig::new(1, |_| {});
-    let _first = rig.recording.link(plan(1)).unwrap();
-    assert!(rig.recording.links(vec![plan(2), plan(1)]).unwrap_err().message().contains("that of another link"));
+    let _first = rig.recording.link(link_config(1)).unwrap();
+    assert!(
+        rig.recording
+            .links(vec![link_config(2), link_config(1)])
+            .unwrap_err()
+            .message()
+            .contains("that of another link")
+    );
     // Nothing of the refused call is left.
-    let second = rig.recording.link(plan(2)).unwrap();
+    let second = rig.recording.link(link_config(2)).unwrap();
     assert_eq!(second.number(), 1);
-    assert!(rig.recording.link(LinkPlan { device: Some(1), ..plan(3) }).is_err());
+    assert!(rig.recording.link(LinkConfig { device: Some(1), ..link_config(3) }).is_err());
 }
 
 #[test]

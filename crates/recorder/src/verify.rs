@@ -42,7 +42,7 @@ impl Continuity {
 
     /// Compares one link.
     pub(super) fn compare(&mut self, found: &LinkIndex, told: &LinkManifest) {
-        let name = &told.plan.name;
+        let name = &told.config.name;
         // Frames and bytes as well as ticks: an image that is there twice covers the same ticks.
         let (frames, bytes) = found.recorded();
         self.frames += frames;
@@ -63,6 +63,7 @@ impl Continuity {
         for (number, (era, covered)) in told.eras.iter().zip(&covered).enumerate() {
             let of_era = told.gaps.iter().filter(|gap| gap.era as usize == number);
             let (exact, wide): (Vec<&ManifestGap>, Vec<&ManifestGap>) = of_era.partition(|gap| gap.stretches == 1);
+            // The exact ones must tile with what is covered; of the wide ones only the ends are known.
             // Where one gap stands for several, frames may be between them.
             let blurred = join(wide.iter().map(|gap| (gap.begin, gap.end)).collect());
             let missing = holes(era, covered);
@@ -80,6 +81,7 @@ impl Continuity {
 
 /// Half-open stretches in order and apart.
 fn join(mut stretches: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    // Images of a link that was passed to another device are told out of order, and one written twice covers its ticks twice.
     stretches.sort_unstable();
     stretches.dedup_by(|next, last| {
         let touches = next.0 <= last.1;
@@ -139,9 +141,9 @@ mod tests {
             payload_bytes: 100 * covered.iter().map(|covered| covered.frames).sum::<u64>(),
             covered,
         };
-        let plan = example().links[0].plan.clone();
+        let config = example().links[0].config.clone();
         LinkIndex {
-            plan,
+            config,
             images: vec![image(0, vec![covered(1000, 1200), covered(1400, 1500)]), image(1, vec![covered(2100, 2500)])],
         }
     }

@@ -1,5 +1,6 @@
 //! A window of a recording: frames of chosen links, each verified, one read per extent.
 
+use super::image::FrameEntry;
 use super::index::ImageEntry;
 use super::playback::Playback;
 use forebay_core::{Error, Result};
@@ -49,7 +50,7 @@ pub struct RecordedFrames<'a> {
 
 impl<'a> RecordedFrames<'a> {
     pub(super) fn new(playback: &'a Playback, begin: u64, end: u64, links: &[u32]) -> RecordedFrames<'a> {
-        // Nothing overlaps a window of no ticks.
+        // Nothing overlaps a window of no ticks; searched for, every image of every link would be looked at.
         let links = if begin < end { links.iter().copied().collect() } else { VecDeque::new() };
         RecordedFrames { playback, begin, end, links, next: 0, frames: VecDeque::new() }
     }
@@ -64,6 +65,7 @@ impl<'a> RecordedFrames<'a> {
                 self.next = 0;
                 continue;
             };
+            // One image at a time: a window of hours must not need the memory of hours.
             self.next = at + 1;
             self.take(number, image);
             return true;
@@ -94,12 +96,13 @@ fn frames(link: u32, era: u32, image: &Arc<ReadImage>, begin: u64, end: u64) -> 
         return VecDeque::from([Err(Error::corrupt(format!("link {link}: an image without a table")))]);
     };
     let one = |(entry, offset): (forebay_media::bytes::EntryMeta<'_>, u64)| {
-        let tick = u64::from_be_bytes(entry.rest.try_into().unwrap_or_default());
-        let overlaps = tick < end && begin < tick.saturating_add(u64::from(entry.status));
+        // The index has read the same table: an entry that is no frame would have been refused by the opening.
+        let FrameEntry { tick, span, .. } = FrameEntry::of(&entry)?;
+        let overlaps = tick < end && begin < tick.saturating_add(u64::from(span));
         overlaps.then(|| {
             image.payload(&entry, offset)?;
             let range = offset as usize..offset as usize + entry.length as usize;
-            Ok(RecordedFrame { link, era, tick, span: entry.status, image: image.clone(), range })
+            Ok(RecordedFrame { link, era, tick, span, image: image.clone(), range })
         })
     };
     table.filter_map(one).collect()

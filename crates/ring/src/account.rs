@@ -41,6 +41,7 @@ impl Accounts {
 
     /// Moves everything into another account.
     pub(super) fn give(&mut self, other: &mut Accounts) {
+        // Moved, never copied: what a source has counted is in its own account or in the books, not in both.
         for (run, ledger) in self.0.drain(..) {
             other.of(run).add(&ledger);
         }
@@ -96,6 +97,7 @@ impl Books {
         // Under the lock of the books: what is counted from here on goes into the next note.
         self.changed = false;
         let list = &self.accounts.0;
+        // Runs with live data beyond the note's room are summed in the note only; in memory they stay apart.
         let kept = list.len().saturating_sub(RingNote::RUNS_MAX);
         let mut earlier = self.earlier;
         list[..kept].iter().for_each(|(_, ledger)| earlier.add(ledger));

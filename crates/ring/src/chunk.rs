@@ -84,6 +84,7 @@ impl Chunk {
 
     /// Nothing is added in order any more: gives slack back.
     pub(super) fn shrink(&mut self) {
+        // A ring has thousands of chunks, and a late reservation is the only thing that may still come.
         self.items.shrink_to_fit();
         self.runs.shrink_to_fit();
     }

@@ -120,8 +120,10 @@ impl Knowledge {
     /// Everything that the last process left is there. Which ticks were evicted is not recorded: where anything was,
     /// nothing older than what is kept comes back, neither as a gap nor as data that is counted twice.
     pub(super) fn found_again(&mut self, has_evicted: bool) {
+        // From the newest tick that was found up to the first that arrives: only then is the end of the gap known.
         self.pending = Some(GapCause::Restart);
         self.has_evicted |= has_evicted;
+        // Fail closed: a late frame of evicted ticks would be taken in and counted although it had been counted as expired.
         if has_evicted {
             self.gone = self.low;
         }
@@ -144,6 +146,7 @@ impl Knowledge {
 
     /// What is known of `tick`, which nothing covers, and up to where that holds.
     fn state_at(&self, tick: u64, reserved: &[(u64, u64)]) -> (Coverage, u64) {
+        // Past the head nobody knows: what has not come may still be on its way, so it is no gap.
         let Some(head) = self.head.filter(|&head| tick < head) else { return (Coverage::NotYet, u64::MAX) };
         if tick < self.low {
             return (Coverage::Gone, self.low.min(head));
@@ -151,6 +154,7 @@ impl Knowledge {
         if let Some(end) = self.hole_at(tick) {
             return (Coverage::Gone, end.min(head));
         }
+        // A reservation may be committed or given up: its ticks are neither there nor missing.
         if let Some(end) = reserved.iter().filter(|one| one.0 <= tick && tick < one.1).map(|one| one.1).max() {
             return (Coverage::NotYet, end.min(head));
         }

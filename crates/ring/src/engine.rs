@@ -119,6 +119,7 @@ impl Engine {
     /// Ends a source's open chunk: from now on it can be evicted.
     pub(super) fn close_chunk(&self, cell: &Cell, source: &mut Source) {
         let Some(segment) = source.close(&self.hot) else { return };
+        // Relaxed: read without the source's lock only to choose a candidate, which is looked at again under it.
         let at_ns = cell.idle_since_ns.swap(NO_OPEN_CHUNK, Ordering::Relaxed);
         let Some(chunk) = source.chunk_on(segment) else { return };
         // A reservation in it may still be committed: `stretch_closed` then moves these ticks.
@@ -153,6 +154,7 @@ impl Engine {
 
     /// Gives back a segment that was taken and is not needed.
     pub(super) fn give_back(&self, segment: u32) {
+        // Closed without an entry: nobody needs it, so it is free at once, one generation older.
         self.hot.close(segment, 0, 0);
     }
 
@@ -196,6 +198,7 @@ impl Engine {
         let (segment, begin, end) = (chunk.segment, chunk.begin, chunk.end);
         drop(source);
         let silent = Closed { segment, cell: cell.number, source: cell.id, begin, end, at_ns };
+        // Whole pins, not grants: an open chunk is not in the line in which grants are counted.
         (!space.is_pinned(&cell.id, begin, end) && self.is_unused(segment)).then_some(silent)
     }
 
@@ -223,6 +226,7 @@ impl Engine {
         let Some(chunk) = source.evict(candidate.segment) else { return false };
         space.closed.remove(at);
         space.evicted += 1;
+        // From live to expired in one hold of both locks: no reader of the account finds a fragment in both terms or in none.
         for of_run in &chunk.runs {
             space.books.accounts.of(of_run.run).expired += of_run.tally;
         }

@@ -21,7 +21,7 @@ impl Clone for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.engine().handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // What fails here was acknowledged at its own level; who must know calls `close`.
+            // Drop has nobody to answer to: a caller that must know whether the flush succeeded calls `close`.
             let _ = self.engine().close();
         }
     }
@@ -35,6 +35,7 @@ impl Ring {
     }
 
     pub(super) fn of(holder: Arc<Holder>) -> Ring {
+        // Relaxed: made beside a handle that exists, so the count cannot reach zero meanwhile.
         holder.engine.handles.fetch_add(1, Ordering::Relaxed);
         Ring { holder }
     }

@@ -47,6 +47,6 @@ pub use forebay_core::{
 pub use handle::Ring;
 pub use note::{RingNote, RingTerms};
 pub use pin::RingPin;
-pub use record::{RingRecord, RingRecordProgress, RingRecording};
+pub use record::{RingRecording, RingRecordingOptions, RingRecordingProgress};
 pub use reserve::RingReservation;
 pub use window::{RingFragment, SourceWindow, Window};

@@ -20,6 +20,7 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> std::io::Result<()> {
     std::thread::Builder::new().name("forebay-ring".to_owned()).spawn(move || {
         loop {
             std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
+            // Weak, so that a ring that nobody holds closes although this thread still runs.
             match engine.upgrade() {
                 Some(engine) if !engine.is_closed() => engine.maintain(false),
                 _ => return,
@@ -63,6 +64,7 @@ impl Engine {
                 space.books.changed = true;
             }
         }
+        // Only runs without data may lose their own account: a user asks for those of which there is something to see.
         let over = self.space.lock().books.runs() > crate::note::RingNote::RUNS_MAX;
         if over {
             let live = self.live_runs();

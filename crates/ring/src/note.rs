@@ -99,6 +99,7 @@ impl RingNote {
         }
         let end = HEAD_BYTES + TERMS_BYTES + runs * RUN_BYTES;
         let crc = bytes.get(end..end + 4)?;
+        // Version and number of runs before the checksum, which reaches as far as they say.
         if crc32c_append(crc32c(store), &bytes[..end]).to_le_bytes() != crc {
             return None;
         }

@@ -121,7 +121,8 @@ impl Engine {
     }
 
     fn close_now(&self) -> Result<()> {
-        // Sequentially consistent, as `Waiting` is: a window that waits is seen below, or sees this.
+        // Sequentially consistent, as `Waiting` is: a window that waits is seen below, or sees this. With release and acquire
+        // each side could miss the other's write, and a window would take guards after the memory was given away.
         self.closed.store(true, Ordering::SeqCst);
         // Nothing becomes visible from here on: claims and publications ask under the lock.
         for cell in self.table.iter() {
@@ -134,6 +135,7 @@ impl Engine {
         self.table.wake();
         // Those who waited for a window read what is there; after that no window takes a guard.
         wait_for_none(CALLS_WAIT, || self.windows_waiting());
+        // One source after the other: a window holds one source's lock at a time, and finds each of them open or shut.
         for cell in self.table.iter() {
             cell.source.lock().shut = true;
         }
@@ -228,7 +230,8 @@ fn start_new(
     let hot = Hot::new(region, geometry, store, 1);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let engine = Engine::new(hot, keyspace.clone(), config, superblock);
-    // The account begins with nothing; then the superblock makes it a ring.
+    // The account begins with nothing; then the superblock makes it a ring. The other way round a creation that is cut off
+    // would leave a ring whose account does not verify.
     engine.write_note(&mut engine.space.lock(), false);
     write_superblock_durably(&engine.hot.region, &mut engine.superblock.lock())?;
     Ring::start(engine)
@@ -238,13 +241,15 @@ fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingCo
     let source_bytes = keyspace.source.bytes();
     let widths = (source_bytes + RING_KEY_TAIL_BYTES, source_bytes);
     let mut life = region_file::next_life(&HOLDS, &region, text, widths, config.accept_loss)?;
+    // Again at each opening: the keyspace file is for people, who may have raised the history since.
     check_capacity(keyspace, &life.superblock.geometry)?;
     life.begin(&region)?;
     let hot = Hot::new(region, life.superblock.geometry, life.superblock.store, 1);
     let engine = Engine::new(hot, keyspace.clone(), config, life.superblock.clone());
     let recovered = recover::recover(&engine, life.power_lost, life.was_clean);
     recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
-    // The account as it was found, then the new life.
+    // The account as it was found, then the new life: what was booked as lost is durable before anything is served, so that
+    // the next opening does not find the same loss a second time.
     engine.write_note(&mut engine.space.lock(), false);
     life.settle(&engine.hot.region)?;
     *engine.superblock.lock() = life.superblock;

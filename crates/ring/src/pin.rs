@@ -40,6 +40,7 @@ impl Ring {
         };
         // Nothing is evicted between counting and entering: the caller learns that what it saw in the ring is kept.
         let _taking = engine.taking.lock();
+        // Fixed for the life of the pin: a grant that grew with its sources could pass the quota without anybody being asked.
         pin.granted = engine.chunks_wanted(begin, end, &names, all);
         let granted = pin.granted;
         let mut space = engine.space.lock();
@@ -78,6 +79,7 @@ impl Engine {
     /// Chunks that a source with this head begins, at its declared rate, in the ticks that are still to come.
     fn chunks_to_come(&self, begin: u64, end: u64, head: u64) -> u64 {
         let now = self.relations.expected(self.now_ns()).unwrap_or(0);
+        // What has come already is in chunks that are counted; what lies between head and now will not come any more.
         let ticks = end.saturating_sub(begin.max(now).max(head));
         if ticks == 0 {
             return 0;
@@ -92,6 +94,7 @@ impl Engine {
         let fragment = self.length_max.max(1) as u64;
         let bytes = u128::from(ns) * u128::from(self.keyspace.source_bytes_per_second) / 1_000_000_000;
         let fragments = u64::try_from(bytes.div_ceil(u128::from(fragment))).unwrap_or(u64::MAX);
+        // In fragments of the greatest length, of which the fewest fit a chunk: the grant is rather too large than too small.
         let room = self.hot.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64;
         fragments.div_ceil((room / self.hot.record_bytes(fragment as u32)).max(1))
     }

@@ -197,6 +197,7 @@ impl Engine {
     /// Looks what stands in the way of a fragment.
     #[inline]
     fn meet(&self, cell: &Cell, source: &mut Source, stamp: &RingStamp, now_ns: u64) -> Result<Met> {
+        // Asked under the lock under which the close sets it: what passes here is seen by the close as a user of its chunk.
         if source.closed {
             return Err(closed());
         }
@@ -229,6 +230,7 @@ impl Engine {
                 cell.id, stamp.timestamp
             )));
         }
+        // After the comparison: a repeat of what is still there is a duplicate, also where its neighbours are gone.
         if source.known.is_gone(stamp.timestamp) {
             return Ok(Met::Refused(GapCause::TooLate));
         }
@@ -312,6 +314,7 @@ impl Engine {
             self.give_up(claimed);
             return Err(closed());
         }
+        // In the same hold as the fragment appears: a window finds its ticks reserved or covered, never missing.
         source.reserved.retain(|one| one.timestamp != claimed.stamp.timestamp);
         self.show(cell, &mut source, claimed, self.now_ns());
         self.stretch_closed(&mut source, claimed.place.location);

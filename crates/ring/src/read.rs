@@ -32,6 +32,7 @@ impl Ring {
         engine.check_open()?;
         // Real time, also where a test moves the ring's clock by hand.
         let deadline = (!wait.is_zero()).then(|| Instant::now() + wait.min(WAIT_MAX));
+        // One deadline for all: the sources arrive side by side, whichever of them is waited for first.
         if let Some(deadline) = deadline {
             names.iter().for_each(|source| engine.wait_for(source, begin, end, deadline));
         }

@@ -21,7 +21,7 @@ use super::pin::RingPin;
 use super::window::{RingFragment, SourceWindow};
 use super::{Coverage, Ring, RingSources};
 use forebay_core::{Error, GapCause, Kind, Result, RingStamp, SourceId};
-use forebay_recorder::{GapManifest, GapReason, LinkPlan, RecordLink, Recording, RecordingProgress};
+use forebay_recorder::{GapManifest, GapReason, LinkConfig, Recording, RecordingLink, RecordingProgress};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How a ring is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RingRecord {
+pub struct RingRecordingOptions {
     /// Which sources: `All` names those that the ring has seen by now.
     pub sources: RingSources,
     /// What the fragments are, for readers; may be empty.
@@ -60,9 +60,9 @@ pub struct RingRecord {
     pub grace: Duration,
 }
 
-impl Default for RingRecord {
-    fn default() -> RingRecord {
-        RingRecord {
+impl Default for RingRecordingOptions {
+    fn default() -> RingRecordingOptions {
+        RingRecordingOptions {
             sources: RingSources::All,
             format: String::new(),
             ticks_per_fragment: None,
@@ -75,11 +75,11 @@ impl Default for RingRecord {
 
 /// A recording of a ring that is under way. Dropping it stops it and leaves it without a manifest.
 pub struct RingRecording {
-    shared: Arc<Shared>,
+    controls: Arc<Controls>,
     thread: Option<JoinHandle<Result<GapManifest>>>,
 }
 
-struct Shared {
+struct Controls {
     recording: Recording,
     stop: AtomicBool,
     abandoned: AtomicBool,
@@ -92,7 +92,7 @@ struct Shared {
 
 /// How a recording of a ring is going.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RingRecordProgress {
+pub struct RingRecordingProgress {
     /// Every tick before it has gone to the recording, or is a gap.
     pub tick: u64,
     /// Where it ends.
@@ -115,7 +115,13 @@ impl Ring {
     /// `Full` where the devices take less than the ring's declared rate, where their space does not hold the ticks asked
     /// for, or where other pins have the whole quota, each with its figures; `Invalid` as for [`Ring::window`], without a source
     /// by now, or for a recording that cannot take its fragments; `Closed`.
-    pub fn record(&self, recording: Recording, begin: u64, end: u64, how: &RingRecord) -> Result<RingRecording> {
+    pub fn record(
+        &self,
+        recording: Recording,
+        begin: u64,
+        end: u64,
+        how: &RingRecordingOptions,
+    ) -> Result<RingRecording> {
         match self.prepare(&recording, begin, end, how) {
             Ok(prepared) => self.begin_recording(recording, prepared),
             Err(error) => {
@@ -125,7 +131,7 @@ impl Ring {
         }
     }
 
-    fn prepare(&self, recording: &Recording, begin: u64, end: u64, how: &RingRecord) -> Result<Prepared> {
+    fn prepare(&self, recording: &Recording, begin: u64, end: u64, how: &RingRecordingOptions) -> Result<Prepared> {
         let engine = self.engine();
         engine.check_window(begin, end)?;
         let sources = engine.names(&how.sources)?;
@@ -162,7 +168,7 @@ impl Ring {
 
     fn begin_recording(&self, recording: Recording, prepared: Prepared) -> Result<RingRecording> {
         let Prepared { sources, links, pin, begin, end, deadline, patience, device_bytes_per_second } = prepared;
-        let shared = Arc::new(Shared {
+        let controls = Arc::new(Controls {
             recording,
             stop: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -171,10 +177,10 @@ impl Ring {
             device_bytes_per_second,
             trouble: Mutex::default(),
         });
-        let (ring, of_thread) = (self.clone(), shared.clone());
+        let (ring, of_thread) = (self.clone(), controls.clone());
         let demotion = Demotion {
             ring,
-            shared: of_thread,
+            controls: of_thread,
             sources,
             links,
             pin,
@@ -187,11 +193,12 @@ impl Ring {
             .name("ring-record".to_owned())
             .spawn(move || demotion.run())
             .map_err(|error| Error::unavailable("cannot start the recording's thread").with_source(error))?;
-        Ok(RingRecording { shared, thread: Some(thread) })
+        Ok(RingRecording { controls, thread: Some(thread) })
     }
 
     fn check_room(&self, recording: &Recording, sources: &[SourceId], ticks: u64) -> Result<()> {
         let keyspace = self.keyspace();
+        // In 128 bits: a day of ticks by bytes per second passes 64.
         let bytes =
             u128::from(ticks) * u128::from(self.declared(sources)) / u128::from(keyspace.ticks_per_second.max(1));
         let room = recording.room_bytes(self.engine().length_max);
@@ -207,8 +214,14 @@ impl Ring {
     }
 
     /// What the devices take, where that is known or can be measured.
-    fn check_rate(&self, recording: &Recording, sources: &[SourceId], how: &RingRecord) -> Result<Option<u64>> {
+    fn check_rate(
+        &self,
+        recording: &Recording,
+        sources: &[SourceId],
+        how: &RingRecordingOptions,
+    ) -> Result<Option<u64>> {
         let rate = match how.device_bytes_per_second {
+            // Measured with the ticks pinned: what is there must not age away while the devices are tried.
             Some(known) => Some(known),
             None => match recording.measure(MEASURE) {
                 Ok(rate) => Some(rate),
@@ -234,18 +247,18 @@ impl Ring {
     }
 
     /// When a recording of this number of ticks is over in any case.
-    fn deadline(&self, ticks: u64, how: &RingRecord) -> Instant {
+    fn deadline(&self, ticks: u64, how: &RingRecordingOptions) -> Instant {
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.keyspace().ticks_per_second.max(1));
         let length = Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
         Instant::now() + length.saturating_add(how.patience).saturating_add(how.grace).min(YEAR)
     }
 
-    fn link_plan(&self, source: &SourceId, how: &RingRecord) -> LinkPlan {
+    fn link_plan(&self, source: &SourceId, how: &RingRecordingOptions) -> LinkConfig {
         let keyspace = self.keyspace();
         let key = keyspace.source.key(source, &RingStamp { timestamp: 0, span: 1, run: 0 });
         let rate = u128::from(keyspace.source_bytes_per_second.max(1));
         let reckoned = keyspace.fragment_bytes_max as u128 * u128::from(keyspace.ticks_per_second) / rate;
-        LinkPlan {
+        LinkConfig {
             source: key.as_bytes().get(..keyspace.source.bytes()).unwrap_or_default().to_vec(),
             name: format!("source {source}"),
             format: how.format.clone(),
@@ -284,13 +297,13 @@ const MEASURE: Duration = Duration::from_millis(300);
 
 impl RingRecording {
     /// How it is going.
-    pub fn progress(&self) -> RingRecordProgress {
-        RingRecordProgress {
-            tick: self.shared.tick.load(Ordering::Acquire),
-            end: self.shared.end,
-            device_bytes_per_second: self.shared.device_bytes_per_second,
-            trouble: self.shared.trouble.lock().clone(),
-            recording: self.shared.recording.progress(),
+    pub fn progress(&self) -> RingRecordingProgress {
+        RingRecordingProgress {
+            tick: self.controls.tick.load(Ordering::Acquire),
+            end: self.controls.end,
+            device_bytes_per_second: self.controls.device_bytes_per_second,
+            trouble: self.controls.trouble.lock().clone(),
+            recording: self.controls.recording.progress(),
         }
     }
 
@@ -301,7 +314,7 @@ impl RingRecording {
 
     /// Ends it at the tick that it has reached; [`RingRecording::wait`] answers the manifest.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Release);
+        self.controls.stop.store(true, Ordering::Release);
     }
 
     /// Waits for its end and answers the manifest. The wait ends when the grace after the last tick is over, at the latest,
@@ -321,8 +334,9 @@ fn died() -> Error {
 
 impl Drop for RingRecording {
     fn drop(&mut self) {
-        self.shared.abandoned.store(true, Ordering::Release);
-        self.shared.stop.store(true, Ordering::Release);
+        // Before the stop: the thread that finds the stop must know that nobody wants a manifest.
+        self.controls.abandoned.store(true, Ordering::Release);
+        self.controls.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             // Its manifest is nobody's.
             let _ = thread.join();
@@ -332,14 +346,14 @@ impl Drop for RingRecording {
 
 impl fmt::Debug for RingRecording {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "RingRecording({} of {})", self.shared.tick.load(Ordering::Relaxed), self.shared.end)
+        write!(out, "RingRecording({} of {})", self.controls.tick.load(Ordering::Relaxed), self.controls.end)
     }
 }
 
 /// A recording that can begin.
 struct Prepared {
     sources: RingSources,
-    links: Vec<RecordLink>,
+    links: Vec<RecordingLink>,
     pin: RingPin,
     begin: u64,
     end: u64,
@@ -351,9 +365,9 @@ struct Prepared {
 /// The thread's own.
 struct Demotion {
     ring: Ring,
-    shared: Arc<Shared>,
+    controls: Arc<Controls>,
     sources: RingSources,
-    links: Vec<RecordLink>,
+    links: Vec<RecordingLink>,
     pin: RingPin,
     /// When the pin was moved last.
     pinned: Instant,
@@ -366,26 +380,26 @@ impl Demotion {
     fn run(mut self) -> Result<GapManifest> {
         // Piece by piece: a window holds guards on all of its chunks, and the pin follows behind each.
         let piece = self.ring.keyspace().ticks(PIECE).max(1);
-        while self.at < self.shared.end {
-            let end = self.at.saturating_add(piece).min(self.shared.end);
+        while self.at < self.controls.end {
+            let end = self.at.saturating_add(piece).min(self.controls.end);
             match self.demote(end) {
                 Ok(true) => self.at = end,
                 Ok(false) => break,
                 Err(error) => {
-                    *self.shared.trouble.lock() = Some(error.to_string());
+                    *self.controls.trouble.lock() = Some(error.to_string());
                     break;
                 }
             }
-            self.shared.tick.store(end, Ordering::Release);
+            self.controls.tick.store(end, Ordering::Release);
             // After the piece is handed over: a fragment that is not yet in a buffer of the recording is still pinned.
             self.move_pin();
         }
         // Links hand over what they hold when they are dropped; `finish` refuses while one is held.
         drop(std::mem::take(&mut self.links));
-        if self.shared.abandoned.load(Ordering::Acquire) {
+        if self.controls.abandoned.load(Ordering::Acquire) {
             return Err(Error::closed("the recording was given up"));
         }
-        self.shared.recording.finish()
+        self.controls.recording.finish()
     }
 
     fn is_over(&self) -> bool {
@@ -395,22 +409,24 @@ impl Demotion {
     /// Demotes `[at, end)` of all sources, once it has come, or should have; `false` where it was stopped before that.
     fn demote(&mut self, end: u64) -> Result<bool> {
         let window = loop {
-            if self.shared.stops() {
+            if self.controls.stops() {
                 return Ok(false);
             }
+            // In short steps, so that a stop, or a clock that nobody feeds, is seen soon.
             let wait = if self.is_over() { Duration::ZERO } else { LOOK };
             let window = self.ring.window(self.at, end, &self.sources, wait)?;
             let mut stretches = window.sources.iter().flat_map(|source| &source.coverage);
             if stretches.all(|stretch| stretch.state != Coverage::NotYet) || self.is_overdue(end) {
                 break window;
             }
+            // Its guards would keep chunks from being evicted that are recorded already.
             drop(window);
             if self.pinned.elapsed() > PIN / 4 {
                 self.move_pin();
             }
         };
         let mut links = std::mem::take(&mut self.links);
-        let piece = Piece { begin: self.at, end, shared: &self.shared, deadline: self.deadline };
+        let piece = Piece { begin: self.at, end, controls: &self.controls, deadline: self.deadline };
         let sources = window.sources.iter().zip(&mut links);
         let demoted = sources.map(|(source, link)| piece.demote(source, link)).collect::<Result<Vec<bool>>>();
         self.links = links;
@@ -432,10 +448,10 @@ impl Demotion {
             RingSources::Only(names) => names.as_slice(),
             RingSources::All => &[],
         };
-        if self.at >= self.shared.end {
+        if self.at >= self.controls.end {
             return;
         }
-        let end = self.ring.pin_end(names, self.shared.end).max(self.at.saturating_add(1));
+        let end = self.ring.pin_end(names, self.controls.end).max(self.at.saturating_add(1));
         let mut trouble = None;
         for begin in pin_begins(self.at, end) {
             let moved = match self.pin.move_to(begin, end, PIN) {
@@ -452,7 +468,7 @@ impl Demotion {
             }
         }
         self.pinned = Instant::now();
-        *self.shared.trouble.lock() = trouble;
+        *self.controls.trouble.lock() = trouble;
     }
 }
 
@@ -462,7 +478,7 @@ fn pin_begins(begin: u64, end: u64) -> impl Iterator<Item = u64> {
     (0..if step > 0 { PIN_STEPS } else { 1 }).map(move |at| begin + at * step)
 }
 
-impl Shared {
+impl Controls {
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -475,13 +491,13 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 struct Piece<'a> {
     begin: u64,
     end: u64,
-    shared: &'a Shared,
+    controls: &'a Controls,
     deadline: Instant,
 }
 
 impl Piece<'_> {
     /// One source's part: stretch by stretch, in order; `false` where it was stopped on the way.
-    fn demote(&self, window: &SourceWindow, link: &mut RecordLink) -> Result<bool> {
+    fn demote(&self, window: &SourceWindow, link: &mut RecordingLink) -> Result<bool> {
         // What only reaches into the first piece belongs to it, what reaches into a later one was pushed with the one
         // before.
         let first = link.next_tick().is_none();
@@ -495,7 +511,7 @@ impl Piece<'_> {
                 Coverage::Complete => {
                     let end = stretch.end.min(self.end);
                     while let Some(fragment) = fragments.next_if(|fragment| fragment.timestamp < end) {
-                        if self.shared.stops() {
+                        if self.controls.stops() {
                             return Ok(false);
                         }
                         self.push(link, &fragment)?;
@@ -514,11 +530,12 @@ impl Piece<'_> {
         Ok(true)
     }
 
-    fn push(&self, link: &mut RecordLink, fragment: &RingFragment<'_>) -> Result<()> {
+    fn push(&self, link: &mut RecordingLink, fragment: &RingFragment<'_>) -> Result<()> {
         let end = fragment.timestamp + u64::from(fragment.span);
         if Instant::now() >= self.deadline {
             return link.missed(fragment.timestamp, end, 1, GapReason::DeviceStalled);
         }
+        // A recording outlives the ring: bytes that have rotted in memory must not be copied under a fresh checksum.
         if fragment.verify().is_err() {
             return link.missed(fragment.timestamp, end, 1, GapReason::Corrupt);
         }

@@ -35,6 +35,7 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
         let mut space = engine.space.lock();
         (space.books, space.leaving) = (Books::from_note(&note), note.evicted);
     }
+    // In force as long as its segment has this generation; taken again, the segment's entries are another chunk's.
     let headers = read_headers(engine)?;
     let over = |header: &&SegmentHeader| note.evicted == Some((header.segment, header.generation));
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(|header| !over(header)).collect();
@@ -57,6 +58,7 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
     let has_evicted = engine.space.lock().books.has_evicted();
     for cell in engine.table.iter() {
         let mut source = cell.source.lock();
+        // What came before the gap of this restart is known; what would have come meanwhile is a gap of that cause.
         source.known.found_again(has_evicted);
         source.newest = source.chunks.iter().filter_map(|chunk| chunk.items.last()).map(|item| item.timestamp).max();
     }
@@ -95,6 +97,7 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
             segment.generation.store(header.generation, Ordering::Relaxed);
             segment.revision.store(header.revision, Ordering::Relaxed);
             segment.order.store(header.order, Ordering::Relaxed);
+            // Orders go on behind the highest: a chunk that is taken now must be younger than all that were found.
             order = order.max(header.order);
         }
         if let Some(what) = unread(engine, number, header.as_ref()) {
@@ -125,6 +128,8 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
         2 => return Some(format!("segment {number}: neither copy of its header verifies")),
         _ => {}
     }
+    // The first entry of the next generation verifies only under its own seed: one that does proves that the header of that
+    // generation was whole and durable.
     let next = header.map_or(1, |header| header.generation.wrapping_add(1));
     let seed = RecordSeed::new(&hot.store, number, next);
     let first = hot.entry_offset(Location { segment: number, entry: 0 });
@@ -184,6 +189,7 @@ fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Locat
             if sealed {
                 lost(engine, format!("segment {number} entry {at}: does not verify in a sealed segment"))?;
             }
+            // Not the end: places are given out in order and filled in any order, so whole entries may follow.
             holes.push(at);
             continue;
         };
@@ -204,9 +210,11 @@ fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Locat
             hot.mark(location, StateWord { mark: Mark::Dead, ..StateWord::FRESH });
         }
     }
+    // Filled before the chunk is sealed: in a sealed one every entry counts, and a hole would be corruption.
     if !sealed {
         close_holes(engine, number, &holes, end);
     }
+    // One fence for all marks and voids of the chunk: until then a crash finds it as this recovery did.
     hot.region.fence();
     let (entries, payload_end) = if sealed { (header.entries, header.payload_end) } else { (end, payload_end) };
     settle(engine, header, found, entries, payload_end)
@@ -248,6 +256,7 @@ fn adopt(
         }
         return Ok(false);
     }
+    // A put compares before it writes: two in one chunk are damage, whichever of them is right.
     if found.chunk.find(stamp.timestamp).is_some() {
         lost(engine, format!("segment {segment} entry {at}: timestamp {} stands twice", stamp.timestamp))?;
         return Ok(false);
@@ -264,6 +273,7 @@ fn settle(engine: &Engine, header: &SegmentHeader, mut found: Found, entries: u3
         Err(error) => return lost(engine, format!("segment {}: {}", header.segment, error.message())),
     };
     let mut source = cell.source.lock();
+    // Lost ticks arrived too: without that they would lie past the head, and windows would wait for them.
     found.gaps.iter().for_each(|gap| source.known.arrived(gap.begin, gap.end));
     found.chunk.items.iter().for_each(|item| source.known.arrived(item.timestamp, item.end()));
     found.gaps.drain(..).for_each(|gap| source.known.enter(gap));
@@ -297,6 +307,7 @@ fn give(engine: &Engine, cell: &Cell, source: &mut Source, mut chunk: Chunk) {
 /// Gives the holes of an open chunk void entries: it will be sealed, and then every entry counts.
 fn close_holes(engine: &Engine, segment: u32, holes: &[u32], end: u32) {
     let hot = &engine.hot;
+    // The key means nothing in a void entry; zeros are a key of any schema.
     let zeros = [0; KEY_BYTES_MAX];
     let key = Key::from_packed(&zeros[..hot.geometry.key_bytes as usize]);
     let (offset, seed) = (SEGMENT_HEADER_BYTES as u64, hot.seed(segment));
@@ -339,6 +350,7 @@ fn book_lost(engine: &Engine, run: u32, tally: Tally) {
 
 /// Something that should be there is not: an error, unless the operator accepted that.
 fn lost(engine: &Engine, what: String) -> Result<()> {
+    // Nothing is served over a loss that nobody has accepted: a consumer could not tell a gap from a detector that was silent.
     if !engine.config.accept_loss {
         return Err(Error::corrupt(what));
     }

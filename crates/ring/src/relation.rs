@@ -130,6 +130,7 @@ impl Relations {
         run: u32,
         offset: u64,
     ) -> bool {
+        // The last lock of the order: held by a put under its source's lock, a few times in the life of a run.
         let mut list = self.list.lock();
         let at = match list.iter().position(|relation| relation.run == run) {
             Some(at) => at,
@@ -150,6 +151,7 @@ impl Relations {
             self.version.fetch_add(1, Ordering::Release);
             sane = apart(median, offset) <= self.skew_max;
         }
+        // Cast before the votes are counted: this source is one of the majority that it may complete.
         vote.cast(run, offset, self.skew_max);
         if !sane && self.outvoted(&list, at, votes(), offset) {
             list[at].offset = offset;
@@ -168,6 +170,8 @@ impl Relations {
             agree += usize::from(streak >= STREAK_MIN && apart(said, offset) <= self.skew_max);
         }
         let before = list.get(at + 1).is_some_and(|before| apart(before.offset, offset) <= self.skew_max);
+        // More than half, or exactly half with the run before: two clocks of equal following would otherwise move the relation
+        // back and forth with every put.
         agree > 0 && agree * 2 + usize::from(before) > voters
     }
 
@@ -177,6 +181,7 @@ impl Relations {
         let near = said.filter(|offset| apart(*offset, relation.offset) <= self.skew_max);
         let mut drifts: Vec<i64> = near.map(|offset| offset.wrapping_sub(relation.offset) as i64).collect();
         let middle = drifts.len().checked_sub(1)? / 2;
+        // The median, not the mean: one source that is off by nearly `max_skew` moves it by nothing.
         let drift = *drifts.select_nth_unstable(middle).1;
         (drift != 0).then(|| relation.offset.wrapping_add(drift as u64))
     }
@@ -186,6 +191,7 @@ impl Relations {
         let mut list = self.list.lock();
         let Some(newest) = list.first_mut() else { return };
         if let Some(median) = self.median(newest, votes)
+            // A sixteenth: far from refusing anybody, and rare enough that sources seldom take the lock for it.
             && apart(median, newest.offset) > self.skew_max / 16
         {
             newest.offset = median;

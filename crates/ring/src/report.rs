@@ -98,6 +98,7 @@ impl Engine {
 
     /// The account of one run or of all. Holds evictions off, so that nothing is counted twice.
     fn ledger(&self, run: Option<u32>) -> Ledger {
+        // Sources and books are read one after the other: an eviction in between would move a chunk from one to the other.
         let _taking = self.taking.lock();
         let is_meant = |one: u32| run.is_none_or(|run| run == one);
         let mut sum = Ledger::default();

@@ -86,6 +86,7 @@ impl RingReservation {
 
     fn commit_as(mut self, expected: Option<u32>) -> Result<RingOutcome> {
         let engine = self.ring.engine();
+        // Over the ring's own memory, after the producer has filled it: what is stored is what was summed.
         let found = checksum(&self);
         if let Some(expected) = expected {
             // Dropped, it gives its place back.

@@ -196,6 +196,7 @@ impl Source {
     #[inline]
     pub(super) fn show(&mut self, stamp: &RingStamp, location: Location, length: u32) {
         let end = stamp.timestamp + u64::from(stamp.span);
+        // Nearly always the open chunk. A reservation may be committed when its chunk is long full.
         let era = match self.chunks.back_mut() {
             Some(last) if last.segment == location.segment => {
                 last.insert(stamp, location.entry, length);
@@ -229,6 +230,7 @@ impl Source {
     /// The fragment with this very timestamp.
     #[inline]
     pub(super) fn find(&self, timestamp: u64) -> Option<Standing> {
+        // In order, so nearly every put ends here without a look at any chunk.
         if self.newest.is_none_or(|newest| timestamp > newest) {
             return None;
         }
@@ -256,6 +258,7 @@ impl Source {
 
     /// The source's clock started again: what it has stays, what it knows of ticks does not.
     pub(super) fn restart(&mut self) {
+        // Fragments of the era before stay readable under their ticks; what they cover says nothing of the new clock.
         self.era = self.era.wrapping_add(1);
         self.known.restart();
     }

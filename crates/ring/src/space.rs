@@ -124,6 +124,7 @@ impl Space {
         granted: u32,
         quota: u32,
     ) -> Result<()> {
+        // Its own grant is given up and granted again in one step: a pin may move within a quota that is full.
         let held: u32 = self.pins.iter().filter(|pin| pin.id != id).map(|pin| pin.granted).sum();
         let pin = self.pins.iter_mut().find(|pin| pin.id == id);
         let pin = pin.ok_or_else(|| Error::fenced(format!("pin {id}: its deadline has passed")))?;

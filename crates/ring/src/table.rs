@@ -35,6 +35,7 @@ impl Table {
     fn probe(&self, id: &SourceId) -> (usize, Option<&Cell>) {
         let number = id.number();
         // Fibonacci hashing of both halves.
+        // Numbers of links follow each other; without mixing they would fill neighbouring slots and make probes long.
         let mixed = (number as u64 ^ (number >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mask = self.slots.len() - 1;
         let mut at = (mixed >> 32) as usize & mask;
@@ -68,6 +69,7 @@ impl Table {
 
     #[cold]
     fn add(&self, id: &SourceId) -> Result<&Cell> {
+        // Adding is rare and alone; looking never takes the lock. Looked again under it, as two threads may bring one source.
         let _adding = self.adding.lock();
         let (slot, found) = self.probe(id);
         if let Some(cell) = found {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! media    media and devices that forget, fail, stall and shorten
+//! TempDir  a directory that goes with its test
 //! served   a client and a server that look like a store: its tests, over the network (feature `served`)
 //! ```
 //!
@@ -10,6 +11,9 @@
 pub mod media;
 #[cfg(feature = "served")]
 mod served;
+mod temp_dir;
+
+pub use temp_dir::TempDir;
 
 #[cfg(feature = "served")]
 pub use served::*;

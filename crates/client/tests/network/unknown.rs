@@ -267,11 +267,11 @@ fn readout(deadline: Duration, mute: Duration) -> (ReadoutReport, u64) {
     let (never, began, is_over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let report = std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
-            let report = run_readout(&client, &made, &never, |_| began.store(true, Ordering::Release));
+            let report = run_readout(&client, &made, &never, &mut |_| began.store(true, Ordering::Release));
             is_over.store(true, Ordering::Release);
             report
         });
-        let filtering = scope.spawn(|| run_filter(&scene.store, &decided, &never, |_| {}).unwrap());
+        let filtering = scope.spawn(|| run_filter(&scene.store, &decided, &never, &mut |_| {}).unwrap());
         until("the readout is at work", || began.load(Ordering::Acquire) || is_over.load(Ordering::Acquire));
         while !is_over.load(Ordering::Acquire) {
             scene.proxy.mute(true);

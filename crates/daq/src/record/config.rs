@@ -7,7 +7,7 @@ use crate::limits::{LINKS_RECORDED_MAX, RECORD_CONTAINERS_SPARE, THREADS_MAX};
 use crate::replay;
 use crate::source::FrameSource;
 use forebay_core::{Error, Result};
-use forebay_recorder::{LinkPlan, RecordConfig, WarmDir};
+use forebay_recorder::{LinkConfig, RecordingConfig, WarmDir};
 use forebay_store::BLOCK_BYTES;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,7 +117,7 @@ pub(super) struct Plan {
     pub(super) push_ticks: u32,
     pub(super) ticks_per_second: u64,
     pub(super) dirs: Vec<WarmDir>,
-    pub(super) config: RecordConfig,
+    pub(super) config: RecordingConfig,
 }
 
 impl Plan {
@@ -159,7 +159,7 @@ impl Plan {
             push_ticks,
             ticks_per_second,
             dirs: Vec::new(),
-            config: RecordConfig::default(),
+            config: RecordingConfig::default(),
         };
         plan.cut()?;
         Ok(plan)
@@ -186,8 +186,8 @@ impl Plan {
     }
 
     /// A link as the recording describes it.
-    pub(super) fn link(&self, link: u32) -> LinkPlan {
-        LinkPlan {
+    pub(super) fn link(&self, link: u32) -> LinkConfig {
+        LinkConfig {
             source: link.to_be_bytes().to_vec(),
             name: format!("link {link}"),
             format: self.frames.kind().name().to_owned(),
@@ -230,7 +230,7 @@ impl Plan {
         }
         let smallest = dirs.iter().map(|dir| dir.bytes).min().unwrap_or_default();
         let block = BLOCK_BYTES as u64;
-        let default = RecordConfig::default();
+        let default = RecordingConfig::default();
         let container_bytes =
             (smallest / CONTAINERS_PER_DIRECTORY / block * block).clamp(CONTAINER_BYTES_MIN, default.container_bytes);
         // As many extents as nearly fill a container with its header and its directory, which takes less than this part.
@@ -244,7 +244,7 @@ impl Plan {
             }
         }
         let patience = if choices.fast { Duration::from_secs(30) } else { default.push_deadline };
-        self.config = RecordConfig {
+        self.config = RecordingConfig {
             name: choices.name.clone(),
             run: choices.run,
             container_bytes,

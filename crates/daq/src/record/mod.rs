@@ -28,7 +28,7 @@ use crate::scenario::Summary;
 use crate::threads::{EndThreads, Failures, Together, spawn};
 use config::Plan;
 use forebay_core::Result;
-use forebay_recorder::{GapManifest, GapReason, RecordLink, Recording, RecordingDevice, RecordingProgress};
+use forebay_recorder::{GapManifest, GapReason, Recording, RecordingDevice, RecordingLink, RecordingProgress};
 use parking_lot::Mutex;
 use serde::Serialize;
 use shared::Shared;
@@ -105,9 +105,9 @@ pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> R
     })
 }
 
-fn read_out(shared: &Shared<'_>, recording: &Recording, links: Vec<RecordLink>, told: &mut Told<'_>) -> Result<()> {
+fn read_out(shared: &Shared<'_>, recording: &Recording, links: Vec<RecordingLink>, told: &mut Told<'_>) -> Result<()> {
     let threads = shared.plan.choices.threads;
-    let mut shares: Vec<Mutex<Vec<RecordLink>>> = (0..threads).map(|_| Mutex::default()).collect();
+    let mut shares: Vec<Mutex<Vec<RecordingLink>>> = (0..threads).map(|_| Mutex::default()).collect();
     for (at, link) in links.into_iter().enumerate() {
         shares[at % threads].get_mut().push(link);
     }

@@ -169,7 +169,7 @@ impl Player<'_, '_> {
         let overlaps = |gap: &&ManifestGap| gap.begin < end && begin < gap.end;
         let mut link = PlayLink {
             link: number,
-            name: told.plan.name.clone(),
+            name: told.config.name.clone(),
             begin,
             end,
             frames: 0,
@@ -177,7 +177,7 @@ impl Player<'_, '_> {
             errors: 0,
             gaps: told.gaps.iter().filter(overlaps).copied().collect(),
         };
-        let mut checker = FrameChecker::new(if self.choices.verify { &told.plan.format } else { "" });
+        let mut checker = FrameChecker::new(if self.choices.verify { &told.config.format } else { "" });
         let mut era = None;
         for frame in frames {
             if self.stop.load(Ordering::Relaxed) {
@@ -218,7 +218,7 @@ impl Player<'_, '_> {
         match self.choices.window {
             PlayWindow::Ticks(begin, end) => Ok((begin, end)),
             PlayWindow::Last(time) => {
-                let plan = self.playback.manifest().links.get(number as usize).map(|link| &link.plan);
+                let plan = self.playback.manifest().links.get(number as usize).map(|link| &link.config);
                 let per_second = plan.map_or(0, |plan| plan.ticks_per_second);
                 if per_second == 0 {
                     return Err(Error::invalid(format!(

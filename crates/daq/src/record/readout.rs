@@ -11,14 +11,14 @@ use super::config::Plan;
 use super::shared::Shared;
 use crate::limits::{READOUT_STEP, RECORD_CATCH_UP};
 use forebay_core::{Error, Result};
-use forebay_recorder::{GapReason, Pushed, RecordLink};
+use forebay_recorder::{GapReason, Pushed, RecordingLink};
 use std::time::Instant;
 
 /// Most pushes of a link before the clock is looked at again.
 const STEP_PUSHES: u64 = 64;
 
 /// The body of a thread: reads its links out until the recording's end, and gives them back.
-pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordLink>) -> Result<()> {
+pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordingLink>) -> Result<()> {
     let plan = shared.plan;
     if plan.choices.fast {
         return fast(shared, &mut links);
@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordLink>) -> Result<()>
     Ok(())
 }
 
-fn fast(shared: &Shared<'_>, links: &mut [RecordLink]) -> Result<()> {
+fn fast(shared: &Shared<'_>, links: &mut [RecordingLink]) -> Result<()> {
     let mut next = 0;
     while shared.start.elapsed().as_secs_f64() < shared.plan.choices.seconds && !shared.stops() {
         for push in next..next + STEP_PUSHES {
@@ -75,7 +75,7 @@ fn fast(shared: &Shared<'_>, links: &mut [RecordLink]) -> Result<()> {
 }
 
 /// Pushes one piece of a link, and looks whether its frames say what they should.
-fn put(plan: &Plan, link: &mut RecordLink, push: u64) -> Result<Pushed> {
+fn put(plan: &Plan, link: &mut RecordingLink, push: u64) -> Result<Pushed> {
     let number = link.number();
     let mut checked = Ok(());
     let pushed = link.push_with(plan.tick(push), plan.push_ticks, plan.push_bytes, |bytes| {

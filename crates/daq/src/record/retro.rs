@@ -18,7 +18,7 @@ use crate::progress::{Phase, Reporter, Told};
 use crate::threads::{EndThreads, Failures, Together, spawn};
 use forebay_core::{Error, Kind, Result, RingKeyspace, SourceId, SourceSchema};
 use forebay_recorder::{GapManifest, Recording};
-use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecord, RingSources};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecordingOptions, RingSources};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -229,12 +229,12 @@ fn trigger(
     let tick = newest().unwrap_or_default();
     let begin = tick.saturating_sub(ring.keyspace().ticks(window.last));
     let end = tick.saturating_add(ring.keyspace().ticks(window.next)).max(begin.saturating_add(1));
-    let how = RingRecord {
+    let how = RingRecordingOptions {
         sources: RingSources::All,
         format: shared.plan.frames.kind().name().to_owned(),
         ticks_per_fragment: Some(shared.plan.push_ticks),
         device_bytes_per_second: measured,
-        ..RingRecord::default()
+        ..RingRecordingOptions::default()
     };
     let running = ring.record(recording, begin, end, &how)?;
     let mut reporter = Reporter::new(told);

@@ -459,6 +459,7 @@ impl Hot {
     /// Unpins a segment and frees it if that was the last need.
     #[inline]
     pub fn unpin(&self, segment: u32) {
+        // The guard's last access: what follows looks at the table of segments, which is not in the region.
         self.left(segment, self.segment(segment).unpin());
     }
 
@@ -489,7 +490,8 @@ impl Hot {
         if left.nobody() {
             self.free_if_idle(segment);
         }
-        // Last: from here on the region may be another process's.
+        // Last: from here on the region may be another process's. A segment that was freed before is in this life's table
+        // only, so the order of the two does not matter to the other process.
         if left.was_last_user() {
             self.let_go();
         }

@@ -26,6 +26,7 @@ impl Queue for RefusingQueue {
     }
 
     fn sync(&mut self, tag: u64, _: FileId) {
+        // A full device has nothing to write back: a sync of it succeeds, and says nothing about writes that were refused.
         let result = if self.syncs { Ok(0) } else { Err((self.why)()) };
         self.done.push_back(Done { tag, buffer: None, result });
     }

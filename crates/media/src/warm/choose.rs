@@ -96,9 +96,9 @@ impl Warm {
     /// `Unavailable` where a device fails; the others have had their turn.
     pub fn maintain(self: &Arc<Warm>, log: &DeviceLog) -> Result<()> {
         self.settle_blocks();
-        let recycled = self.recycle_empty(Some(log)).map(|_| ());
+        let reclaimed = self.reclaim_empty(Some(log)).map(|_| ());
         // In one round a device is waited for as long as it may stall: a store that closes waits for the round.
         let closed: std::result::Result<(), Error> = self.close_filling(IDLE, Instant::now() + self.shape.stall);
-        recycled.and(closed)
+        reclaimed.and(closed)
     }
 }

@@ -1,13 +1,13 @@
 //! A container in memory: its phase, what lives in it, who reads it, and its header as last written.
 //!
 //! ```text
-//! empty ─▶ filling ─▶ full ⇄ draining ─▶ recycling ─▶ empty        filling ─▶ poisoned
+//! empty ─▶ filling ─▶ full ⇄ draining ─▶ reclaiming ─▶ empty        filling ─▶ poisoned
 //! word: live fragments 32 | pins 24 | phase 8
 //! ```
 //!
 //! *Invariants*: readers pin while something in it is live, under the lock of the index that says where; so a word
 //! without live fragments and pins in a closed phase gets none of them any more, and one compare-and-swap to
-//! *recycling* is safe (test `a_pin_that_came_in_time_keeps_a_container`).
+//! *reclaiming* is safe (test `a_pin_that_came_in_time_keeps_a_container`).
 
 use super::device::FileId;
 use crate::bytes::{CONTAINER_BYTES_MAX, ContainerHeader, ContainerSeed, ContainerState};
@@ -37,7 +37,7 @@ pub enum Phase {
     /// A write of it failed: it takes no more.
     Poisoned = 4,
     /// Between the last of its data and the durable word that it is empty.
-    Recycling = 5,
+    Reclaiming = 5,
     /// Its device or its file is not there.
     Lost = 6,
 }
@@ -45,7 +45,7 @@ pub enum Phase {
 impl Phase {
     fn from_byte(byte: u8) -> Phase {
         use Phase::*;
-        let all = [Empty, Filling, Full, Draining, Poisoned, Recycling];
+        let all = [Empty, Filling, Full, Draining, Poisoned, Reclaiming];
         all.into_iter().find(|phase| *phase as u8 == byte).unwrap_or(Lost)
     }
 
@@ -197,12 +197,12 @@ impl Container {
     }
 
     /// Takes a closed container in which nothing lives and that nobody reads; answers the phase that it had.
-    pub(super) fn begin_recycling(&self) -> Option<Phase> {
+    pub(super) fn begin_reclaiming(&self) -> Option<Phase> {
         let closed = [Phase::Full, Phase::Draining, Phase::Poisoned];
         let taken = self.change(|word| {
             let phase = Phase::from_byte((word >> PHASE_SHIFT) as u8);
             let idle = word & (LIVE | PINS) == 0 && closed.contains(&phase);
-            idle.then_some((Phase::Recycling as u64) << PHASE_SHIFT)
+            idle.then_some((Phase::Reclaiming as u64) << PHASE_SHIFT)
         });
         taken.ok().map(|word| Phase::from_byte((word >> PHASE_SHIFT) as u8))
     }
@@ -238,15 +238,15 @@ mod tests {
         assert!(container.set_phase(&[Phase::Empty], Phase::Filling));
         container.add_live(3);
         container.pin();
-        assert!(container.begin_recycling().is_none(), "still filling");
+        assert!(container.begin_reclaiming().is_none(), "still filling");
         assert!(!container.set_phase(&[Phase::Empty], Phase::Full));
         assert!(container.set_phase(&[Phase::Filling], Phase::Full));
         assert!(!container.end_live(3), "somebody reads");
-        assert!(container.begin_recycling().is_none());
+        assert!(container.begin_reclaiming().is_none());
         assert!(container.unpin());
-        assert_eq!(container.begin_recycling(), Some(Phase::Full));
-        assert!(container.begin_recycling().is_none(), "only one recycles");
-        assert_eq!((container.phase(), container.live(), container.pins()), (Phase::Recycling, 0, 0));
+        assert_eq!(container.begin_reclaiming(), Some(Phase::Full));
+        assert!(container.begin_reclaiming().is_none(), "only one reclaims");
+        assert_eq!((container.phase(), container.live(), container.pins()), (Phase::Reclaiming, 0, 0));
     }
 
     #[test]

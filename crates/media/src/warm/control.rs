@@ -104,6 +104,7 @@ impl Warm {
             control.sync(file, deadline)
         });
         let silent = done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        // Also cleared here: any answer, a refusal included, shows that the device is no longer silent.
         slot.stalled.store(silent, Ordering::Relaxed);
         done
     }

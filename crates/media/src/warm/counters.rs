@@ -42,6 +42,7 @@ impl DeviceCounts {
 
 impl Counters {
     pub(super) fn wrote(&self, bytes: u64, padding: u64, directory: u64) {
+        // Saturating: after a short write the rest is counted with the padding of the whole. Relaxed throughout: figures for people, each exact, of which two may be of different moments.
         self.data.fetch_add(bytes.saturating_sub(padding + directory), Ordering::Relaxed);
         self.padding.fetch_add(padding, Ordering::Relaxed);
         self.directory.fetch_add(directory, Ordering::Relaxed);

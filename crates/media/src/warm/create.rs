@@ -6,8 +6,8 @@ use super::buffer::Buffer;
 use super::container::Container;
 use super::device::{BLOCK_BYTES, Device};
 use super::log;
-use super::plan::WarmShape;
-use super::recycle::write_all;
+use super::reclaim::write_all;
+use super::request::WarmShape;
 use super::space::{DeviceSlot, Warm};
 use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, CONTAINERS_MAX, ContainerHeader, DeviceSuperblock,
@@ -95,6 +95,7 @@ impl Warm {
             let made = make(devices[at].as_ref(), &superblocks[at], &mut containers);
             if let Err(error) = made {
                 for (device, superblock) in devices.iter().zip(&superblocks).take(at + 1) {
+                    // Files that were there before belong to another level: only what this call made is removed.
                     let taken = error.kind() == io::ErrorKind::AlreadyExists && superblock.device == at as u32;
                     unmake(device.as_ref(), superblock, &containers, taken);
                 }

@@ -244,6 +244,7 @@ fn probe(files: &Files) -> io::Result<()> {
     let (file, _) = files.open(LOCK_FILE)?;
     let block = lock_block();
     let mut found = Buffer::new(BLOCK_BYTES);
+    // Not taken on trust: some file systems accept the flag and then refuse or shift the first transfer.
     let moved = (write(files, file, 0, &block)?, read(files, file, 0, &mut found)?);
     if moved != (BLOCK_BYTES, BLOCK_BYTES) || found[..] != block[..] {
         let what = format!("{}: the first block does not read as it was written", files.path().display());

@@ -197,6 +197,7 @@ impl Files {
             }
             entry.writes += 1;
         }
+        // With the handle: a sync through it answers for the writes that had begun by now.
         entry.last_use = now;
         let writes = entry.writes;
         if let Some(file) = &entry.file {

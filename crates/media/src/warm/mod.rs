@@ -17,21 +17,21 @@ mod create;
 mod device;
 mod directory;
 mod files;
+mod forward;
 mod log;
 mod pipeline;
-mod plan;
 mod pool;
 mod pwrite;
 mod read;
+mod reclaim;
 mod recover;
-mod recycle;
+mod request;
 mod scan;
 mod space;
 #[cfg(test)]
 mod tests;
 mod uring;
 mod verify;
-mod window;
 mod writer;
 
 pub use absent::{AbsentDevice, RefusingQueue};
@@ -42,9 +42,9 @@ pub use device::check_aligned;
 pub use device::{BLOCK_BYTES, Device, Done, FileId, Queue};
 pub use directory::{DirectoryDevice, IoMethod};
 pub use log::{DeviceLog, LogSlots};
-pub use plan::{EntryPlan, ImagePlace, ImagePlan, Placed, Target, Ticket, WarmShape};
 pub use read::ReadImage;
 pub use recover::Found;
+pub use request::{EntryDraft, ImageDraft, ImagePlace, Placed, Target, Ticket, WarmShape};
 pub use space::{ContainerInfo, DeviceInfo, Warm};
 pub use writer::Writer;
 

@@ -1,26 +1,26 @@
-//! Buffers, kept for the next read or the next writer: fresh memory would be zeroed and faulted in for each.
+//! Buffers, idle for the next read or the next writer: fresh memory would be zeroed and faulted in for each.
 
 use super::buffer::Buffer;
 use parking_lot::Mutex;
 
-/// Most bytes of one buffer that is kept, and of all of them.
+/// Most bytes of one buffer that is idle, and of all of them.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 const POOL_BYTES_MAX: usize = 64 << 20;
 const SMALLEST: usize = 16 << 10;
 const _: () =
     assert!(SMALLEST.is_power_of_two() && KEPT_BYTES_MAX.is_power_of_two() && KEPT_BYTES_MAX <= POOL_BYTES_MAX);
 
-pub(super) struct Pool(Mutex<Kept>);
+pub(super) struct Pool(Mutex<Idle>);
 
 #[derive(Default)]
-struct Kept {
+struct Idle {
     buffers: Vec<Buffer>,
     bytes: usize,
 }
 
 impl Pool {
     pub(super) fn new() -> Pool {
-        Pool(Mutex::new(Kept::default()))
+        Pool(Mutex::new(Idle::default()))
     }
 
     /// A buffer of at least this length; its contents are arbitrary.
@@ -29,11 +29,11 @@ impl Pool {
         {
             // Let go before a new buffer is made: zeroing megabytes under the lock would hold up every reader. From the back,
             // because the buffer that came last is most likely still in a cache.
-            let mut kept = self.0.lock();
-            if let Some(at) = kept.buffers.iter().rposition(|buffer| buffer.len() == wanted) {
-                debug_assert!(kept.bytes >= wanted, "the pool has more buffers than bytes");
-                kept.bytes -= wanted;
-                return kept.buffers.swap_remove(at);
+            let mut idle = self.0.lock();
+            if let Some(at) = idle.buffers.iter().rposition(|buffer| buffer.len() == wanted) {
+                debug_assert!(idle.bytes >= wanted, "the pool has more buffers than bytes");
+                idle.bytes -= wanted;
+                return idle.buffers.swap_remove(at);
             }
         }
         Buffer::new(wanted)
@@ -47,15 +47,15 @@ impl Pool {
     /// Gives a buffer back.
     pub(super) fn give(&self, buffer: Buffer) {
         // Sizes are powers of two, so that a few sizes serve all reads; others are freed.
-        let mut kept = self.0.lock();
+        let mut idle = self.0.lock();
         if buffer.len().is_power_of_two()
             && (SMALLEST..=KEPT_BYTES_MAX).contains(&buffer.len())
-            && kept.bytes + buffer.len() <= POOL_BYTES_MAX
+            && idle.bytes + buffer.len() <= POOL_BYTES_MAX
         {
-            kept.bytes += buffer.len();
-            kept.buffers.push(buffer);
+            idle.bytes += buffer.len();
+            idle.buffers.push(buffer);
         }
-        debug_assert!(kept.bytes <= POOL_BYTES_MAX, "the pool has outgrown its bound");
+        debug_assert!(idle.bytes <= POOL_BYTES_MAX, "the pool has outgrown its bound");
     }
 }
 

@@ -22,15 +22,15 @@ const DROP_WAIT: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct PwriteQueue {
-    shared: Arc<Shared>,
+    jobs: Arc<JobQueue>,
     depth: usize,
     in_flight: usize,
     threads: usize,
 }
 
-struct Shared {
+struct JobQueue {
     files: Arc<Files>,
-    state: Mutex<State>,
+    state: Mutex<Jobs>,
     /// There is a job, or the queue is dropped.
     work: Condvar,
     /// There is an answer.
@@ -38,8 +38,8 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct Jobs {
+    waiting: VecDeque<Job>,
     done: VecDeque<Done>,
     idle: usize,
     ended: bool,
@@ -54,43 +54,42 @@ struct Job {
 
 impl PwriteQueue {
     pub(super) fn new(files: Arc<Files>, depth: usize) -> PwriteQueue {
-        let shared =
-            Shared { files, state: Mutex::new(State::default()), work: Condvar::new(), answer: Condvar::new() };
-        PwriteQueue { shared: Arc::new(shared), depth, in_flight: 0, threads: 0 }
+        let jobs = JobQueue { files, state: Mutex::new(Jobs::default()), work: Condvar::new(), answer: Condvar::new() };
+        PwriteQueue { jobs: Arc::new(jobs), depth, in_flight: 0, threads: 0 }
     }
 
     fn begin(&mut self, job: Job) {
         let full = self.in_flight >= self.depth;
         self.in_flight += 1;
-        let mut state = self.shared.state.lock();
+        let mut state = self.jobs.state.lock();
         if full {
             state.done.push_back(job.fail(io::Error::new(ErrorKind::QuotaExceeded, "the queue is full")));
             return;
         }
-        state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && self.threads < self.depth.min(THREADS_MAX) {
-            let shared = self.shared.clone();
+        state.waiting.push_back(job);
+        if state.idle < state.waiting.len() && self.threads < self.depth.min(THREADS_MAX) {
+            let jobs = self.jobs.clone();
             let name = "forebay-pwrite".to_owned();
-            match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || shared.serve()) {
+            match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || jobs.serve()) {
                 Ok(_) => self.threads += 1,
                 // The threads that there are will come to it.
                 Err(_) if self.threads > 0 => {}
                 Err(error) => {
-                    let failed = state.jobs.pop_back().map(|job| job.fail(error));
+                    let failed = state.waiting.pop_back().map(|job| job.fail(error));
                     state.done.extend(failed);
                 }
             }
         }
         drop(state);
-        self.shared.work.notify_one();
+        self.jobs.work.notify_one();
     }
 }
 
-impl Shared {
+impl JobQueue {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            let Some(job) = state.jobs.pop_front() else {
+            let Some(job) = state.waiting.pop_front() else {
                 if state.ended {
                     return;
                 }
@@ -143,7 +142,7 @@ impl Queue for PwriteQueue {
             return None;
         }
         let begun = Instant::now();
-        let mut state = self.shared.state.lock();
+        let mut state = self.jobs.state.lock();
         loop {
             if let Some(done) = state.done.pop_front() {
                 debug_assert!(self.in_flight > 0, "an answer to an operation that never began");
@@ -154,7 +153,7 @@ impl Queue for PwriteQueue {
             if left.is_zero() {
                 return None;
             }
-            self.shared.answer.wait_for(&mut state, left);
+            self.jobs.answer.wait_for(&mut state, left);
         }
     }
 
@@ -169,7 +168,7 @@ impl Drop for PwriteQueue {
         while self.in_flight > 0 && begun.elapsed() < DROP_WAIT {
             let _ = self.complete(DROP_WAIT.saturating_sub(begun.elapsed()));
         }
-        self.shared.state.lock().ended = true;
-        self.shared.work.notify_all();
+        self.jobs.state.lock().ended = true;
+        self.jobs.work.notify_all();
     }
 }

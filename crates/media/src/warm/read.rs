@@ -8,8 +8,8 @@
 use super::buffer::Buffer;
 use super::container::Phase;
 use super::device::BLOCK_BYTES;
-use super::plan::ImagePlace;
-use super::recycle::read_all;
+use super::reclaim::read_all;
+use super::request::ImagePlace;
 use super::space::Warm;
 use crate::bytes::{CONTAINER_DATA_OFFSET, Entry, EntryMeta, Image, ImageHead, TableIter};
 use crate::hot::checksum;
@@ -59,7 +59,7 @@ impl Warm {
                 && place.position.is_multiple_of(crate::bytes::IMAGE_ALIGN)
         });
         // A place of an earlier filling: the checksum would refuse it as well, after a read.
-        let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Recycling));
+        let room = room.filter(|_| !matches!(container.phase(), Phase::Empty | Phase::Reclaiming));
         let room = room.ok_or_else(|| corrupt("no image can be there"))?;
         let start = (place.position % BLOCK_BYTES as u64) as usize;
         let mut have = hint_bytes.clamp(HINT_BYTES_MIN, room.max(HINT_BYTES_MIN)).min(room) as usize;

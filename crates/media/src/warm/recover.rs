@@ -15,8 +15,8 @@ use super::buffer::Buffer;
 use super::container::{Container, Phase};
 use super::create::{DEVICE_FILE, container_file};
 use super::device::{BLOCK_BYTES, Device, FileId};
-use super::plan::{ImagePlace, WarmShape};
-use super::recycle::{FoundContent, read_all};
+use super::reclaim::{FoundContent, read_all};
+use super::request::{ImagePlace, WarmShape};
 use super::scan::{Extent, Scan, Scanned};
 use super::space::{DeviceSlot, Warm};
 use crate::bytes::{
@@ -84,7 +84,7 @@ impl Found {
 
 impl Warm {
     /// Opens the warm level of a store on its devices, in whatever order they are given. `shape` says how it is driven;
-    /// sizes are those of its creation. [`Warm::images`] must follow before anything is recycled.
+    /// sizes are those of its creation. [`Warm::images`] must follow before anything is reclaimed.
     ///
     /// # Errors
     /// `Invalid` where a device is not one of this store, or one is missing; `Corrupt` where what was acknowledged
@@ -270,7 +270,7 @@ impl Warm {
             && let Some(content) = closing
             && let Err(error) = self.close_found(container, content)
         {
-            // It is poisoned and readable; nothing is lost by it.
+            // It is poisoned and readable; nothing is lost by it, and the next opening scans it again.
             found.losses.extend((error.kind() == Kind::Corrupt).then(|| error.to_string()));
         }
         Ok(())
@@ -405,6 +405,7 @@ impl Warm {
             let told = self.tell_extent(container, extent, &mut content, &mut lost, each);
             for position in lost {
                 let name = self.describe(container.number);
+                // Never acknowledged, or rotten since: nobody can tell, so it is noted and stops nothing.
                 if extent.doubtful {
                     found.unfinished.push(format!("{name}: an image at {position} is not whole"));
                 } else {
@@ -475,6 +476,7 @@ fn superblock(device: &dyn Device, store: &[u8; 16], widths: (usize, usize)) -> 
         (Ok(superblock), Err(_)) | (Err(_), Ok(superblock)) => superblock,
         (Err(error), Err(_)) => return Err(Error::new(error.kind(), format!("{name}: {}", error.message()))),
     };
+    // Fail closed: containers of another store would verify nowhere, and every event would be called lost.
     if superblock.store != *store {
         return Err(Error::invalid(format!("{name} belongs to another store")));
     }
@@ -521,6 +523,7 @@ fn open_container(
         found.lose(format!("{}: neither copy of its header verifies", name()))?;
         return Ok(Container::new(ContainerHeader { state: ContainerState::Poisoned, ..empty }, Some(file)));
     };
+    // A file that was cut: writes past its end would be refused one by one, so it is lost as a whole.
     if bytes < superblock.container_bytes {
         found.lose(format!("{}: only {bytes} of {} bytes are there", name(), superblock.container_bytes))?;
         return Ok(Container::new(empty, None));

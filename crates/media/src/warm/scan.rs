@@ -10,7 +10,7 @@
 //! can tell, so it is noted and stops nothing.
 
 use super::device::{Device, FileId};
-use super::window::Window;
+use super::forward::ForwardReader;
 use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, ContainerSeed, ExtentHead, IMAGE_ALIGN, Image, ImageHead, ImageLayout,
 };
@@ -74,11 +74,11 @@ impl Scan<'_> {
 
     /// All heads that verify, and where one should have been and is not: from there to the next one.
     fn heads(&self) -> io::Result<(Vec<Extent>, Vec<Gap>)> {
-        let mut window = Window::new(self.device, self.file, self.container_bytes);
+        let mut reader = ForwardReader::new(self.device, self.file, self.container_bytes);
         let (mut extents, mut gaps) = (Vec::new(), Vec::new());
         let mut position = CONTAINER_DATA_OFFSET;
         let mut gap = None;
-        while let Some(bytes) = window.get(position, ExtentHead::BYTES)? {
+        while let Some(bytes) = reader.get(position, ExtentHead::BYTES)? {
             let head = ExtentHead::decode(bytes, self.seed, position)
                 .filter(|head| position.checked_add(head.bytes).is_some_and(|end| end <= self.container_bytes));
             match head {
@@ -101,14 +101,14 @@ impl Scan<'_> {
     }
 
     /// Whether every payload of the image at a position has its checksum.
-    fn payloads_verify(&self, window: &mut Window<'_>, position: u64, meta_bytes: u32) -> io::Result<bool> {
-        let Some(meta) = window.get(position, meta_bytes as usize)? else { return Ok(false) };
+    fn payloads_verify(&self, reader: &mut ForwardReader<'_>, position: u64, meta_bytes: u32) -> io::Result<bool> {
+        let Some(meta) = reader.get(position, meta_bytes as usize)? else { return Ok(false) };
         let Some(image) = self.layout.decode_verified(meta) else { return Ok(false) };
         // Copied out: the view moves on to the payloads, and the table goes with what it showed.
         let payloads: Vec<(u32, u32, u64)> =
             image.table().map(|(entry, offset)| (entry.length, entry.crc, offset)).collect();
         for (length, crc, offset) in payloads {
-            if !self.payload_verifies(window, position + offset, u64::from(length), crc)? {
+            if !self.payload_verifies(reader, position + offset, u64::from(length), crc)? {
                 return Ok(false);
             }
         }
@@ -117,7 +117,7 @@ impl Scan<'_> {
 
     pub(super) fn payload_verifies(
         &self,
-        window: &mut Window<'_>,
+        reader: &mut ForwardReader<'_>,
         position: u64,
         length: u64,
         crc: u32,
@@ -126,7 +126,7 @@ impl Scan<'_> {
         let (mut made, mut done) = (0, 0);
         while done < length {
             let piece = (length - done).min(PIECE_BYTES);
-            let Some(bytes) = window.get(position + done, piece as usize)? else { return Ok(false) };
+            let Some(bytes) = reader.get(position + done, piece as usize)? else { return Ok(false) };
             made = if done == 0 { checksum(bytes) } else { forebay_core::crc32c_append(made, bytes) };
             done += piece;
         }
@@ -134,13 +134,13 @@ impl Scan<'_> {
     }
 
     /// The image at a position, where one verifies that ends before `end`.
-    fn image<'w>(&self, window: &'w mut Window<'_>, position: u64, end: u64) -> io::Result<Option<Image<'w>>> {
-        let Some(head) = window.get(position, ImageHead::BYTES)?.and_then(ImageHead::peek) else { return Ok(None) };
+    fn image<'w>(&self, reader: &'w mut ForwardReader<'_>, position: u64, end: u64) -> io::Result<Option<Image<'w>>> {
+        let Some(head) = reader.get(position, ImageHead::BYTES)?.and_then(ImageHead::peek) else { return Ok(None) };
         let fits = position.checked_add(head.bytes).is_some_and(|image_end| image_end <= end);
         if !fits || head.bytes == 0 {
             return Ok(None);
         }
-        let meta = window.get(position, head.meta_bytes as usize)?;
+        let meta = reader.get(position, head.meta_bytes as usize)?;
         Ok(meta.and_then(|meta| self.layout.decode(meta, self.seed, position)))
     }
 
@@ -152,13 +152,13 @@ impl Scan<'_> {
         mut each: impl FnMut(u64, &Image<'_>, &[u8]) -> Result<(), E>,
         mut lost: impl FnMut(u64),
     ) -> io::Result<Result<(), E>> {
-        let mut window = Window::new(self.device, self.file, self.container_bytes);
+        let mut reader = ForwardReader::new(self.device, self.file, self.container_bytes);
         let mut position = extent.position + ExtentHead::BYTES as u64;
         let end = extent.position + extent.head.bytes;
         let (mut told, mut searching) = (0, false);
         debug_assert!(end <= self.container_bytes, "an extent past the end of its container");
         while told < extent.head.images && position + ImageHead::BYTES as u64 <= end {
-            let found = self.image(&mut window, position, end)?;
+            let found = self.image(&mut reader, position, end)?;
             let Some((bytes, meta_bytes, void)) =
                 found.map(|image| (image.head.bytes, image.head.meta_bytes, image.head.void))
             else {
@@ -175,10 +175,10 @@ impl Scan<'_> {
             told += 1;
             // A committed image counts by its head and table; its payloads are compared when they are read. Of a doubtful one
             // the head may have reached the medium and the payload not, so all of it is read.
-            if extent.doubtful && !self.payloads_verify(&mut window, position, meta_bytes)? {
+            if extent.doubtful && !self.payloads_verify(&mut reader, position, meta_bytes)? {
                 lost(position);
             } else if !void
-                && let Some(meta) = window.get(position, meta_bytes as usize)?
+                && let Some(meta) = reader.get(position, meta_bytes as usize)?
                 && let Some(image) = self.layout.decode_verified(meta)
                 && let Err(error) = each(position, &image, meta)
             {

@@ -10,8 +10,8 @@ use super::container::{Container, Phase};
 use super::control::Control;
 use super::counters::{Counters, DeviceCounts};
 use super::device::{Device, FileId};
-use super::plan::{ImagePlace, Target, WarmShape};
 use super::pool::Pool;
+use super::request::{ImagePlace, Target, WarmShape};
 use crate::bytes::{
     CONTAINER_DATA_OFFSET, ContainerHeader, ContainerKind, DirectoryBuilder, ExtentHead, ImageLayout, Stream,
 };
@@ -42,7 +42,7 @@ pub struct Warm {
     /// Bytes of containers that are not empty; one that is being filled counts with what is written.
     pub(super) used: AtomicU64,
     pub(super) free: AtomicU32,
-    /// What stood in the containers at opening has been told: empty ones may be recycled.
+    /// What stood in the containers at opening has been told: empty ones may be reclaimed.
     pub(super) recovered: AtomicBool,
     pub(super) pool: Pool,
     /// The store is being closed: what is under way then has until this moment.
@@ -324,7 +324,7 @@ impl Warm {
         }
     }
 
-    /// This number of fragments of an image do not count any more; `true` where the container may now be recycled. Touches no
+    /// This number of fragments of an image do not count any more; `true` where the container may now be reclaimed. Touches no
     /// device.
     pub fn ended(&self, place: ImagePlace, fragments: u32) -> bool {
         self.containers.get(place.container as usize).is_some_and(|container| {
@@ -332,7 +332,7 @@ impl Warm {
         })
     }
 
-    /// Keeps a container from being recycled. Only while something in it is live, under the lock of the index that
+    /// Keeps a container from being reclaimed. Only while something in it is live, under the lock of the index that
     /// says so.
     pub fn pin(&self, container: u32) {
         if let Some(container) = self.containers.get(container as usize) {
@@ -340,7 +340,7 @@ impl Warm {
         }
     }
 
-    /// Ends a pin; `true` where the container may now be recycled. Touches no device.
+    /// Ends a pin; `true` where the container may now be reclaimed. Touches no device.
     pub fn unpin(&self, container: u32) -> bool {
         self.containers
             .get(container as usize)

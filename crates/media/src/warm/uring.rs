@@ -65,6 +65,7 @@ impl UringQueue {
     pub(super) fn new(files: Arc<Files>, depth: usize) -> io::Result<UringQueue> {
         let entries = depth as u32;
         let ring = IoUring::builder()
+            // No interrupt for a completion: the thread looks when it waits.
             .setup_coop_taskrun()
             .setup_taskrun_flag()
             .dontfork()
@@ -116,6 +117,7 @@ impl UringQueue {
         loop {
             let entry = self.ring.completion().next()?;
             let slot = entry.user_data() as usize;
+            // The slot is empty from here on: the kernel has said that it reads the buffer no more.
             let Some(mut operation) = self.slots.get_mut(slot).and_then(Option::take) else { continue };
             let result = entry.result();
             if is_unbegun(result, &operation) && operation.attempts < ATTEMPTS {
@@ -127,6 +129,7 @@ impl UringQueue {
             }
             self.free.push(slot);
             let mut result = if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) };
+            // A sync that succeeded on a file without a name is no durability: `synced` looks.
             if operation.write.is_none() && result.is_ok() {
                 result = self.files.synced(&operation.handle).map(|()| 0);
             }
@@ -145,6 +148,7 @@ impl UringQueue {
         let Err(error) = entered else { return };
         let errno = Errno::from_io_error(&error);
         if !matches!(errno, Some(Errno::TIME | Errno::INTR)) {
+            // The kernel is short of memory or its queue is full: both pass by themselves.
             std::thread::sleep(wait.min(BUSY_PAUSE));
         }
     }

@@ -5,10 +5,10 @@
 use super::buffer::Buffer;
 use super::container::Phase;
 use super::device::BLOCK_BYTES;
-use super::plan::ImagePlace;
-use super::recycle::read_all;
+use super::forward::ForwardReader;
+use super::reclaim::read_all;
+use super::request::ImagePlace;
 use super::space::Warm;
-use super::window::Window;
 use crate::bytes::{Directory, EntryMeta, Image};
 use forebay_core::Result;
 
@@ -27,7 +27,7 @@ impl Warm {
     /// Whether there can be images in a container.
     pub fn holds(&self, number: u32) -> bool {
         let phase = self.containers.get(number as usize).map(|container| container.phase());
-        phase.is_some_and(|phase| !matches!(phase, Phase::Empty | Phase::Recycling | Phase::Lost))
+        phase.is_some_and(|phase| !matches!(phase, Phase::Empty | Phase::Reclaiming | Phase::Lost))
     }
 
     /// Tells every fragment of a container. With `deep` the heads of images and all payloads are read; without, nothing
@@ -42,14 +42,14 @@ impl Warm {
         if !self.directory_verifies(number)? {
             seen.problems.push(format!("{name}: its directory does not verify; its extents say what is there"));
         }
-        let mut window = Window::new(device.as_ref(), file, self.shape.container_bytes);
+        let mut reader = ForwardReader::new(device.as_ref(), file, self.shape.container_bytes);
         let scan = self.scan(container, device.as_ref(), file, 0);
         self.images_of(number, &mut |place, image| {
             seen.images += 1;
             // The image was told from the directory: its own head and table, which every read needs, may have rotted since.
             let mut readable = true;
             if deep {
-                let meta = window.get(place.position, image.head.meta_bytes as usize).ok().flatten();
+                let meta = reader.get(place.position, image.head.meta_bytes as usize).ok().flatten();
                 let there = meta.and_then(|meta| self.layout.decode(meta, seed, place.position));
                 readable = there.is_some_and(|there| there.head == image.head && there.primary == image.primary);
             }
@@ -60,7 +60,7 @@ impl Warm {
             for (index, (entry, offset)) in image.table().enumerate() {
                 let at = place.position + offset;
                 let wrong = if deep {
-                    let verifies = scan.payload_verifies(&mut window, at, u64::from(entry.length), entry.crc);
+                    let verifies = scan.payload_verifies(&mut reader, at, u64::from(entry.length), entry.crc);
                     let why = match verifies {
                         Ok(true) => None,
                         Ok(false) => Some("its bytes do not match their checksum".to_owned()),
@@ -83,6 +83,7 @@ impl Warm {
         let header = *container.header.lock();
         let Some(place) = header.directory.filter(|_| container.phase() != Phase::Poisoned) else { return Ok(true) };
         let mut bytes = Buffer::new((place.bytes as usize).next_multiple_of(BLOCK_BYTES));
+        // Unreadable is as bad as wrong, and both cost only time: the extents say the same.
         if read_all(device.as_ref(), file, place.offset, &mut bytes).is_err() {
             return Ok(false);
         }

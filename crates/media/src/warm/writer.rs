@@ -11,7 +11,7 @@
 //! is not durable is the caller's to end (`Warm::ended`) and to write again with another writer.
 
 use super::pipeline::{Bytes, Pipeline};
-use super::plan::{ImagePlace, ImagePlan, Placed, Target, Ticket};
+use super::request::{ImageDraft, ImagePlace, Placed, Target, Ticket};
 use super::space::{Filling, Warm};
 use crate::bytes::{
     CONTAINER_BLOCK_BYTES, CONTAINER_DATA_OFFSET, DirectoryBuilder, ExtentHead, ExtentKind, IMAGE_ALIGN,
@@ -88,7 +88,7 @@ impl Writer {
     /// # Errors
     /// `Invalid` for keys of another length or payloads past 4 GiB; `Full` where another container is needed and none is
     /// free: nothing was written then; `Unavailable` where the device fails.
-    pub fn append(&mut self, images: &[ImagePlan<'_>], kind: ExtentKind) -> Result<Vec<Placed>> {
+    pub fn append(&mut self, images: &[ImageDraft<'_>], kind: ExtentKind) -> Result<Vec<Placed>> {
         self.pipeline.check()?;
         // All sizes and all containers first: an append that finds no room must write nothing at all, or its caller would have
         // images that count beside the error.
@@ -171,7 +171,7 @@ impl Writer {
         self.pipeline.check()
     }
 
-    fn size(&self, image: &ImagePlan<'_>) -> Result<Size> {
+    fn size(&self, image: &ImageDraft<'_>) -> Result<Size> {
         let layout = self.pipeline.warm.layout;
         let keys = image.primary.len() == layout.primary_bytes()
             && image.entries.iter().all(|entry| entry.rest.len() == layout.rest_bytes());
@@ -200,6 +200,7 @@ impl Writer {
         let mut shares = Vec::new();
         let mut share = Share { next: None, images: 0..0 };
         let room_of = |filling: &Filling| (filling.images, filling.position, filling.directory.len());
+        // Reckoned without writing: containers that are taken here go back where one of them is not to be had.
         let mut room = match self.pipeline.filling() {
             Some(filling) => room_of(filling),
             None => {
@@ -239,7 +240,7 @@ impl Writer {
     fn write_share(
         &mut self,
         share: Share,
-        images: &[ImagePlan<'_>],
+        images: &[ImageDraft<'_>],
         sizes: &[Size],
         kind: ExtentKind,
         placed: &mut [Placed],
@@ -258,7 +259,7 @@ impl Writer {
     fn write_extent(
         &mut self,
         taken: &[usize],
-        images: &[ImagePlan<'_>],
+        images: &[ImageDraft<'_>],
         sizes: &[Size],
         kind: ExtentKind,
         placed: &mut [Placed],
@@ -298,7 +299,7 @@ impl Writer {
         Ok(())
     }
 
-    fn write_image(&mut self, image: &ImagePlan<'_>) -> Result<Placed> {
+    fn write_image(&mut self, image: &ImageDraft<'_>) -> Result<Placed> {
         let layout = self.pipeline.warm.layout;
         let (seed, position) =
             self.pipeline.place().ok_or_else(|| Error::internal("a writer without a container to fill"))?;

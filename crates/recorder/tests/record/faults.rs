@@ -1,8 +1,8 @@
 //! Devices that fail, lie, stall and vanish while a recording is made: what the manifest says is what is there.
 
-use super::{SPAN, TempDir, config, paths, payload, plan, push, read_all, record, settle};
+use super::{SPAN, TempDir, config, link_config, paths, payload, push, read_all, record, settle};
 use forebay_media::warm::Device;
-use forebay_recorder::{GapReason, RecordConfig, Recording, WarmDir};
+use forebay_recorder::{GapReason, Recording, RecordingConfig, WarmDir};
 use forebay_testkit::media::{Fault, FaultyDevice, Operation, SimDevice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ struct Rig {
 impl Rig {
     fn new(count: usize) -> Rig {
         let temp = TempDir::new();
-        let dirs = temp.dirs(count, BYTES);
+        let dirs = super::dirs(&temp, count, BYTES);
         dirs.iter().for_each(|dir| std::fs::create_dir_all(&dir.path).unwrap());
         let inner: Vec<_> = (0..count).map(|at| SimDevice::new(&format!("simulated {at}"), 2 * BYTES)).collect();
         let devices = inner.iter().map(|inner| FaultyDevice::new(inner.clone())).collect();
@@ -31,7 +31,7 @@ impl Rig {
         self.devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect()
     }
 
-    fn create(&self, config: RecordConfig) -> Recording {
+    fn create(&self, config: RecordingConfig) -> Recording {
         Recording::create_on(self.devices(), &self.dirs, config).unwrap()
     }
 
@@ -113,7 +113,7 @@ fn a_device_that_vanishes_leaves_its_links_to_another() {
 #[test]
 fn a_device_that_stalls_costs_frames_and_says_so() {
     let rig = Rig::new(1);
-    let config = RecordConfig {
+    let config = RecordingConfig {
         stall: Duration::from_millis(60),
         push_deadline: Duration::from_millis(5),
         buffers_per_link: 2,
@@ -122,7 +122,7 @@ fn a_device_that_stalls_costs_frames_and_says_so() {
     let recording = rig.create(config);
     let nth = rig.devices[0].count(Operation::Write) + 20;
     rig.devices[0].inject(Some(Operation::Write), nth, Fault::Stalls(Duration::from_millis(250)));
-    let mut link = recording.link(plan(0)).unwrap();
+    let mut link = recording.link(link_config(0)).unwrap();
     let mut produced = Vec::new();
     let mut recovered = false;
     for at in 0..100_000 {
@@ -183,11 +183,11 @@ fn writes_that_lie_never_give_wrong_bytes() {
 fn after_a_power_loss_all_that_was_durable_is_there() {
     for seed in 0..25 {
         let temp = TempDir::new();
-        let dirs = temp.dirs(1, BYTES);
+        let dirs = super::dirs(&temp, 1, BYTES);
         std::fs::create_dir_all(&dirs[0].path).unwrap();
         let device = SimDevice::new("simulated", 2 * BYTES);
         let recording = Recording::create_on(vec![device.clone()], &dirs, config()).unwrap();
-        let mut links = recording.links(vec![plan(0), plan(1)]).unwrap();
+        let mut links = recording.links(vec![link_config(0), link_config(1)]).unwrap();
         for at in 0..200 + seed * 37 {
             links.iter_mut().for_each(|link| assert!(push(link, at * u64::from(SPAN))));
         }
@@ -202,7 +202,7 @@ fn after_a_power_loss_all_that_was_durable_is_there() {
         let found = read_all(&playback);
         assert!(found.len() as u64 >= durable, "seed {seed}: {} of {durable} durable frames are there", found.len());
         for link in &manifest.links {
-            let number = u32::from(link.plan.source[1]);
+            let number = u32::from(link.config.source[1]);
             let last = found.range((number, 0)..=(number, u64::MAX)).next_back();
             assert_eq!(link.unknown_from, Some(last.map_or(0, |((_, tick), _)| tick + u64::from(SPAN))));
         }
@@ -213,7 +213,7 @@ fn after_a_power_loss_all_that_was_durable_is_there() {
 fn a_recording_that_is_stopped_from_elsewhere_adds_up() {
     let rig = Rig::new(2);
     let recording = rig.create(config());
-    let links = recording.links((0..4).map(plan).collect()).unwrap();
+    let links = recording.links((0..4).map(link_config).collect()).unwrap();
     let stop = AtomicBool::new(false);
     let produced = std::thread::scope(|scope| {
         let readers: Vec<_> = links

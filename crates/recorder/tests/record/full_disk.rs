@@ -1,6 +1,6 @@
 //! Recording while the disk fills: real file systems of a size, which need root to be mounted.
 
-use super::{SPAN, TempDir, config, paths, plan, push, read_all, record, settle};
+use super::{SPAN, TempDir, config, link_config, paths, push, read_all, record, settle};
 use forebay_core::Kind;
 use forebay_recorder::{GapReason, Recording, WarmDir};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ fn links_that_outgrow_their_containers_are_told_from_which_tick_on() {
     let mounted = Mounted::new(&temp.path().join("small"), 4096);
     let dirs = [WarmDir { path: mounted.0.clone(), bytes: 2 << 20 }];
     let recording = Recording::create(&dirs, config()).unwrap();
-    let mut links = recording.links(vec![plan(0), plan(1)]).unwrap();
+    let mut links = recording.links(vec![link_config(0), link_config(1)]).unwrap();
     // The file system fills to its last byte meanwhile: what the recording needs at its end is its own already.
     let mut filler = 0;
     while std::fs::write(mounted.0.join(format!("filler-{filler}")), [1; 4096]).is_ok() {
@@ -83,7 +83,7 @@ fn links_that_outgrow_their_containers_are_told_from_which_tick_on() {
 #[test]
 fn a_full_device_leaves_its_links_to_one_that_has_room() {
     let temp = TempDir::new();
-    let mut dirs = temp.dirs(2, 8 << 20);
+    let mut dirs = super::dirs(&temp, 2, 8 << 20);
     dirs[0].bytes = 1 << 20;
     let recording = Recording::create(&dirs, config()).unwrap();
     let (produced, manifest) = record(&recording, 2, 2000);

@@ -1,7 +1,7 @@
 //! A process that records is killed: what it had said to be durable is there, and the manifest is rebuilt.
 
-use super::{SPAN, TempDir, config, paths, plan, push, read_all};
-use forebay_recorder::{RecordConfig, Recording, WarmDir};
+use super::{SPAN, TempDir, config, link_config, paths, push, read_all};
+use forebay_recorder::{Recording, RecordingConfig, WarmDir};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ const CHILD: &str = "FOREBAY_RECORD_CHILD";
 fn child_role() {
     let Ok(dir) = std::env::var(CHILD) else { return };
     let dirs = [WarmDir { path: dir.into(), bytes: 64 << 20 }];
-    let config = RecordConfig { commit_every: Duration::from_millis(20), ..config() };
+    let config = RecordingConfig { commit_every: Duration::from_millis(20), ..config() };
     let recording = Recording::create(&dirs, config).unwrap();
-    let mut links = recording.links((0..3).map(plan).collect()).unwrap();
+    let mut links = recording.links((0..3).map(link_config).collect()).unwrap();
     for at in 0.. {
         links.iter_mut().for_each(|link| assert!(push(link, at * u64::from(SPAN))));
         if at % 50 == 0 {
@@ -29,7 +29,7 @@ fn child_role() {
 fn a_killed_recording_keeps_what_it_said_was_durable() {
     for round in 0..6_u64 {
         let temp = TempDir::new();
-        let dirs = temp.dirs(1, 64 << 20);
+        let dirs = super::dirs(&temp, 1, 64 << 20);
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["kill::child_role", "--exact", "--nocapture"])
             .env(CHILD, &dirs[0].path)
@@ -61,7 +61,7 @@ fn a_killed_recording_keeps_what_it_said_was_durable() {
             for link in &manifest.links {
                 // The child missed nothing: up to the tick from which on nothing is known, all is there.
                 assert_eq!((link.missed, link.gaps.len()), (0, 0));
-                let number = u32::from(link.plan.source[1]);
+                let number = u32::from(link.config.source[1]);
                 let ticks: Vec<u64> = found.keys().filter(|key| key.0 == number).map(|key| key.1).collect();
                 assert_eq!(link.unknown_from, Some(ticks.last().map_or(0, |tick| tick + u64::from(SPAN))));
                 assert!(ticks.windows(2).all(|pair| pair[1] == pair[0] + u64::from(SPAN)));

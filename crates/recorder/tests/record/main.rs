@@ -6,10 +6,10 @@ mod full_disk;
 mod kill;
 mod round_trip;
 
-use forebay_recorder::{GapManifest, LinkPlan, Playback, Pushed, RecordConfig, RecordLink, Recording, WarmDir};
+use forebay_recorder::{GapManifest, LinkConfig, Playback, Pushed, Recording, RecordingConfig, RecordingLink, WarmDir};
+use forebay_testkit::TempDir;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Ticks of one frame.
@@ -17,33 +17,9 @@ pub(crate) const SPAN: u32 = 100;
 /// Bytes of the containers of these tests.
 pub(crate) const CONTAINER: u64 = 256 << 10;
 
-/// A new directory under the system's temporary one, removed with everything in it on drop.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("forebay-recording-{}-{number}", std::process::id()));
-        std::fs::remove_dir_all(&path).ok();
-        std::fs::create_dir_all(&path).unwrap();
-        TempDir(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Devices to be, each with so many bytes.
-    pub(crate) fn dirs(&self, count: usize, bytes: u64) -> Vec<WarmDir> {
-        (0..count).map(|at| WarmDir { path: self.0.join(format!("device-{at}")), bytes }).collect()
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
+/// Devices to be in a directory, each with this number of bytes.
+pub(crate) fn dirs(temp: &TempDir, count: usize, bytes: u64) -> Vec<WarmDir> {
+    (0..count).map(|at| WarmDir { path: temp.path().join(format!("device-{at}")), bytes }).collect()
 }
 
 pub(crate) fn paths(dirs: &[WarmDir]) -> Vec<PathBuf> {
@@ -51,8 +27,8 @@ pub(crate) fn paths(dirs: &[WarmDir]) -> Vec<PathBuf> {
 }
 
 /// Small containers and extents, patient pushes.
-pub(crate) fn config() -> RecordConfig {
-    RecordConfig {
+pub(crate) fn config() -> RecordingConfig {
+    RecordingConfig {
         name: "test".to_owned(),
         run: 7,
         container_bytes: CONTAINER,
@@ -60,12 +36,12 @@ pub(crate) fn config() -> RecordConfig {
         io_bytes: 16 << 10,
         commit_bytes: 128 << 10,
         push_deadline: Duration::from_secs(20),
-        ..RecordConfig::default()
+        ..RecordingConfig::default()
     }
 }
 
-pub(crate) fn plan(link: u8) -> LinkPlan {
-    LinkPlan {
+pub(crate) fn link_config(link: u8) -> LinkConfig {
+    LinkConfig {
         source: vec![9, link],
         name: format!("link {link}"),
         format: "test".to_owned(),
@@ -88,7 +64,7 @@ pub(crate) fn payload(link: u32, tick: u64) -> Vec<u8> {
 }
 
 /// Pushes a frame and answers whether it was taken.
-pub(crate) fn push(link: &mut RecordLink, tick: u64) -> bool {
+pub(crate) fn push(link: &mut RecordingLink, tick: u64) -> bool {
     let pushed = link.push(tick, SPAN, &payload(link.number(), tick)).unwrap();
     pushed == Pushed::Written
 }
@@ -125,7 +101,7 @@ pub(crate) fn settle(manifest: &GapManifest, produced: &[(u32, u64)], found: &BT
 /// A recording of so many frames per link: what was produced, and its manifest.
 pub(crate) fn record(recording: &Recording, links: u8, frames: u64) -> (Vec<(u32, u64)>, GapManifest) {
     let mut produced = Vec::new();
-    let mut links = recording.links((0..links).map(plan).collect()).unwrap();
+    let mut links = recording.links((0..links).map(link_config).collect()).unwrap();
     for tick in (0..frames).map(|at| 5000 + at * u64::from(SPAN)) {
         for link in &mut links {
             push(link, tick);

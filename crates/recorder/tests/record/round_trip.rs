@@ -1,16 +1,16 @@
 //! What is recorded is read back, over containers, devices, eras and restarts.
 
-use super::{SPAN, TempDir, config, paths, payload, plan, push, read_all, record, settle};
+use super::{SPAN, TempDir, config, link_config, paths, payload, push, read_all, record, settle};
 use forebay_core::Kind;
 use forebay_media::warm::{Device, DirectoryDevice, IoMethod};
-use forebay_recorder::{GapReason, RecordConfig, Recording, WarmDir};
+use forebay_recorder::{GapReason, Recording, RecordingConfig, WarmDir};
 use forebay_testkit::media::ShiftingDevice;
 use std::sync::Arc;
 
 #[test]
 fn frames_come_back_in_order_from_all_devices() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(2, 8 << 20);
+    let dirs = super::dirs(&temp, 2, 8 << 20);
     let recording = Recording::create(&dirs, config()).unwrap();
     let (produced, manifest) = record(&recording, 3, 3000);
     assert!(manifest.is_complete(), "{:?}", manifest.totals);
@@ -32,7 +32,7 @@ fn frames_come_back_in_order_from_all_devices() {
 #[test]
 fn a_window_gives_what_overlaps_it() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(1, 8 << 20);
+    let dirs = super::dirs(&temp, 1, 8 << 20);
     let recording = Recording::create(&dirs, config()).unwrap();
     record(&recording, 2, 2000);
     drop(recording);
@@ -53,9 +53,9 @@ fn a_window_gives_what_overlaps_it() {
 #[test]
 fn gaps_are_those_that_were_made() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(1, 8 << 20);
+    let dirs = super::dirs(&temp, 1, 8 << 20);
     let recording = Recording::create(&dirs, config()).unwrap();
-    let mut link = recording.link(plan(0)).unwrap();
+    let mut link = recording.link(link_config(0)).unwrap();
     let span = u64::from(SPAN);
     for at in 0..500 {
         match at {
@@ -105,7 +105,7 @@ fn gaps_are_those_that_were_made() {
 #[test]
 fn all_bytes_go_through_the_seam() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(1, 4 << 20);
+    let dirs = super::dirs(&temp, 1, 4 << 20);
     std::fs::create_dir_all(&dirs[0].path).unwrap();
     let device = || -> Vec<Arc<dyn Device>> {
         let inner = Arc::new(DirectoryDevice::open(&dirs[0].path, IoMethod::Auto, true).unwrap());
@@ -121,13 +121,13 @@ fn all_bytes_go_through_the_seam() {
 #[test]
 fn directories_that_cannot_be_are_refused() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(1, 4 << 20);
-    let refused = |dirs: &[WarmDir], config: RecordConfig, kind: Kind, expected: &str| {
+    let dirs = super::dirs(&temp, 1, 4 << 20);
+    let refused = |dirs: &[WarmDir], config: RecordingConfig, kind: Kind, expected: &str| {
         let error = Recording::create(dirs, config).unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(expected), "{error}");
     };
     refused(&[], config(), Kind::Invalid, "at least one");
-    refused(&temp.dirs(1, 100 << 10), config(), Kind::Invalid, "containers");
+    refused(&super::dirs(&temp, 1, 100 << 10), config(), Kind::Invalid, "containers");
     let error = Recording::open(&paths(&dirs), false).unwrap_err();
     assert!(error.kind() == Kind::Invalid && error.message().contains("no recording there"), "{error}");
     // What a refused creation left is not in the way.
@@ -142,7 +142,7 @@ fn directories_that_cannot_be_are_refused() {
 #[test]
 fn one_directory_of_two_is_not_a_recording() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(2, 4 << 20);
+    let dirs = super::dirs(&temp, 2, 4 << 20);
     let recording = Recording::create(&dirs, config()).unwrap();
     record(&recording, 2, 100);
     drop(recording);
@@ -157,7 +157,7 @@ fn one_directory_of_two_is_not_a_recording() {
 #[test]
 fn a_changed_manifest_and_rotten_bytes_are_found() {
     let temp = TempDir::new();
-    let dirs = temp.dirs(1, 4 << 20);
+    let dirs = super::dirs(&temp, 1, 4 << 20);
     let recording = Recording::create(&dirs, config()).unwrap();
     let (produced, _) = record(&recording, 1, 500);
     drop(recording);

@@ -16,10 +16,9 @@ mod skew;
 
 use forebay_core::{GapCause, Kind, ManualClock, Result, RingKeyspace, SourceId, SourceSchema};
 use forebay_ring::{Coverage, Ring, RingConfig, RingOutcome, RingPut, RingSources, SourceWindow, Window};
+use forebay_testkit::TempDir;
 use forebay_testkit::media::SimMedium;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Ticks of one frame.
@@ -28,31 +27,6 @@ pub(crate) const SPAN: u32 = 2048;
 pub(crate) const FIRST: u64 = 1 << 40;
 /// Ticks of a second, so that a frame is about 33 µs.
 pub(crate) const TICKS_PER_SECOND: u64 = 62_500_000;
-
-/// A new directory under the system's temporary one, removed with everything in it on drop.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("forebay-ring-{}-{number}", std::process::id()));
-        // Left over from a process of the same id that was killed.
-        std::fs::remove_dir_all(&path).ok();
-        std::fs::create_dir_all(&path).unwrap();
-        TempDir(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
 
 /// A small keyspace: fragments up to 1000 bytes, so that chunks of 16 KiB hold some; a skew of an hour, because tests
 /// are faster than detectors.

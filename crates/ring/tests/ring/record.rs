@@ -3,8 +3,8 @@
 use super::{TempDir, refused};
 use forebay_core::{Kind, RingKeyspace, SourceSchema};
 use forebay_media::warm::Device;
-use forebay_recorder::{GapManifest, GapReason, RecordConfig, Recording, WarmDir};
-use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecord};
+use forebay_recorder::{GapManifest, GapReason, Recording, RecordingConfig, WarmDir};
+use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingRecordingOptions};
 use forebay_testkit::media::{FaultyDevice, Operation, SimDevice, SimMedium};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -95,12 +95,12 @@ impl Rig {
     }
 
     fn recording(&self) -> Recording {
-        let config = RecordConfig {
+        let config = RecordingConfig {
             container_bytes: 256 << 10,
             extent_bytes: 32 << 10,
             io_bytes: 32 << 10,
             buffers_per_link: 4,
-            ..RecordConfig::default()
+            ..RecordingConfig::default()
         };
         Recording::create_on(vec![self.device.clone() as Arc<dyn Device>], &self.dirs, config).unwrap()
     }
@@ -157,8 +157,12 @@ fn produce<T>(
     })
 }
 
-fn fast() -> RingRecord {
-    RingRecord { device_bytes_per_second: Some(1 << 30), patience: Duration::from_millis(200), ..RingRecord::default() }
+fn fast() -> RingRecordingOptions {
+    RingRecordingOptions {
+        device_bytes_per_second: Some(1 << 30),
+        patience: Duration::from_millis(200),
+        ..RingRecordingOptions::default()
+    }
 }
 
 #[test]
@@ -169,7 +173,8 @@ fn the_last_and_the_next_are_recorded_as_one() {
     let (stored, (manifest, begin, end)) = produce(&ring, &skips, |now| {
         std::thread::sleep(Duration::from_millis(500));
         let (begin, end) = (now() - 300 * SPAN, now() + 900 * SPAN);
-        let running = ring.record(rig.recording(), begin, end, &RingRecord { device_bytes_per_second: None, ..fast() });
+        let running =
+            ring.record(rig.recording(), begin, end, &RingRecordingOptions { device_bytes_per_second: None, ..fast() });
         let running = running.unwrap();
         let progress = loop {
             let (pinned, progress) = (ring.stats().pinned_bytes, running.progress());
@@ -229,7 +234,7 @@ fn what_cannot_be_kept_is_refused_with_figures() {
         assert_eq!(ring.stats().pinned_bytes, 0, "a refused recording keeps no pin");
         let rig = Rig::new(8 << 20);
         assert_eq!(ring.record(rig.recording(), end, begin, &fast()).unwrap_err().kind(), Kind::Invalid);
-        let slow = RingRecord { device_bytes_per_second: Some(1_999_999), ..fast() };
+        let slow = RingRecordingOptions { device_bytes_per_second: Some(1_999_999), ..fast() };
         let message = refused(ring.record(rig.recording(), begin, end, &slow), Kind::Full);
         assert!(message.contains("2000000 together: the devices take 1999999"), "{message}");
     });
@@ -311,7 +316,7 @@ fn containers_that_are_full_are_told_to_the_tick() {
     // The links send twice what was declared, and what was declared is what the containers were made for.
     let slow = RingKeyspace { source_bytes_per_second: 500_000, ..keyspace(60) };
     let (ring, rig) = (ring_of(8 << 20, &slow), Rig::new(1 << 20));
-    let how = RingRecord { ticks_per_fragment: Some(SPAN as u32), ..fast() };
+    let how = RingRecordingOptions { ticks_per_fragment: Some(SPAN as u32), ..fast() };
     let (stored, (manifest, begin, end)) = produce(&ring, &|_, _| false, |now| {
         std::thread::sleep(Duration::from_millis(300));
         let (begin, end) = (now() - 100 * SPAN, now() + 550 * SPAN);
@@ -330,7 +335,7 @@ fn containers_that_are_full_are_told_to_the_tick() {
 #[test]
 fn a_device_that_never_answers_again_ends_the_recording_with_its_account() {
     let (ring, rig) = (ring(50), Rig::new(8 << 20));
-    let how = RingRecord { grace: Duration::from_millis(500), ..fast() };
+    let how = RingRecordingOptions { grace: Duration::from_millis(500), ..fast() };
     let (stored, (manifest, begin, end)) = produce(&ring, &|_, _| false, |now| {
         std::thread::sleep(Duration::from_millis(300));
         let (begin, end) = (now() - 100 * SPAN, now() + 1000 * SPAN);

@@ -18,7 +18,7 @@ use crate::shards::Shard;
 use forebay_core::{Kind, LiveState, Order, Primary, Result};
 use forebay_media::bytes::{Entry, ExtentKind, ImageRecord, ImageState};
 use forebay_media::hot::Location;
-use forebay_media::warm::{EntryPlan, ImagePlan, Placed, Target};
+use forebay_media::warm::{EntryDraft, ImageDraft, Placed, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    fn image_plan<'a>(&'a self, moving: &'a Moving, begin: usize, end: usize) -> ImagePlan<'a> {
+    fn image_plan<'a>(&'a self, moving: &'a Moving, begin: usize, end: usize) -> ImageDraft<'a> {
         let schema = &self.keyspace.schema;
         let entries = moving.parts[begin..end].iter().map(|part| {
             let entry = &part.entry;
@@ -148,7 +148,7 @@ impl Engine {
                     self.placement.hot.region.bytes(offset, entry.length as usize)
                 }
             };
-            EntryPlan {
+            EntryDraft {
                 rest: &entry.key.as_bytes()[schema.primary_bytes()..],
                 payload,
                 crc: entry.payload_crc,
@@ -160,7 +160,7 @@ impl Engine {
         let record = moving.record.as_ref().filter(|_| begin == 0);
         let record =
             record.map(|record| ImageRecord { status: record.status, version: record.version, bytes: &record.bytes });
-        ImagePlan { primary: moving.primary.as_bytes(), marks: moving.marks, entries: entries.collect(), record }
+        ImageDraft { primary: moving.primary.as_bytes(), marks: moving.marks, entries: entries.collect(), record }
     }
 
     fn open_writer(&self, level: &Level, demoter: &mut Demoter, target: &Target) -> Result<usize> {

@@ -24,7 +24,7 @@ impl Store {
 
 fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
     let header = &info.header;
-    let holds = !matches!(info.phase, Phase::Empty | Phase::Lost | Phase::Recycling);
+    let holds = !matches!(info.phase, Phase::Empty | Phase::Lost | Phase::Reclaiming);
     let stream = match header.stream {
         Stream::Accepted(number) => {
             streams.get(usize::from(number)).cloned().unwrap_or_else(|| header.stream.to_string())
@@ -40,7 +40,7 @@ fn status(info: &ContainerInfo, streams: &[String]) -> ContainerStatus {
             Phase::Full => "full",
             Phase::Draining => "draining",
             Phase::Poisoned => "poisoned",
-            Phase::Recycling => "recycling",
+            Phase::Reclaiming => "recycling",
             Phase::Lost => "lost",
         }
         .into(),

@@ -18,7 +18,7 @@ use crate::shards::Shard;
 use forebay_core::{Error, Key, LiveState, Result};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind, ImageMarks, ImageState, Stream};
 use forebay_media::hot::Location;
-use forebay_media::warm::{EntryPlan, ImagePlace, ImagePlan, Placed, Target};
+use forebay_media::warm::{EntryDraft, ImageDraft, ImagePlace, Placed, Target};
 use std::time::Instant;
 
 /// Fragments that may wait for one commit.
@@ -232,7 +232,7 @@ impl Engine {
         let standing = events.iter().flat_map(|event| event.iter()).map(|waiting| waiting.standing).max().unwrap_or(0);
         let device = self.device_that_knows(level, standing, deadline)?;
         let target = Target { run, stream: Stream::Undecided, kind: KIND, device, moving: false };
-        let plans: Vec<ImagePlan<'_>> = events.iter().map(|event| self.persisted_image(event)).collect();
+        let plans: Vec<ImageDraft<'_>> = events.iter().map(|event| self.persisted_image(event)).collect();
         let mut writers = level.persisting.writer.lock();
         let at = match writers.iter().position(|open| open.0 == target) {
             Some(at) => at,
@@ -265,9 +265,9 @@ impl Engine {
         durable.map(|()| placed)
     }
 
-    fn persisted_image<'a>(&'a self, event: &'a [Waiting]) -> ImagePlan<'a> {
+    fn persisted_image<'a>(&'a self, event: &'a [Waiting]) -> ImageDraft<'a> {
         let schema = &self.keyspace.schema;
-        let entries = event.iter().map(|Waiting { entry, from, .. }| EntryPlan {
+        let entries = event.iter().map(|Waiting { entry, from, .. }| EntryDraft {
             rest: &entry.key.as_bytes()[schema.primary_bytes()..],
             payload: self
                 .placement
@@ -280,7 +280,7 @@ impl Engine {
             flags: entry.flags,
         });
         let primary = &event[0].entry.key.as_bytes()[..schema.primary_bytes()];
-        ImagePlan { primary, marks: marks_of(event), entries: entries.collect(), record: None }
+        ImageDraft { primary, marks: marks_of(event), entries: entries.collect(), record: None }
     }
 
     /// The copies are durable: they end with their event. `false` where the store is closed: the next opening finds them.

@@ -4,7 +4,7 @@ use forebay_core::{Error, KeySchema, Primary, Result};
 use forebay_media::bytes::{CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, ExtentKind, ImageMarks, Stream};
 use forebay_media::hot::{self, copy_checksum_append, will_copy};
 use forebay_media::warm::{
-    Buffer, Device, DirectoryDevice, EntryPlan, ImagePlace, ImagePlan, IoMethod, Placed, Target, Ticket, Warm,
+    Buffer, Device, DirectoryDevice, EntryDraft, ImageDraft, ImagePlace, IoMethod, Placed, Target, Ticket, Warm,
     WarmShape, Writer,
 };
 use std::collections::VecDeque;
@@ -178,7 +178,7 @@ impl WarmLevel {
         for event in events {
             self.warm.ended(event.place, fragments);
         }
-        self.warm.recycle_empty(None).map(drop)
+        self.warm.reclaim_empty(None).map(drop)
     }
 }
 
@@ -196,7 +196,7 @@ impl Writing<'_> {
         let primaries = (first..first + events.len() as u64)
             .map(|event| schema.primary(&[RUN, event]))
             .collect::<Result<Vec<_>>>()?;
-        let images: Vec<ImagePlan<'_>> =
+        let images: Vec<ImageDraft<'_>> =
             events.zip(&primaries).map(|(event, primary)| plan(primary, &rests, event)).collect();
         for (placed, image) in self.writer.append(&images, self.kind)?.into_iter().zip(&images) {
             let Placed::At(place) = placed else {
@@ -273,8 +273,8 @@ impl Writing<'_> {
     }
 }
 
-fn plan<'a>(primary: &'a Primary, rests: &[&'a [u8]], fragments: &[Payload<'a>]) -> ImagePlan<'a> {
-    let entry = |(rest, payload): (&&'a [u8], &Payload<'a>)| EntryPlan {
+fn plan<'a>(primary: &'a Primary, rests: &[&'a [u8]], fragments: &[Payload<'a>]) -> ImageDraft<'a> {
+    let entry = |(rest, payload): (&&'a [u8], &Payload<'a>)| EntryDraft {
         rest,
         payload: payload.bytes,
         crc: payload.checksum,
@@ -282,7 +282,7 @@ fn plan<'a>(primary: &'a Primary, rests: &[&'a [u8]], fragments: &[Payload<'a>])
         version: 0,
         flags: EntryFlags::FRAGMENT,
     };
-    ImagePlan {
+    ImageDraft {
         primary: primary.as_bytes(),
         marks: ImageMarks { ready: true, ..ImageMarks::default() },
         record: None,

@@ -15,7 +15,7 @@ impl WarmGauge for Warm {
         for container in self.containers() {
             let header = &container.header;
             bytes.all += header.container_bytes;
-            if matches!(container.phase, Phase::Empty | Phase::Recycling | Phase::Lost) {
+            if matches!(container.phase, Phase::Empty | Phase::Reclaiming | Phase::Lost) {
                 continue;
             }
             let used = header.data_end.min(header.container_bytes);

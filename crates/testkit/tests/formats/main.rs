@@ -11,7 +11,7 @@ mod common;
 mod pack;
 
 use common::{TempDir, eventually, put, refused};
-use forebay_recorder::{GapReason, LinkPlan, Playback, Pushed, RecordConfig, Recording, WarmDir};
+use forebay_recorder::{GapReason, LinkConfig, Playback, Pushed, Recording, RecordingConfig, WarmDir};
 use forebay_ring::{Ring, RingConfig, RingOutcome, RingPut, RingSources};
 use forebay_store::core::{
     AttributeSchema, Attributes, Bounds, Completeness, Keyspace, Kind, LIVE_STATES, ManualClock, RingKeyspace,
@@ -266,7 +266,7 @@ fn a_ring() {
 fn a_recording() {
     let dirs = |dir: &Path| vec![WarmDir { path: dir.join("device"), bytes: 2 << 20 }];
     let make = |live: &Path, taken: &Path| {
-        let config = RecordConfig {
+        let config = RecordingConfig {
             name: "formats".to_owned(),
             run: 7,
             container_bytes: 256 << 10,
@@ -274,11 +274,11 @@ fn a_recording() {
             io_bytes: 16 << 10,
             commit_bytes: 128 << 10,
             push_deadline: Duration::from_secs(20),
-            ..RecordConfig::default()
+            ..RecordingConfig::default()
         };
         let recording = Recording::create(&dirs(live), config).unwrap();
         for number in 0..2_u8 {
-            let plan = LinkPlan {
+            let plan = LinkConfig {
                 source: vec![9, number],
                 name: format!("link {number}"),
                 format: "test".to_owned(),

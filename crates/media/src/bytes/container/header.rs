@@ -216,6 +216,7 @@ impl ContainerHeader {
             payload_bytes: u64_at(bytes, 120),
             revision: u64_at(bytes, 128),
         };
+        // Bytes without a meaning in this version are zero: a later version that gives them one is not half understood.
         let unused =
             zero(&bytes[100..104]) && zero(&bytes[136..252]) && (directory.offset != 0 || zero(&bytes[80..100]));
         if unused && header.possible() { Ok(header) } else { Err(corrupt("impossible values")) }

@@ -390,6 +390,7 @@ impl ImageLayout {
         if u64::from(head.meta_bytes) != self.meta_bytes(head.fragments as usize, record_bytes) {
             return None;
         }
+        // What the checksum cannot prove is looked at here, once, so that every later walk over the table can rely on it.
         let image = self.view(head, meta)?;
         let record_end = self.table_offset() + image.table.len() + record_bytes;
         if !zero(&meta[HEAD_BYTES + self.primary_bytes..self.table_offset()]) || !zero(&meta[record_end..]) {

@@ -6,7 +6,7 @@
 //! decisions-1.fb   head | …                                   the other one takes the next snapshot
 //! ```
 //!
-//! *Lifecycle*: created or opened; an opened log is folded (`replace`) before it takes anything; `append_*`, `wait`;
+//! *Lifecycle*: created or opened; an opened log gets a snapshot (`replace`) before it takes anything; `append_*`, `wait`;
 //! `replace` when `fill` says so; `close`.
 //!
 //! *Invariants*: every shadow holds the same entries in the same order, up to its own end (`tail.rs`); appending never
@@ -15,7 +15,7 @@
 //! *On failure*: a device that refuses a write or a sync poisons its log, and only its: `Unavailable`, naming the device.
 //! `replace` makes it whole again in the other file, if the device lets it.
 //!
-//! *Not here*: what decisions mean (`recover`), when a log is folded (`levels/shadow.rs`).
+//! *Not here*: what decisions mean (`recover`), when a snapshot is due (`levels/shadow.rs`).
 
 mod commit;
 mod format;
@@ -57,7 +57,7 @@ pub struct LogInfo {
     pub used: u32,
     /// Bytes of one file.
     pub file_bytes: u64,
-    /// Raised by each fold.
+    /// Raised by each snapshot.
     pub generation: u64,
     /// Commits in this life of the process.
     pub commits: u64,
@@ -90,7 +90,7 @@ impl DeviceLog {
         Ok(DeviceLog::of(logs?, 0))
     }
 
-    /// Finds the log of each device. Nothing is written; each log takes entries once it was folded by `replace`.
+    /// Finds the log of each device. Nothing is written; each log takes entries once `replace` has written a snapshot.
     /// `log_bytes` is for files that have to be created again.
     ///
     /// # Errors
@@ -106,6 +106,7 @@ impl DeviceLog {
         open::check_sizes(devices.len(), key_bytes, log_bytes)?;
         let (mut logs, mut slots, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         let all: Vec<(u32, &Arc<dyn Device>)> = (0_u32..).zip(devices).collect();
+        // Side by side, because each is one long sequential read of another disk.
         for group in all.chunks(OPENED_AT_ONCE) {
             let opened: Vec<_> = std::thread::scope(|scope| {
                 let one = |&(number, device): &(u32, &Arc<dyn Device>)| {
@@ -182,7 +183,8 @@ impl DeviceLog {
         self.log(device).is_ok_and(|log| {
             let mut state = log.state.lock();
             let ended =
-                !state.busy && idle(&mut state.io) && log.fold_io.try_lock().is_some_and(|mut io| idle(&mut io));
+                !state.busy && idle(&mut state.io) && log.snapshot_io.try_lock().is_some_and(|mut io| idle(&mut io));
+            // Poisoned, so that a thread that still waits gets an answer and begins nothing: the device may be another life's.
             if ended {
                 state.poison("the store is closed".to_owned());
             }
@@ -198,12 +200,12 @@ impl DeviceLog {
         self.wait(device, self.end(), deadline)
     }
 
-    /// Folds the device's log: it goes on in its other file, behind the snapshot that `capture` makes, which has at least
+    /// Replaces the device's log by a snapshot: it goes on in its other file, behind what `capture` makes, which has at least
     /// what was appended before it is called. Appends and commits go on beside it. `boot` is the life of the store.
     ///
     /// # Errors
-    /// Those of `capture`; `Full` where the snapshot does not fit, `Unavailable` where the device refuses or the log is
-    /// being folded, `Corrupt` where it reads back other than written. Then the log is what it was, or poisoned.
+    /// Those of `capture`; `Full` where the snapshot does not fit, `Unavailable` where the device refuses or a snapshot is
+    /// under way, `Corrupt` where it reads back other than written. Then the log is what it was, or poisoned.
     pub fn replace(
         &self,
         device: u32,
@@ -216,10 +218,10 @@ impl DeviceLog {
         // it; every later one is kept for the other file.
         {
             let end = self.end.lock();
-            log.begin_fold(*end)?;
+            log.begin_snapshot(*end)?;
         }
         let done = capture().and_then(|snapshot| log.replace(&snapshot, boot, deadline));
-        log.end_fold();
+        log.end_snapshot();
         done
     }
 
@@ -232,7 +234,7 @@ impl DeviceLog {
         })
     }
 
-    /// Whether the device's log refuses until it is folded.
+    /// Whether the device's log refuses until its next snapshot.
     pub fn is_poisoned(&self, device: u32) -> bool {
         self.log(device).is_ok_and(|log| log.state.lock().health != Health::Good)
     }
@@ -250,13 +252,13 @@ impl DeviceLog {
             appended: state.appended,
             poisoned: match &state.health {
                 Health::Poisoned(why) => Some(why.clone()),
-                Health::Good | Health::Unfolded => None,
+                Health::Good | Health::NoSnapshot => None,
             },
         })
     }
 
     /// Makes everything durable and marks the ends, so that rot in the last commit of a store that was closed in order
-    /// is never taken for a torn write. Poisoned logs and those that were never folded are left as they are.
+    /// is never taken for a torn write. Poisoned logs and those without a snapshot of this life are left as they are.
     ///
     /// # Errors
     /// As `wait`, of the first device that refuses; the others are closed all the same.

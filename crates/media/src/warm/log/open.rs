@@ -1,6 +1,6 @@
 //! Finding the log of a device again: which of its two files is in force, and what it says.
 //!
-//! *Invariants*: opening writes nothing; the log takes nothing before it has been folded (`Log::replace`), because its
+//! *Invariants*: opening writes nothing; the log takes nothing before a snapshot has replaced it (`Log::replace`), because its
 //! end may be torn.
 //!
 //! *On failure*: what cannot be accounted for is `Corrupt`, or, where losses are accepted, named.
@@ -10,7 +10,7 @@ use super::format::{
     DEVICES_MAX, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, LOG_BYTES_MIN, Pages, block_offset,
 };
 use super::scan::{LogSlots, scan};
-use super::tail::{Cursor, Health, Log, State};
+use super::tail::{Cursor, Health, Log, Tail};
 use crate::bytes::SlotLayout;
 use crate::warm::{BLOCK_BYTES, Buffer, Device, FileId};
 use forebay_core::limits::KEY_BYTES_MAX;
@@ -73,9 +73,9 @@ impl Which<'_> {
             store: self.store,
             key_bytes: self.key_bytes,
             file_bytes: self.log_bytes,
-            state: Mutex::new(State::new(io, at, files, file, generation, position)),
+            state: Mutex::new(Tail::new(io, at, files, file, generation, position)),
             changed: Condvar::new(),
-            fold_io: Mutex::default(),
+            snapshot_io: Mutex::default(),
         })
     }
 
@@ -128,7 +128,7 @@ impl Which<'_> {
             if !accept_loss {
                 return Err(Error::corrupt(why));
             }
-            // Each fold creates the file that it needs, with a generation above any that the other file may have.
+            // Each snapshot creates the file that it needs, with a generation above any that the other file may have.
             let log = self.log([None, None], 1, 0, 0)?;
             let mut state = log.state.lock();
             state.next_generation = next_generation + 1;

@@ -1,4 +1,4 @@
-//! Folding: a snapshot of everything decided goes to the other file, which then is the log.
+//! Taking a snapshot: everything decided goes to the other file, which then is the log.
 //!
 //! ```text
 //! boundary ─▶ other file: head says begun ─▶ snapshot, sync, read back ─▶ entries since the boundary ─▶ head says in force
@@ -15,7 +15,7 @@
 use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, FILE_NAMES, FileHead, FileState, HEAD_BLOCKS, LOG_BYTES_MAX, Pages, block_offset};
 use super::open::read_all;
-use super::tail::{Cursor, Health, Log, TAIL_BYTES};
+use super::tail::{Cursor, Health, Log, TAIL_BYTES, Tail};
 use crate::bytes::{Blob, BlobChunk};
 use crate::warm::{BLOCK_BYTES, Buffer, FileId};
 use forebay_core::{Error, Result, crc32c};
@@ -33,37 +33,53 @@ struct Move {
     boundary: u64,
 }
 
+impl Tail {
+    /// The other file is the log now: it has everything before `end`, and the next commit goes to `at`.
+    fn moves_to(&mut self, to: &Move, at: Cursor, end: u64) {
+        debug_assert!(to.generation > self.generation, "a generation that was used comes again");
+        debug_assert!(to.target != self.file, "a snapshot over the file in force");
+        debug_assert!(end >= to.boundary, "the snapshot has entries that were not appended");
+        (self.file, self.generation, self.at) = (to.target, to.generation, at);
+        self.durable = end.max(self.durable);
+        self.give_up_commit();
+        // Else too much came meanwhile, and was dropped: it takes nothing before the next snapshot.
+        if self.boundary == Some(to.boundary) {
+            (self.taken, self.health) = (end, Health::Good);
+        }
+    }
+}
+
 impl Log {
     /// The snapshot that comes has every entry before this position; those from it on are kept.
-    pub(super) fn begin_fold(&self, boundary: u64) -> Result<()> {
+    pub(super) fn begin_snapshot(&self, boundary: u64) -> Result<()> {
         let mut state = self.state.lock();
-        if state.fold.is_some() {
-            return Err(Error::unavailable(format!("{} is being folded", self.name())));
+        if state.boundary.is_some() {
+            return Err(Error::unavailable(format!("{} has a snapshot under way", self.name())));
         }
         if state.health != Health::Good {
             (state.first, state.taken) = (boundary, boundary);
             debug_assert!(state.entries.is_empty(), "a log that takes nothing keeps nothing");
         }
-        state.fold = Some(boundary);
+        state.boundary = Some(boundary);
         Ok(())
     }
 
-    /// The fold has ended, or will not take place.
-    pub(super) fn end_fold(&self) {
+    /// The snapshot has ended, or will not take place.
+    pub(super) fn end_snapshot(&self) {
         let mut state = self.state.lock();
-        state.fold = None;
+        state.boundary = None;
         state.forget();
         self.changed.notify_all();
     }
 
-    /// Writes the snapshot into the other file, and goes on there. Between `begin_fold` and `end_fold`.
+    /// Writes the snapshot into the other file, and goes on there. Between `begin_snapshot` and `end_snapshot`.
     pub(super) fn replace(&self, snapshot: &[u8], boot: u32, deadline: Instant) -> Result<()> {
         let layout = self.layout();
         let slots = snapshot.len().div_ceil(layout.blob_bytes()).max(1) as u64;
         let mut to = {
             let mut state = self.state.lock();
-            let Some(boundary) = state.fold else {
-                return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
+            let Some(boundary) = state.boundary else {
+                return Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())));
             };
             // A commit that was given up may go to the file that is written next.
             if !state.busy && state.io.as_mut().is_some_and(|io| !io.settle(Instant::now())) {
@@ -87,7 +103,7 @@ impl Log {
             let (file, file_bytes) = (known.map(|known| known.0), known.map_or(file_bytes, |known| known.1));
             Move { target, file, file_bytes, generation, pages, blocks: blocks as u32, boot, boundary }
         };
-        let mut io = self.fold_io.lock();
+        let mut io = self.snapshot_io.lock();
         let io = match &mut *io {
             Some(io) => io,
             none => none.insert(Io::new(&*self.device).map_err(|error| self.refused("open a queue", &error))?),
@@ -105,16 +121,15 @@ impl Log {
 
     /// What came since the boundary goes behind the snapshot, and its head makes it count: meanwhile commits wait.
     fn switch(&self, to: &Move, io: &mut Io, deadline: Instant) -> Result<()> {
-        let Some(file) = to.file else { return Err(Error::internal("a fold without a file")) };
+        let Some(file) = to.file else { return Err(Error::internal("a snapshot without a file")) };
         let mut state = self.state.lock();
+        // A commit under way is waited for: its entries are durable in the old file, and go to the other one as well.
         while state.busy {
             if self.changed.wait_until(&mut state, deadline).timed_out() {
                 return Err(self.late());
             }
         }
-        if state.fold != Some(to.boundary) {
-            return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
-        }
+        self.check_counts(&state, to)?;
         // From here to the end only this thread writes: entries that came since the boundary go to the other file, and none may
         // go to the old one any more, or it would be durable in a file that is about to be replaced.
         state.busy = true;
@@ -128,7 +143,7 @@ impl Log {
                 let (count, blocks) =
                     at.lay(self.layout(), state.from(taken).take((end - taken) as usize), &mut buffer);
                 if count == 0 {
-                    return Err(Error::full(format!("{}: what came beside the fold does not fit", self.name())));
+                    return Err(Error::full(format!("{}: what came beside the snapshot does not fit", self.name())));
                 }
                 let (offset, length) = (block_offset(at.block), blocks as usize * BLOCK_BYTES);
                 at.moves_on(blocks);
@@ -137,9 +152,7 @@ impl Log {
                 parking_lot::MutexGuard::unlocked(&mut state, || {
                     self.carry(Transfer::new(file, offset, buffer, length, last), io, deadline)
                 })?;
-                if state.fold != Some(to.boundary) {
-                    return Err(Error::unavailable(format!("{}: too much came beside the fold", self.name())));
-                }
+                self.check_counts(&state, to)?;
             }
             // Whatever happens from here on, an opening may find either file in force.
             counts = true;
@@ -149,19 +162,10 @@ impl Log {
         state.busy = false;
         match &done {
             Ok(()) => {
-                debug_assert!(to.generation > state.generation, "a generation that was used comes again");
-                debug_assert!(to.target != state.file, "a snapshot over the file in force");
-                debug_assert!(end >= to.boundary, "the snapshot has entries that were not appended");
                 let old = state.files[state.file].filter(|_| state.generation > 0);
                 let old_head = self.head(state.file, state.generation, FileState::Replaced, to);
                 let old_head = FileHead { file_bytes: old.map_or(0, |old| old.1), ..old_head };
-                (state.file, state.generation, state.at) = (to.target, to.generation, at);
-                state.durable = end.max(state.durable);
-                state.give_up_commit();
-                // Else too much came meanwhile, and was dropped: it takes nothing before the next fold.
-                if state.fold == Some(to.boundary) {
-                    (state.taken, state.health) = (end, Health::Good);
-                }
+                state.moves_to(to, at, end);
                 self.changed.notify_all();
                 drop(state);
                 if let Some((old, _)) = old {
@@ -175,6 +179,15 @@ impl Log {
         }
         self.changed.notify_all();
         done
+    }
+
+    /// # Errors
+    /// `Unavailable` where entries that the snapshot lacks were dropped: more came beside it than is kept.
+    fn check_counts(&self, state: &Tail, to: &Move) -> Result<()> {
+        if state.boundary == Some(to.boundary) {
+            return Ok(());
+        }
+        Err(Error::unavailable(format!("{}: too much came beside the snapshot", self.name())))
     }
 
     /// Both copies of the head that makes the file count, read back.

@@ -70,6 +70,7 @@ impl LogSlots {
         for (block, (bytes, &slots)) in (0_u32..).zip(self.blocks.chunks_exact(BLOCK_BYTES).zip(&self.slots)) {
             for index in (0..slots).take_while(|&index| (block, index) < self.end) {
                 match self.pages.decode_slot(bytes, block, index) {
+                    // A piece is missing: half of a blob says something else than the whole.
                     None => pending = None,
                     Some(Slot::Decision(decision)) => {
                         pending = None;
@@ -167,6 +168,7 @@ impl Walk<'_> {
     fn block(&mut self, n: u32, bytes: &[u8], head: Option<BlockHead>, sure: bool) -> Option<(u32, u32)> {
         let all = self.pages.slots_per_block();
         let good: Vec<bool> = (0..all).map(|index| self.verifies(bytes, n, index)).collect();
+        // Slots verify by themselves, so a block whose head has rotted still gives what is in it.
         // Without a head, slots after the last good one may never have been.
         let written = good.iter().rposition(|good| *good).map_or(0, |last| last as u32 + 1);
         let slots = head.map_or(written, |head| head.slots);

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! append ─▶ entries (memory) ─▶ commit under way: write, sync ─▶ durable, waiters wake
-//!              └ kept from a fold's boundary on, until the other file has them
+//!              └ kept from a snapshot's boundary on, until the other file has them
 //! ```
 //!
 //! *Invariants*: appending touches memory only; one commit is under way at a time (`busy`), begins and ends at a block, and
-//! no block that it wrote is written again in this generation; a log that has refused an entry takes none before a fold,
+//! no block that it wrote is written again in this generation; a log that has refused an entry takes none before a snapshot,
 //! so that it always holds all entries up to a position (`durable`), and none after a gap.
 //!
-//! *On failure*: the log is poisoned: what was not durable waits for the next fold, whose snapshot has it.
+//! *On failure*: the log is poisoned: what was not durable waits for the next snapshot, which has it.
 
 use super::commit::{Io, Step, Transfer};
 use super::format::{BlockHead, Pages, block_offset};
@@ -45,8 +45,8 @@ impl Entry {
 /// Whether the log takes anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// It was opened and not folded yet: its end may be torn.
-    Unfolded,
+    /// It was opened and has no snapshot of this life yet: its end may be torn.
+    NoSnapshot,
     Good,
     /// Why not.
     Poisoned(String),
@@ -131,14 +131,14 @@ impl Cursor {
 }
 
 /// The end of a log. Guarded by its mutex.
-pub(super) struct State {
+pub(super) struct Tail {
     pub(super) health: Health,
     /// Which of the two files is the log.
     pub(super) file: usize,
     /// With their sizes in bytes.
     pub(super) files: [Option<(FileId, u64)>; 2],
     pub(super) generation: u64,
-    /// The generation of the next fold.
+    /// The generation of the next snapshot.
     pub(super) next_generation: u64,
     pub(super) at: Cursor,
     /// Entries from position `first` on.
@@ -147,8 +147,8 @@ pub(super) struct State {
     /// Up to where commits have taken entries, and up to where they are durable.
     pub(super) taken: u64,
     pub(super) durable: u64,
-    /// Boundary of the fold under way: entries from it on are kept for the other file.
-    pub(super) fold: Option<u64>,
+    /// Boundary of the snapshot under way: entries from it on are kept for the other file.
+    pub(super) boundary: Option<u64>,
     spare: Option<Buffer>,
     under_way: Option<(Transfer, u64)>,
     /// Somebody does I/O and has taken `io` along.
@@ -166,13 +166,13 @@ pub(super) struct Log {
     pub(super) key_bytes: usize,
     /// Bytes of a file, where its snapshot needs no more.
     pub(super) file_bytes: u64,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<Tail>,
     pub(super) changed: Condvar,
-    /// Queue of the folds, made with the first: commits go on beside it. What a fold gave up ends before the next begins.
-    pub(super) fold_io: Mutex<Option<Io>>,
+    /// Queue of the snapshots, made with the first: commits go on beside it. What a snapshot gave up ends before the next begins.
+    pub(super) snapshot_io: Mutex<Option<Io>>,
 }
 
-impl State {
+impl Tail {
     pub(super) fn new(
         io: Io,
         at: Cursor,
@@ -180,9 +180,9 @@ impl State {
         file: usize,
         generation: u64,
         position: u64,
-    ) -> State {
-        State {
-            health: Health::Unfolded,
+    ) -> Tail {
+        Tail {
+            health: Health::NoSnapshot,
             file,
             files,
             generation,
@@ -192,7 +192,7 @@ impl State {
             first: position,
             taken: position,
             durable: position,
-            fold: None,
+            boundary: None,
             spare: None,
             under_way: None,
             busy: false,
@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    /// The log takes nothing more before it was folded; what a fold under way needs is kept.
+    /// The log takes nothing more before its next snapshot; what a snapshot under way needs is kept.
     pub(super) fn poison(&mut self, why: String) {
         self.health = Health::Poisoned(why);
         self.under_way = None;
@@ -214,12 +214,12 @@ impl State {
         self.under_way = None;
     }
 
-    /// Drops entries that neither a commit nor a fold needs.
+    /// Drops entries that neither a commit nor a snapshot needs.
     pub(super) fn forget(&mut self) {
-        // A log that takes nothing needs no entry itself: the next snapshot has all of them. A fold under way does, from its
+        // A log that takes nothing needs no entry itself: the next snapshot has all of them. A snapshot under way does, from its
         // boundary on, because the snapshot that it writes ends there.
         let good = if self.health == Health::Good { self.taken } else { u64::MAX };
-        let needed = good.min(self.fold.unwrap_or(u64::MAX)).min(self.end());
+        let needed = good.min(self.boundary.unwrap_or(u64::MAX)).min(self.end());
         debug_assert!(needed >= self.first, "entries that were dropped are needed again");
         self.entries.drain(..(needed - self.first) as usize);
         self.first = needed;
@@ -258,13 +258,13 @@ impl Log {
         // Memory only, never longer than a push: the caller holds the lock of an event.
         let mut state = self.state.lock();
         // Without a gap: once an entry is refused, all later ones are, until a snapshot has them.
-        if state.health != Health::Good && state.fold.is_none() {
+        if state.health != Health::Good && state.boundary.is_none() {
             return;
         }
         // Bounded: a device that stays silent for hours would otherwise fill the memory of the process with decisions.
         if state.entries.len() >= ENTRIES_MAX {
-            // A fold under way lacks it as well: it will not count.
-            state.fold = None;
+            // A snapshot under way lacks it as well: it will not count.
+            state.boundary = None;
             state.poison(format!("{ENTRIES_MAX} entries wait for it"));
             self.changed.notify_all();
             return;
@@ -278,8 +278,8 @@ impl Log {
     pub(super) fn wait(&self, position: u64, deadline: Instant) -> Result<()> {
         let mut state = self.state.lock();
         while state.durable < position {
-            // A fold of a log that takes nothing settles what waits for it.
-            if state.health != Health::Good && state.fold.is_some() {
+            // A snapshot of a log that takes nothing settles what waits for it.
+            if state.health != Health::Good && state.boundary.is_some() {
                 if self.changed.wait_until(&mut state, deadline).timed_out() {
                     return Err(self.late());
                 }
@@ -310,7 +310,7 @@ impl Log {
     }
 
     /// Waits for the one who does I/O, or does it: until something has changed.
-    pub(super) fn turn(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
+    pub(super) fn turn(&self, state: &mut MutexGuard<'_, Tail>, deadline: Instant) -> Result<()> {
         if state.busy {
             if self.changed.wait_until(state, deadline).timed_out() {
                 return Err(self.late());
@@ -329,7 +329,7 @@ impl Log {
                 Ok(Some(begun)) => begun,
                 Ok(None) => {
                     state.io = Some(io);
-                    // The file is full: a fold makes room.
+                    // The file is full: a snapshot makes room.
                     if self.changed.wait_until(state, deadline).timed_out() {
                         return Err(self.late());
                     }
@@ -368,12 +368,12 @@ impl Log {
     }
 
     /// Takes what waits, as one commit; `None` where the file has no room for it.
-    fn begin(&self, state: &mut State) -> Result<Option<(Transfer, u64)>> {
+    fn begin(&self, state: &mut Tail) -> Result<Option<(Transfer, u64)>> {
         let Some((file, _)) = state.files[state.file] else {
             return Err(Error::internal(format!("{} has no file", self.name())));
         };
         let mut buffer = state.spare.take().unwrap_or_else(|| Buffer::new(TAIL_BYTES));
-        let State { at, entries, first, taken, .. } = state;
+        let Tail { at, entries, first, taken, .. } = state;
         let waiting = entries.range((*taken - *first) as usize..);
         let (count, blocks) = at.lay(self.layout(), waiting, &mut buffer);
         if blocks == 0 || count == 0 && state.end() > state.taken {
@@ -390,16 +390,16 @@ impl Log {
 
     /// # Errors
     /// `Unavailable` where the log takes nothing.
-    pub(super) fn check(&self, state: &State) -> Result<()> {
+    pub(super) fn check(&self, state: &Tail) -> Result<()> {
         if state.health == Health::Good { Ok(()) } else { Err(self.given_up(state)) }
     }
 
-    fn given_up(&self, state: &State) -> Error {
+    fn given_up(&self, state: &Tail) -> Error {
         match &state.health {
             Health::Poisoned(why) => {
                 Error::unavailable(format!("{} did not make it durable: poisoned: {why}", self.name()))
             }
-            _ => Error::unavailable(format!("{} was opened and not folded yet", self.name())),
+            _ => Error::unavailable(format!("{} was opened and has no snapshot of this life yet", self.name())),
         }
     }
 

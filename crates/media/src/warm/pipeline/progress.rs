@@ -4,7 +4,7 @@ use super::{Bytes, CLOSING_MAX, Commit, Lane, Pipeline, RETRIES_MAX, Role, Stage
 use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
 use crate::warm::buffer::Buffer;
 use crate::warm::device::{BLOCK_BYTES, Done};
-use crate::warm::plan::STALLS_MAX;
+use crate::warm::request::STALLS_MAX;
 use forebay_core::Result;
 use std::io;
 use std::sync::atomic::Ordering;

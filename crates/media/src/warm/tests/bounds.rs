@@ -25,9 +25,9 @@ fn what_fits_no_container_is_answered_so() {
 fn keys_of_other_lengths_are_refused() {
     let warm = create(&[sim("one") as Arc<dyn Device>], 4);
     let mut writer = warm.writer(&target(1)).unwrap();
-    let entry = EntryPlan { rest: &[1, 2], payload: b"x", crc: 0, status: 0, version: 0, flags: EntryFlags::FRAGMENT };
+    let entry = EntryDraft { rest: &[1, 2], payload: b"x", crc: 0, status: 0, version: 0, flags: EntryFlags::FRAGMENT };
     for (primary, entries) in [(&[0; 8][..], vec![]), (&[0; 9][..], vec![entry])] {
-        let plan = ImagePlan { primary, marks: ImageMarks::default(), entries, record: None };
+        let plan = ImageDraft { primary, marks: ImageMarks::default(), entries, record: None };
         assert_eq!(writer.append(&[plan], ExtentKind::Demoted).unwrap_err().kind(), Kind::Invalid);
     }
     let group = Target { stream: Stream::Recording(0x8000), kind: ContainerKind::Recording, ..target(1) };
@@ -44,7 +44,7 @@ fn bytes_that_do_not_have_their_checksum_are_not_placed() {
     for (small, large) in [(100, 70_000), (5000, 100_000)] {
         let payloads = [vec![1; small], vec![2; large], vec![3; small], vec![4; large]];
         let rests: Vec<[u8; 3]> = (0..4).map(rest).collect();
-        let entries = payloads.iter().zip(&rests).enumerate().map(|(at, (payload, rest))| EntryPlan {
+        let entries = payloads.iter().zip(&rests).enumerate().map(|(at, (payload, rest))| EntryDraft {
             rest,
             payload,
             crc: crc32c(payload) ^ u32::from(at == 1 || at == 2),
@@ -53,7 +53,7 @@ fn bytes_that_do_not_have_their_checksum_are_not_placed() {
             flags: EntryFlags::FRAGMENT,
         });
         let plan =
-            ImagePlan { primary: &[9; 9], marks: ImageMarks::default(), entries: entries.collect(), record: None };
+            ImageDraft { primary: &[9; 9], marks: ImageMarks::default(), entries: entries.collect(), record: None };
         let live = warm.containers().iter().map(|info| info.live_fragments).sum::<u32>();
         assert_eq!(writer.append(&[plan], ExtentKind::Demoted).unwrap(), [Placed::Rotten(vec![1, 2])]);
         assert_eq!(warm.containers().iter().map(|info| info.live_fragments).sum::<u32>(), live);

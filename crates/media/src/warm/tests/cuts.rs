@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 struct Said {
     /// Durable, and not ended.
     acknowledged: BTreeSet<u64>,
-    /// Their container was recycled.
-    recycled: BTreeSet<u64>,
+    /// Their container was reclaimed.
+    reclaimed: BTreeSet<u64>,
 }
 
 fn event(number: u64) -> Event {
@@ -23,7 +23,7 @@ fn event(number: u64) -> Event {
     Event::new(number, lengths)
 }
 
-/// Writes events with commits that overlap, over several containers; then empties and recycles the first one, drains
+/// Writes events with commits that overlap, over several containers; then empties and reclaims the first one, drains
 /// another, and writes on.
 fn workload(warm: &Arc<Warm>, said: &Mutex<Said>) {
     let mut writer = warm.writer(&target(1)).unwrap();
@@ -32,7 +32,7 @@ fn workload(warm: &Arc<Warm>, said: &Mutex<Said>) {
     let note = |durable: Ticket, asked: &[(Ticket, u64)], said: &Mutex<Said>| {
         let mut said = said.lock();
         let numbers = asked.iter().filter(|(ticket, _)| *ticket <= durable).map(|(_, number)| *number);
-        let fresh: Vec<u64> = numbers.filter(|number| !said.recycled.contains(number)).collect();
+        let fresh: Vec<u64> = numbers.filter(|number| !said.reclaimed.contains(number)).collect();
         said.acknowledged.extend(fresh);
     };
     for number in 0..28 {
@@ -57,8 +57,8 @@ fn workload(warm: &Arc<Warm>, said: &Mutex<Said>) {
     for number in &first {
         warm.ended(places[number], event(*number).fragments());
     }
-    assert!(warm.recycle_if_empty(0, None).unwrap());
-    said.lock().recycled.extend(first);
+    assert!(warm.reclaim_if_empty(0, None).unwrap());
+    said.lock().reclaimed.extend(first);
     warm.end_drain(1, None).unwrap();
     let mut writer = warm.writer(&target(2)).unwrap();
     for number in 100..104 {
@@ -105,7 +105,7 @@ fn check(left: Arc<SimDevice>, said: &Said, what: &str) {
             assert!(told.contains_key(number), "{what}, life {life}: event {number} is gone");
         }
         for (number, place) in &told {
-            assert!(!said.recycled.contains(number), "{what}: event {number} is back");
+            assert!(!said.reclaimed.contains(number), "{what}: event {number} is back");
             let read = read(&warm, *place, 0).unwrap_or_else(|error| panic!("{what}: event {number}: {error}"));
             assert_eq!(read, event(*number), "{what}");
         }

@@ -132,7 +132,7 @@ fn a_poisoned_container_is_used_again_only_in_another_life_and_after_a_check() {
     for place in durable.values() {
         warm.ended(*place, 2);
     }
-    assert_eq!(warm.recycle_empty(None).unwrap(), 0, "not in this life");
+    assert_eq!(warm.reclaim_empty(None).unwrap(), 0, "not in this life");
     assert_eq!(phase(&warm, 0), Phase::Poisoned);
     drop(warm);
     let (warm, mut found) = open(&devices, false).unwrap();
@@ -144,12 +144,12 @@ fn a_poisoned_container_is_used_again_only_in_another_life_and_after_a_check() {
     }
     // Still broken: it stays poisoned.
     faulty.inject(Some(Operation::Sync), faulty.count(Operation::Sync) + 1, Fault::Fails);
-    assert_eq!(warm.recycle_if_empty(0, None).unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(warm.reclaim_if_empty(0, None).unwrap_err().kind(), Kind::Unavailable);
     assert_eq!((phase(&warm, 0), warm.devices()[0].poisoned), (Phase::Poisoned, 1));
     drop(warm);
     let (warm, mut found) = open(&devices, false).unwrap();
     warm.images(&mut found, &mut |_, _| Ok(())).unwrap();
-    assert!(warm.recycle_if_empty(0, None).unwrap());
+    assert!(warm.reclaim_if_empty(0, None).unwrap());
     assert_eq!((phase(&warm, 0), warm.devices()[0].poisoned), (Phase::Empty, 0));
 }
 
@@ -196,7 +196,7 @@ fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one
     faulty.stall_writes("", Duration::from_secs(60));
     for _ in 0..3 {
         let begun = Instant::now();
-        assert_eq!(warm.recycle_if_empty(0, None).unwrap_err().kind(), Kind::Unavailable);
+        assert_eq!(warm.reclaim_if_empty(0, None).unwrap_err().kind(), Kind::Unavailable);
         assert_eq!(warm.begin_drain(1).unwrap_err().kind(), Kind::Unavailable);
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
@@ -204,7 +204,7 @@ fn a_header_that_gets_no_answer_changes_nothing_and_never_lands_over_a_newer_one
     assert!(device.stalled && device.poisoned == 0 && device.draining == 0);
     assert_eq!((phase(&warm, 0), phase(&warm, 1)), (Phase::Full, Phase::Full));
     faulty.stall_writes("", Duration::ZERO);
-    assert!(warm.recycle_if_empty(0, None).unwrap());
+    assert!(warm.reclaim_if_empty(0, None).unwrap());
     // What was given up has landed before; the container is filled again, and that is what an opening finds.
     let mut writer = warm.writer(&target(1)).unwrap();
     let again = write_durably(&mut writer, &[Event::new(2, &[5000, 9000])])[0];
@@ -223,12 +223,12 @@ fn a_container_whose_given_up_header_was_refused_is_not_filled_again_unless_a_la
     writer.finish(soon()).unwrap();
     warm.ended(place, 1);
     faulty.stall_writes("", Duration::from_secs(60));
-    assert_eq!(warm.recycle_if_empty(place.container, None).unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(warm.reclaim_if_empty(place.container, None).unwrap_err().kind(), Kind::Unavailable);
     faulty.refuse_writes("");
     faulty.stall_writes("", Duration::ZERO);
-    assert_eq!(warm.recycle_if_empty(place.container, None).unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(warm.reclaim_if_empty(place.container, None).unwrap_err().kind(), Kind::Unavailable);
     assert_eq!((phase(&warm, place.container), warm.free_containers()), (Phase::Poisoned, 1));
-    assert_eq!((warm.recycle_empty(None).unwrap(), warm.devices()[0].poisoned), (0, 1));
+    assert_eq!((warm.reclaim_empty(None).unwrap(), warm.devices()[0].poisoned), (0, 1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Bytes of version 1, as `docs/format-container.md` says them, kept in a file: today's code writes them and reads them.
 
 use super::*;
-use crate::warm::recycle::{read_all, write_all};
+use crate::warm::reclaim::{read_all, write_all};
 
 /// Lines `FILE OFFSET HEX`, 16 bytes each; what is not named is zero.
 const VERSION_1: &str = include_str!("fixtures/device-v1.txt");

@@ -103,10 +103,10 @@ fn append(writer: &mut Writer, events: &[Event]) -> Result<Vec<Placed>> {
     let keys: Vec<[u8; 9]> = events.iter().map(Event::primary).collect();
     let rests: Vec<[u8; 3]> =
         (0..events.iter().map(|event| event.payloads.len()).max().unwrap_or(0)).map(rest).collect();
-    let plans: Vec<ImagePlan<'_>> = events
+    let plans: Vec<ImageDraft<'_>> = events
         .iter()
         .zip(&keys)
-        .map(|(event, primary)| ImagePlan {
+        .map(|(event, primary)| ImageDraft {
             primary,
             marks: event.marks(),
             record: None,
@@ -114,7 +114,7 @@ fn append(writer: &mut Writer, events: &[Event]) -> Result<Vec<Placed>> {
                 .payloads
                 .iter()
                 .zip(&rests)
-                .map(|(payload, rest)| EntryPlan {
+                .map(|(payload, rest)| EntryDraft {
                     rest,
                     payload,
                     crc: crc32c(payload),

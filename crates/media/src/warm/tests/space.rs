@@ -94,22 +94,22 @@ fn an_append_without_room_writes_nothing() {
 }
 
 #[test]
-fn a_container_is_recycled_once_nothing_lives_in_it_and_nobody_reads() {
+fn a_container_is_reclaimed_once_nothing_lives_in_it_and_nobody_reads() {
     let devices = [sim("one") as Arc<dyn Device>];
     let warm = create(&devices, 4);
     let events = [small(1), small(2)];
     let mut writer = warm.writer(&target(1)).unwrap();
     let places = write_durably(&mut writer, &events);
-    assert!(!warm.recycle_if_empty(0, None).unwrap());
+    assert!(!warm.reclaim_if_empty(0, None).unwrap());
     warm.pin(0);
     assert!(!end(&warm, places[0], &events[0]));
     writer.finish(soon()).unwrap();
     assert!(!end(&warm, places[1], &events[1]), "somebody reads");
-    assert!(!warm.recycle_if_empty(0, None).unwrap());
+    assert!(!warm.reclaim_if_empty(0, None).unwrap());
     assert!(warm.unpin(0));
-    assert!(warm.recycle_if_empty(0, None).unwrap());
+    assert!(warm.reclaim_if_empty(0, None).unwrap());
     assert_eq!((warm.free_containers(), warm.fill(), phase(&warm, 0)), (4, 0.0, Phase::Empty));
-    assert_eq!(warm.recycle_empty(None).unwrap(), 0);
+    assert_eq!(warm.reclaim_empty(None).unwrap(), 0);
     reopen_and_compare(&devices, &[]);
 }
 
@@ -125,7 +125,7 @@ fn an_extent_of_an_earlier_filling_is_never_taken_for_a_new_one() {
     for (place, event) in places.iter().zip(&old) {
         end(&warm, *place, event);
     }
-    assert!(warm.recycle_if_empty(0, None).unwrap());
+    assert!(warm.reclaim_if_empty(0, None).unwrap());
     assert_eq!(warm.read(places[3], 0).err().map(|error| error.kind()), Some(Kind::Corrupt));
     // Extents of the same sizes at the same places, but fewer of them.
     let new: Vec<Event> = (100..103).map(|number| Event::new(number, &[4000])).collect();

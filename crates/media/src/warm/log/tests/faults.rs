@@ -18,7 +18,7 @@ impl Progress {
     }
 }
 
-/// Decisions one by one, in groups, blobs, folds, and an end in order.
+/// Decisions one by one, in groups, blobs, snapshots, and an end in order.
 fn live(log: &DeviceLog, progress: &Progress) {
     let mut next = 0;
     for round in 0..6_u64 {
@@ -33,7 +33,7 @@ fn live(log: &DeviceLog, progress: &Progress) {
             progress.done.store(next, Ordering::SeqCst);
         }
         if round % 3 != 1 {
-            fold(log, next).unwrap();
+            take_snapshot(log, next).unwrap();
         }
     }
     log.close(soon()).unwrap();
@@ -75,7 +75,7 @@ fn a_cut_at_every_operation_leaves_one_log() {
     }
 }
 
-/// Opens what a cut left, folds it, and cuts once more in the middle of the fold.
+/// Opens what a cut left, writes a snapshot, and cuts once more in the middle of the snapshot.
 fn again(bed: Bed, done: u64, appended: u64, at: &str) {
     let second = bed.copy();
     let (log, slots, losses) = open(&bed).unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -84,7 +84,7 @@ fn again(bed: Bed, done: u64, appended: u64, at: &str) {
     assert_eq!(found, numbers(count), "{at}");
     assert!((done..=appended).contains(&count), "{at}: {count} of {done} to {appended}");
     assert!(losses.is_empty(), "{at}");
-    fold(&log, count).unwrap();
+    take_snapshot(&log, count).unwrap();
     decide(&log, count).unwrap();
     let (_, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(count + 1), "{at}");
@@ -94,7 +94,7 @@ fn again(bed: Bed, done: u64, appended: u64, at: &str) {
     let left = Arc::new(Mutex::new(None));
     let into = left.clone();
     second.sim.before_step(step, move |sim| *into.lock() = Some(sim.power_off(done + step)));
-    fold(&log, count).unwrap();
+    take_snapshot(&log, count).unwrap();
     decide(&log, count).unwrap();
     let left = Bed::over(left.lock().take().unwrap());
     let (_, slots, _) = open(&left).unwrap_or_else(|error| panic!("{at}, then at {step}: {error}"));
@@ -118,7 +118,7 @@ fn a_refused_write_or_sync_poisons_until_the_log_has_moved() {
         assert_eq!(decide(&log, 2).unwrap_err().kind(), Kind::Unavailable);
         assert_eq!(log.flush(0, soon()).unwrap_err().kind(), Kind::Unavailable);
         assert_eq!(bed.count(Operation::Write), writes, "nothing is tried again");
-        fold(&log, 3).unwrap();
+        take_snapshot(&log, 3).unwrap();
         assert!(!log.is_poisoned(0));
         // The snapshot has what was refused.
         log.wait(0, position, soon()).unwrap();
@@ -178,7 +178,7 @@ fn a_short_write_is_completed_and_one_that_fails_then_is_not_counted() {
     let found = told(&slots[0]);
     assert_eq!(found, numbers(found.len() as u64));
     assert!((200..400).contains(&found.len()), "{}", found.len());
-    fold(&log, 200).unwrap();
+    take_snapshot(&log, 200).unwrap();
     let (_, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(200));
 }
@@ -198,7 +198,7 @@ fn a_device_that_vanishes_is_a_failure_of_its_own_log_only() {
     let log = DeviceLog::create(&[bed.device(), other.device()], STORE, 16, LOG_BYTES).unwrap();
     bed.fault(Operation::Write, 0, Fault::Vanishes);
     assert_eq!(decide(&log, 0).unwrap_err().kind(), Kind::Unavailable);
-    assert_eq!(fold(&log, 0).unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(take_snapshot(&log, 0).unwrap_err().kind(), Kind::Unavailable);
     assert!(log.is_poisoned(0) && !log.is_poisoned(1));
     log.wait(1, log.append_decision(&decision(1)), soon()).unwrap();
     log.close(soon()).unwrap();
@@ -226,12 +226,12 @@ fn a_stalled_device_ends_waits_at_their_deadline_and_goes_on_later() {
 }
 
 #[test]
-fn a_fold_that_fails_before_it_counts_leaves_the_log_as_it_was() {
+fn a_snapshot_that_fails_before_it_counts_leaves_the_log_as_it_was() {
     let whole = Bed::new();
     let log = create(&whole);
     decide(&log, 0).unwrap();
     let before = [whole.count(Operation::Write), whole.count(Operation::Sync)];
-    fold(&log, 1).unwrap();
+    take_snapshot(&log, 1).unwrap();
     let after = [whole.count(Operation::Write) - before[0], whole.count(Operation::Sync) - before[1]];
     for (operation, count) in [(Operation::Write, after[0]), (Operation::Sync, after[1])] {
         let mut refusals = 0;
@@ -240,9 +240,9 @@ fn a_fold_that_fails_before_it_counts_leaves_the_log_as_it_was() {
             let log = create(&bed);
             decide(&log, 0).unwrap();
             bed.fault(operation, skip, Fault::Fails);
-            let folded = fold(&log, 1);
+            let written = take_snapshot(&log, 1);
             let mut next = 1;
-            match (&folded, log.is_poisoned(0)) {
+            match (&written, log.is_poisoned(0)) {
                 // The head that retires the old file is only for the case that two copies rot.
                 (Ok(()), poisoned) => assert!(!poisoned && skip + 2 >= count),
                 (Err(_), false) => {
@@ -250,12 +250,12 @@ fn a_fold_that_fails_before_it_counts_leaves_the_log_as_it_was() {
                     decide(&log, next).unwrap();
                     next += 1;
                 }
-                // Which of the two files counts is open: it takes nothing until another fold has settled it.
+                // Which of the two files counts is open: it takes nothing until another snapshot has settled it.
                 (Err(_), true) => assert_eq!(decide(&log, next).unwrap_err().kind(), Kind::Unavailable),
             }
             let (_, slots, _) = open(&bed).unwrap();
             assert_eq!(told(&slots[0]), numbers(next), "{operation:?} {skip}");
-            fold(&log, next).unwrap();
+            take_snapshot(&log, next).unwrap();
             decide(&log, next).unwrap();
             let (_, slots, _) = open(&bed).unwrap();
             assert_eq!(told(&slots[0]), numbers(next + 1), "{operation:?} {skip}");
@@ -274,7 +274,7 @@ fn what_reads_back_other_than_written_does_not_count() {
             let log = create(&bed);
             decide(&log, 0).unwrap();
             bed.fault(Operation::Write, skip, Fault::Torn(seed));
-            let Err(error) = fold(&log, 1) else { continue };
+            let Err(error) = take_snapshot(&log, 1) else { continue };
             assert_eq!(error.kind(), Kind::Corrupt);
             found_out[at] += 1;
             // Before the head that counts the log is what it was, from there on it takes nothing.
@@ -282,7 +282,7 @@ fn what_reads_back_other_than_written_does_not_count() {
             let count = if skip == 4 { 1 } else { 2 };
             assert_eq!(decide(&log, 1).is_ok(), count == 2);
             assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(count));
-            fold(&log, count).unwrap();
+            take_snapshot(&log, count).unwrap();
             decide(&log, count).unwrap();
             assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(count + 1));
         }

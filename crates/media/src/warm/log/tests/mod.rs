@@ -42,8 +42,8 @@ fn append(log: &DeviceLog, numbers: std::ops::Range<u64>) {
     numbers.for_each(|number| _ = log.append_decision(&decision(number)));
 }
 
-/// Folds the log of the first device.
-fn fold(log: &DeviceLog, count: u64) -> Result<()> {
+/// Writes a snapshot of the first device's log.
+fn take_snapshot(log: &DeviceLog, count: u64) -> Result<()> {
     log.replace(0, 1, || Ok(snapshot(count)), soon())
 }
 
@@ -109,9 +109,9 @@ fn what_was_appended_comes_back_in_order_from_every_device() {
         let whole = BlobChunk { blob: Blob::Run, first: true, last: true, data: blob.clone() };
         assert_eq!(blobs, vec![Slot::Blob(whole); 5]);
     }
-    // Its end could be torn, so it takes nothing before it has been folded.
+    // Its end could be torn, so it takes nothing before a snapshot has replaced it.
     let refused = decide(&again, 1).unwrap_err();
-    assert_eq!((refused.kind(), refused.message().contains("not folded")), (Kind::Unavailable, true));
+    assert_eq!((refused.kind(), refused.message().contains("no snapshot")), (Kind::Unavailable, true));
     again.replace(0, 7, || Ok(snapshot(3)), soon()).unwrap();
     decide(&again, 3).unwrap();
     let (_, slots, _) = DeviceLog::open(&devices, STORE, 16, 1 << 20, false).unwrap();
@@ -130,14 +130,14 @@ fn a_directory_of_the_file_system_holds_it() {
         let log = DeviceLog::create(&[device()], STORE, 16, 1 << 20).unwrap();
         append(&log, 0..1000);
         log.flush(0, soon()).unwrap();
-        fold(&log, 1000).unwrap();
+        take_snapshot(&log, 1000).unwrap();
         decide(&log, 1000).unwrap();
         log.close(soon()).unwrap();
     }
     for count in [1001, 1002] {
         let (log, slots, losses) = DeviceLog::open(&[device()], STORE, 16, 1 << 20, false).unwrap();
         assert_eq!((told(&slots[0]), losses.len()), (numbers(count), 0));
-        fold(&log, count).unwrap();
+        take_snapshot(&log, count).unwrap();
         decide(&log, count).unwrap();
     }
     std::fs::remove_dir_all(&path).unwrap();
@@ -170,7 +170,7 @@ fn threads_share_commits() {
 }
 
 #[test]
-fn a_full_log_takes_nothing_until_it_is_folded() {
+fn a_full_log_takes_nothing_until_its_snapshot() {
     let bed = Bed::new();
     let log = create(&bed);
     let blocks = u64::from(log.info(0).unwrap().blocks);
@@ -184,11 +184,11 @@ fn a_full_log_takes_nothing_until_it_is_folded() {
     assert_eq!((late.kind(), log.is_poisoned(0)), (Kind::Unavailable, false));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| log.wait(0, position, soon()));
-        fold(&log, blocks + 1).unwrap();
+        take_snapshot(&log, blocks + 1).unwrap();
         waits.join().unwrap().unwrap();
     });
     for more in 1..6 {
-        fold(&log, blocks + more).unwrap();
+        take_snapshot(&log, blocks + more).unwrap();
         assert!(log.fill(0) < 0.1);
         decide(&log, blocks + more).unwrap();
     }
@@ -203,14 +203,14 @@ fn a_snapshot_that_its_file_cannot_hold_gets_a_larger_one() {
     decide(&log, 0).unwrap();
     let many = LOG_BYTES / 4;
     for round in 0..3 {
-        fold(&log, many + round).unwrap();
+        take_snapshot(&log, many + round).unwrap();
         decide(&log, many + round).unwrap();
         let info = log.info(0).unwrap();
         assert!(info.file_bytes >= 2 * 8 * many && log.fill(0) < 0.6, "{info:?}");
     }
     let (log, slots, losses) = open(&bed).unwrap();
     assert_eq!((told(&slots[0]), losses.len()), (numbers(many + 3), 0));
-    fold(&log, 5).unwrap();
+    take_snapshot(&log, 5).unwrap();
     decide(&log, 5).unwrap();
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(6));
 }
@@ -233,12 +233,12 @@ fn appending_touches_memory_only_and_is_bounded() {
     append(&log, 0..super::tail::ENTRIES_MAX as u64);
     assert!(log.is_poisoned(0), "its next snapshot has them");
     assert_eq!(log.wait(0, position, soon()).unwrap_err().kind(), Kind::Unavailable);
-    fold(&log, 9).unwrap();
+    take_snapshot(&log, 9).unwrap();
     log.wait(0, position, soon()).unwrap();
 }
 
 #[test]
-fn a_fold_has_what_came_before_it_and_keeps_what_comes_beside_it() {
+fn a_snapshot_has_what_came_before_it_and_keeps_what_comes_beside_it() {
     let bed = Bed::new();
     let log = create(&bed);
     decide(&log, 0).unwrap();

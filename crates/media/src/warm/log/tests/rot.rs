@@ -7,7 +7,7 @@ use crate::sim::{ShiftingDevice, SimDevice};
 fn written(close: bool) -> (Bed, u64) {
     let bed = Bed::new();
     let log = create(&bed);
-    fold(&log, 3).unwrap();
+    take_snapshot(&log, 3).unwrap();
     decide(&log, 3).unwrap();
     append(&log, 4..74);
     log.flush(0, soon()).unwrap();
@@ -50,7 +50,7 @@ fn rot_in_front_of_a_commit_is_named() {
                 assert_eq!(losses.len(), 1, "{losses:?}");
                 let left = told(&slots[0]);
                 assert!(left.is_sorted() && left.len() as u64 >= count - 3, "{left:?}");
-                fold(&log, 2).unwrap();
+                take_snapshot(&log, 2).unwrap();
                 assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(2));
             }
         }
@@ -136,9 +136,9 @@ fn one_copy_of_a_head_is_enough_and_none_is_a_loss() {
     assert!(error.message().contains("neither file is in force"), "{error}");
     let (log, slots, losses) = DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, true).unwrap();
     assert_eq!((told(&slots[0]), losses.len()), (Vec::new(), 1));
-    fold(&log, 1).unwrap();
+    take_snapshot(&log, 1).unwrap();
     decide(&log, 1).unwrap();
-    // One fold is enough, although the other file says that it was replaced.
+    // One snapshot is enough, although the other file says that it was replaced.
     let (_, slots, losses) = open(&bed).unwrap();
     assert_eq!((told(&slots[0]), losses.len()), (numbers(2), 0));
 }
@@ -154,7 +154,7 @@ fn what_cannot_be_read_is_a_loss_and_what_reads_short_is_not() {
     let log = DeviceLog::create(std::slice::from_ref(&device), STORE, 16, LOG_BYTES).unwrap();
     append(&log, 0..200);
     log.flush(0, soon()).unwrap();
-    fold(&log, 200).unwrap();
+    take_snapshot(&log, 200).unwrap();
     decide(&log, 200).unwrap();
     let (_, slots, _) = DeviceLog::open(&[device], STORE, 16, LOG_BYTES, false).unwrap();
     assert_eq!(told(&slots[0]), numbers(201));
@@ -184,9 +184,9 @@ fn missing_and_short_files_are_losses() {
     assert!(error.message().contains("of 65536"), "{error}");
     let (log, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, LOG_BYTES, true).unwrap();
     assert_eq!(told(&slots[0]), numbers(4));
-    for fold in 0..3 {
-        super::fold(&log, 4 + fold).unwrap();
-        decide(&log, 4 + fold).unwrap();
+    for snapshot in 0..3 {
+        take_snapshot(&log, 4 + snapshot).unwrap();
+        decide(&log, 4 + snapshot).unwrap();
     }
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(7));
     // The other one is missing: it is made anew.
@@ -195,7 +195,7 @@ fn missing_and_short_files_are_losses() {
     bed.sim.sync_names().unwrap();
     let (log, slots, _) = open(&bed).unwrap();
     assert_eq!(told(&slots[0]), numbers(count));
-    fold(&log, count).unwrap();
+    take_snapshot(&log, count).unwrap();
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(count));
     // Both are missing.
     let bed = Bed::new();

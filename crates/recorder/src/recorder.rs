@@ -1,17 +1,17 @@
-//! What the links and devices of one recording share.
+//! The recorder at work: what the links and the devices' threads of one recording have in common.
 
 use super::books::Books;
 use super::cause::GapReason;
-use super::config::RecordConfig;
+use super::config::RecordingConfig;
 use super::lane::Lane;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// One recording's parts.
-pub(super) struct Shared {
-    pub(super) config: RecordConfig,
+/// One recording while it is made.
+pub(super) struct Recorder {
+    pub(super) config: RecordingConfig,
     pub(super) start: Instant,
     pub(super) lanes: Vec<Lane>,
     pub(super) links: Mutex<Vec<Arc<Books>>>,
@@ -23,10 +23,10 @@ pub(super) struct Shared {
     pub(super) closing: AtomicBool,
 }
 
-impl Shared {
-    pub(super) fn new(config: RecordConfig, lanes: usize) -> Shared {
+impl Recorder {
+    pub(super) fn new(config: RecordingConfig, lanes: usize) -> Recorder {
         let bytes = config.extent_bytes;
-        Shared {
+        Recorder {
             config,
             start: Instant::now(),
             lanes: (0..lanes).map(|index| Lane::new(index, bytes)).collect(),
@@ -45,6 +45,7 @@ impl Shared {
     pub(super) fn lane_for(&self, home: usize) -> Result<&Lane, GapReason> {
         let count = self.lanes.len();
         let candidates = if self.config.spill { count } else { 1 };
+        // The reason of its own device: why others do not help either is in their own part of the manifest.
         let mut reason = GapReason::DeviceError;
         debug_assert!(home < count, "a link without a device");
         // From its own device on, so that links of a failed device spread over the others in the order of devices.
@@ -69,6 +70,7 @@ impl Shared {
 
     /// Nothing is on its way any more.
     pub(super) fn is_settled(&self) -> bool {
+        // Acquire: what was booked before the last image was settled is seen by the thread that ends on this answer.
         self.outstanding.load(Ordering::Acquire) == 0
     }
 }

@@ -1,4 +1,4 @@
-//! What changes a container's state outside of writing: draining, recycling, poisoning.
+//! What changes a container's state outside of writing: draining, reclaiming, poisoning.
 //!
 //! *Invariants*: a state is durable before anything follows from it. What was the only copy of a fragment is given up once
 //! its device knows that the fragment has ended: until then the event comes back whole, if at all. Two locks are held while a header or a test block is
@@ -28,6 +28,7 @@ impl Warm {
     /// `Conflict` where it is not full; `Unavailable` where the device fails.
     pub fn begin_drain(&self, number: u32) -> Result<()> {
         let (container, ..) = self.container(number)?;
+        // The first of the two locks; a container's state in memory and on the medium change together under it.
         let _transition = container.transition.lock();
         if !container.set_phase(&[Phase::Full], Phase::Draining) {
             let phase = container.phase();
@@ -36,6 +37,7 @@ impl Warm {
         let draining = &self.devices[container.device as usize].draining;
         draining.fetch_add(1, Ordering::Relaxed);
         let begun = self.write_header(container, |header| header.state = ContainerState::Draining);
+        // Refused, it is poisoned and stays so; silent, it is full again, as its header says.
         if begun.is_err() && container.set_phase(&[Phase::Draining], Phase::Full) {
             draining.fetch_sub(1, Ordering::Relaxed);
         }
@@ -47,7 +49,7 @@ impl Warm {
     /// # Errors
     /// `Unavailable` where the device fails.
     pub fn end_drain(&self, number: u32, log: Option<&DeviceLog>) -> Result<()> {
-        if self.recycle_if_empty(number, log)? {
+        if self.reclaim_if_empty(number, log)? {
             return Ok(());
         }
         let (container, ..) = self.container(number)?;
@@ -65,16 +67,20 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where the device fails: the container is poisoned then; and where it does not answer: it is as before.
-    pub fn recycle_if_empty(&self, number: u32, log: Option<&DeviceLog>) -> Result<bool> {
+    pub fn reclaim_if_empty(&self, number: u32, log: Option<&DeviceLog>) -> Result<bool> {
         let (container, device, file) = self.container(number)?;
+        // A container that failed in this life is not trusted again before the next one has tried its medium.
         if !self.recovered.load(Ordering::Acquire) || container.poisoned_here.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let _transition = container.transition.lock();
+        // The images are the only copy that survives the hot level: the device must know first that their events have ended, or
+        // an event whose verdict is durable nowhere would come back in part (decision 0016).
         if log.is_some_and(|log| !log.is_durable(container.device, container.emptied_at(|| log.end()))) {
             return Ok(false);
         }
-        let Some(before) = container.begin_recycling() else { return Ok(false) };
+        // One swap decides: a pin that comes first keeps the container, one that comes later finds nothing live to read.
+        let Some(before) = container.begin_reclaiming() else { return Ok(false) };
         let slot = &self.devices[container.device as usize];
         if before == Phase::Draining {
             slot.draining.fetch_sub(1, Ordering::Relaxed);
@@ -83,22 +89,23 @@ impl Warm {
             slot.poisoned.fetch_sub(1, Ordering::Relaxed);
         }
         let tried = if before == Phase::Poisoned { self.try_medium(container, device.as_ref(), file) } else { Ok(()) };
-        let recycled = tried.and_then(|()| {
+        let reclaimed = tried.and_then(|()| {
             self.write_header(container, |header| {
                 let revision = header.revision;
+                // Kept: the next filling raises the generation, and its order is the age among the free ones.
                 let (generation, order) = (header.generation, header.order);
                 *header = ContainerHeader::empty(header.device, header.container, header.container_bytes);
                 (header.revision, header.generation, header.order) = (revision, generation, order);
             })
         });
-        if let Err(error) = recycled {
+        if let Err(error) = reclaimed {
             let silent = if before == Phase::Poisoned { Phase::Poisoned } else { Phase::Full };
-            if container.set_phase(&[Phase::Recycling], silent) && before == Phase::Poisoned {
+            if container.set_phase(&[Phase::Reclaiming], silent) && before == Phase::Poisoned {
                 slot.poisoned.fetch_add(1, Ordering::Relaxed);
             }
             return Err(error);
         }
-        if !container.set_phase(&[Phase::Recycling], Phase::Empty) {
+        if !container.set_phase(&[Phase::Reclaiming], Phase::Empty) {
             return Ok(false);
         }
         self.used.fetch_sub(self.shape.container_bytes, Ordering::Relaxed);
@@ -110,22 +117,23 @@ impl Warm {
     ///
     /// # Errors
     /// `Unavailable` where a device fails; the others have been tried.
-    pub fn recycle_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
-        let (mut recycled, mut failed) = (0, None);
+    pub fn reclaim_empty(&self, log: Option<&DeviceLog>) -> Result<u32> {
+        let (mut reclaimed, mut failed) = (0, None);
         for container in &self.containers {
             let closed = matches!(container.phase(), Phase::Full | Phase::Draining | Phase::Poisoned);
             if closed && container.live() == 0 && container.pins() == 0 {
-                match self.recycle_if_empty(container.number, log) {
-                    Ok(done) => recycled += u32::from(done),
+                match self.reclaim_if_empty(container.number, log) {
+                    Ok(done) => reclaimed += u32::from(done),
                     Err(error) => failed = Some(error),
                 }
             }
         }
-        failed.map_or(Ok(recycled), Err)
+        failed.map_or(Ok(reclaimed), Err)
     }
 
     /// Writes, syncs and reads back a block of a container that had failed in an earlier life.
     fn try_medium(&self, container: &Container, device: &dyn Device, file: FileId) -> Result<()> {
+        // Not zeros, which a disk may keep without writing, and not one value, which would hide a shift.
         let pattern: Vec<u8> = (0..BLOCK_BYTES).map(|at| (at % 251) as u8).collect();
         let mut back = Buffer::new(BLOCK_BYTES);
         let tried = self
@@ -141,7 +149,7 @@ impl Warm {
 
     /// Nothing is written into the container any more in this life.
     pub(super) fn poison(&self, container: &Container) {
-        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Recycling, Phase::Poisoned];
+        let from = [Phase::Filling, Phase::Full, Phase::Draining, Phase::Reclaiming, Phase::Poisoned];
         if !container.poisoned_here.swap(true, Ordering::Relaxed) {
             let slot = &self.devices[container.device as usize];
             match container.phase() {
@@ -176,10 +184,12 @@ impl Warm {
     /// Writes the header with a change, durably. Where that fails, it is as it was, and the next one goes to the same copy:
     /// the other one is what an opening finds.
     pub(super) fn write_header(&self, container: &Container, change: impl FnOnce(&mut ContainerHeader)) -> Result<()> {
+        // The lock is not held while the device writes: readers take it for the seed of each read.
         let before = *container.header.lock();
         let (at, bytes) = container.next_header(&self.store, change);
         if let Err(error) = self.write_block(container, at, &bytes) {
             let mut header = container.header.lock();
+            // One revision more than was tried, so that the next write goes to the same copy: the other one is durable.
             *header = ContainerHeader { revision: header.revision + 1, ..before };
             drop(header);
             return Err(self.failed(container, "its header cannot be written", error));
@@ -215,6 +225,7 @@ impl Warm {
         }
         let counters = &self.devices[container.device as usize].counters;
         counters.wrote(at - found.data_end, 0, at - found.data_end);
+        // The directory is durable before the header names it.
         if let Err(error) = device.sync(file) {
             return Err(self.failed(container, "it cannot be closed", error));
         }
@@ -242,6 +253,7 @@ pub(super) struct FoundContent {
 
 /// Writes all of `bytes`, whole blocks, however short single writes are.
 pub(super) fn write_all(device: &dyn Device, file: FileId, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    // Short writes are legal; only whole blocks count, because the next write must begin at one.
     let mut idle = 0;
     while !bytes.is_empty() {
         let written = device.write(file, offset, bytes)?.min(bytes.len()) / BLOCK_BYTES * BLOCK_BYTES;

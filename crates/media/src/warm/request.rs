@@ -64,18 +64,18 @@ pub struct ImagePlace {
 
 /// An event, or some of its fragments, to be written in one piece.
 #[derive(Clone, Debug)]
-pub struct ImagePlan<'a> {
+pub struct ImageDraft<'a> {
     /// The event's packed primary key.
     pub primary: &'a [u8],
     /// What the image says of the event.
     pub marks: ImageMarks,
     /// Its fragments.
-    pub entries: Vec<EntryPlan<'a>>,
+    pub entries: Vec<EntryDraft<'a>>,
     /// The event's own record, which stands with its first image.
     pub record: Option<ImageRecord<'a>>,
 }
 
-impl ImagePlan<'_> {
+impl ImageDraft<'_> {
     pub(super) fn record_bytes(&self) -> usize {
         self.record.map_or(0, |record| record.bytes.len())
     }
@@ -83,7 +83,7 @@ impl ImagePlan<'_> {
 
 /// One fragment to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct EntryPlan<'a> {
+pub struct EntryDraft<'a> {
     /// The fragment's packed source.
     pub rest: &'a [u8],
     /// Its bytes.
@@ -98,7 +98,7 @@ pub struct EntryPlan<'a> {
     pub flags: EntryFlags,
 }
 
-impl<'a> EntryPlan<'a> {
+impl<'a> EntryDraft<'a> {
     pub(super) fn meta(&self) -> EntryMeta<'a> {
         EntryMeta {
             rest: self.rest,

@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::device::{BLOCK_BYTES, Device, FileId};
-use super::recycle::read_all;
+use super::reclaim::read_all;
 use std::io;
 
 /// Read ahead while the reading is sequential, and after a jump, in bytes.
@@ -10,7 +10,7 @@ const NEAR_BYTES: usize = 1 << 20;
 const FAR_BYTES: usize = 16 << 10;
 
 /// A view of a container that moves forward.
-pub(super) struct Window<'a> {
+pub(super) struct ForwardReader<'a> {
     device: &'a dyn Device,
     file: FileId,
     container_bytes: u64,
@@ -19,9 +19,9 @@ pub(super) struct Window<'a> {
     length: usize,
 }
 
-impl<'a> Window<'a> {
-    pub(super) fn new(device: &'a dyn Device, file: FileId, container_bytes: u64) -> Window<'a> {
-        Window { device, file, container_bytes, buffer: Buffer::new(NEAR_BYTES), start: 0, length: 0 }
+impl<'a> ForwardReader<'a> {
+    pub(super) fn new(device: &'a dyn Device, file: FileId, container_bytes: u64) -> ForwardReader<'a> {
+        ForwardReader { device, file, container_bytes, buffer: Buffer::new(NEAR_BYTES), start: 0, length: 0 }
     }
 
     /// `bytes` bytes at a position; `None` where they pass the container's end.
@@ -40,6 +40,7 @@ impl<'a> Window<'a> {
         let block = BLOCK_BYTES as u64;
         let start = position / block * block;
         let known = self.start + self.length as u64;
+        // A scan steps from head to head: near ones are in one read, a jump over payload must not read what it skips.
         let near = self.length > 0 && position >= self.start && position <= known + FAR_BYTES as u64;
         let ahead = if near { NEAR_BYTES } else { FAR_BYTES };
         let length = ((end - start) as usize).next_multiple_of(BLOCK_BYTES).max(ahead);
@@ -47,6 +48,7 @@ impl<'a> Window<'a> {
         if length > self.buffer.len() {
             self.buffer = Buffer::new(length);
         }
+        // Empty until the read has succeeded: after an error the buffer holds parts of both pieces.
         self.length = 0;
         read_all(self.device, self.file, start, &mut self.buffer[..length])?;
         (self.start, self.length) = (start, length);
