@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: the manifest is written after every container is closed durably, and its sums are checked before
-//! (tests/record.rs).
+//! (tests/record/).
 //!
 //! *On failure*: a recording that is dropped without `finish`, or whose process dies, has no manifest; opening makes one
 //! from the containers and says so.

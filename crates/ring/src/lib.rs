@@ -14,7 +14,7 @@
 //! nothing under a guard, a reservation or a pin is evicted (tests/ring/{races,pins}.rs); of a recorded stretch every tick is
 //! recorded or a gap (tests/ring/record.rs).
 //!
-//! *Not here*: completeness, leases, verdicts: events have those (`home`). The bytes: docs/format-ring.md.
+//! *Not here*: completeness, leases, verdicts: events have those (`events` in `forebay-store`). The bytes: docs/format-ring.md.
 
 mod account;
 mod chunk;

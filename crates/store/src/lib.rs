@@ -1,12 +1,14 @@
 //! The engine of one Forebay node: an embedded, event-keyed store that survives the death of its process.
 //!
 //! ```text
-//! ops, recover, check   the calls: put, get, range, update, select, …; finding everything again; looking without serving
-//! levels                what goes down, and when; who waits for devices
-//! engine                the parts together
-//! placement, inhibit    the warm level as it is; when the trigger must pause, and why
+//! open, check           making, opening and closing; looking without serving
+//! calls, upkeep         put, get, range, update, select, …; what the store does by itself beside them
+//! recover, levels       finding everything again; what goes down and when, and all waits for devices
+//! engine                the owners below, together
+//! shards                events and their places, behind one lock per shard
+//! placement, inhibit    where fragments are; when the trigger must pause, and why
 //! decisions, runs       what the log says; what runs know of sources, producers and masks
-//! events, index         events behind one lock per shard; radix tree, tables from sub-keys to locations
+//! events, index         the state machine of an event, which knows no location; radix tree, tables, compact storage
 //! ```
 //!
 //! Each row may use those below it. The memory, the devices and the logs are in `forebay-media`.

@@ -1,6 +1,6 @@
 //! Copying a payload into the region and computing its CRC-32C in one pass.
 //!
-//! From 512 bytes on the stores are non-temporal: they fill whole cache lines of a destination that nobody reads soon,
+//! From 2,048 bytes on the stores are non-temporal: they fill whole cache lines of a destination that nobody reads soon,
 //! without first reading it, and need a store fence before the record is published. The checksum folds 256 bytes at a
 //! time by carry-less multiplication (V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
 //! Instruction", Intel 2009); the constants are x^n mod P and are computed, not copied (`fold_constant`).

@@ -15,7 +15,7 @@ const COMPACT_LIVE_SHARE: f64 = 0.5;
 const IDLE: Duration = Duration::from_secs(10);
 
 impl Warm {
-    /// The container that should be emptied first: one that failed and still has something, else, where less than two are
+    /// The container that should be emptied first: one that failed and still has something, else, where at most two are
     /// free or the fill is above `high`, the closed one with the smallest share that lives, with what lives in it. `None` where
     /// none is worth it. Those that are `spared` are left out until what lives in them changes.
     pub fn victim(&self, high: f64, spared: &mut BTreeMap<u32, u32>) -> Option<(u32, u32)> {

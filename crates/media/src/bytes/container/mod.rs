@@ -10,7 +10,7 @@
 //! *Invariants*: checksums of extents, images and directories are seeded with store, device, container, generation and
 //! position, so that one of another place or an earlier filling never verifies (test `verifies_only_in_its_place`).
 //!
-//! *Not here*: I/O, and when which of this is durable (`warm/`).
+//! *Not here*: I/O, and when which of this is durable (`warm` of this crate).
 
 mod device;
 mod directory;
