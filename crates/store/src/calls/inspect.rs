@@ -11,6 +11,7 @@ impl Store {
     /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
+        // First, without a lock: the listener may be called from here.
         let Look { inhibit, inhibited_ns, dead_time } = engine.look();
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
@@ -77,6 +78,7 @@ impl Store {
     /// All segments as they are now.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let hot = &self.engine().placement.hot;
+        // Where a write cursor is, a segment's own figures are behind: they are written when it is closed.
         let heads = hot.open_heads();
         let one = |number: u32| {
             let segment = hot.segment(number);
