@@ -10,6 +10,7 @@
 //! *Not here*: locks that are taken last and hold nothing up: the tail of a log, free segments, space of the warm level;
 //! locks that come before all of these and are held over waits (list: ARCHITECTURE.md, *Lock order*).
 
+use crate::limits::SHARDS;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,12 +24,17 @@ pub(crate) const NAMES: u32 = 4 << 16;
 pub(crate) const OUTPUTS: u32 = 5 << 16;
 pub(crate) const RECENT: u32 = 6 << 16;
 
+// A thread takes them in this order, and there is room for the number of each cell between two ranks.
+const _: () = assert!(RUNS < WATCHED && WATCHED < CELL && NAMES < OUTPUTS && OUTPUTS < RECENT);
+const _: () = assert!(CELL + SHARDS as u32 <= NAMES, "the last cell comes before names");
+
 /// Whose locks they are: locks of several stores have no order among each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
     pub(crate) fn new() -> Owner {
+        // Relaxed: nothing but the number's being its own matters.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Owner(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -65,7 +71,10 @@ mod held {
     impl Drop for Held {
         fn drop(&mut self) {
             with(|held| {
-                if let Some(at) = held.iter().rposition(|held| *held == (self.0, self.1)) {
+                // Not always the last one taken: guards may be dropped in any order, only taking has one.
+                let at = held.iter().rposition(|held| *held == (self.0, self.1));
+                debug_assert!(at.is_some() || std::thread::panicking(), "a lock is let go by the thread that took it");
+                if let Some(at) = at {
                     held.remove(at);
                 }
             });
@@ -127,6 +136,7 @@ impl<G: DerefMut> DerefMut for Locked<G> {
 impl<T> Locked<MutexGuard<'_, T>> {
     /// Hands the lock directly to a waiting thread, if there is one. For loops that take the lock again at once.
     pub(crate) fn unlock_fair(self) {
+        // An ordinary unlock lets the same thread win again: a snapshot would keep every verdict waiting until its end.
         MutexGuard::unlock_fair(self.guard);
     }
 }
@@ -145,6 +155,7 @@ impl<T> Ranked<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> Locked<MutexGuard<'_, T>> {
+        // Checked before the wait: a wrong order is reported where it would otherwise be a deadlock.
         let held = Held::take(self.owner, self.rank);
         Locked { guard: self.inner.lock(), _held: held }
     }

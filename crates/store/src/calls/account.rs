@@ -33,7 +33,7 @@ impl Store {
     }
 
     /// The account of a run by stream, by source, or by the attribute that the keyspace names. Walks all live events of
-    /// the run: for people, not for every second. What a crash left without a name stands in a row `unknown`, so that
+    /// the run: for people, not for every second. What a crash left without a name is in a row `unknown`, so that
     /// the rows by source and by attribute sum to the ledger.
     ///
     /// # Errors
@@ -83,6 +83,7 @@ impl Watch {
                 self.last = Some(status.clone());
                 return Some(status);
             }
+            // Polled: a notice from every put would cost each of them more than a look now and then costs the watcher.
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
@@ -91,7 +92,7 @@ impl Watch {
         }
     }
 
-    /// Where the run stands now.
+    /// The state of the run now.
     pub fn state(&self) -> RunState {
         let mut runs = self.store.engine().runs.known.lock();
         self.store.engine().known(&mut runs, self.run).map_or(RunState::Closed, |known| known.state)
@@ -114,6 +115,7 @@ impl Engine {
 
     pub(crate) fn sum_ledger(&self, run: u64) -> Ledger {
         let mut ledger = Ledger::default();
+        // Shard by shard: figures that change meanwhile are of slightly different times, each shard's balances by itself.
         for cell in &self.shards.cells {
             let shard = cell.lock();
             if let Some(index) = shard.events.run_index(run) {
@@ -163,6 +165,7 @@ impl Engine {
     }
 
     fn by_stream(&self, run: u64) -> Result<Vec<LedgerRow>> {
+        // Copied: this lock must not be held while cells are locked, which come before it in the order.
         let names = self.decisions.streams.read().clone();
         let mut rows: Vec<LedgerRow> =
             names.into_iter().map(|name| LedgerRow { name, ..LedgerRow::default() }).collect();
@@ -228,6 +231,7 @@ impl Engine {
                 live.entry(source).or_default().bytes += bytes;
             }
         }
+        // Read after the rows: what arrives in between makes a row `unknown`, never a sum that is too small.
         let stored = self.sum_ledger(run).stored;
         let (mut fragments, mut bytes) = (0_u64, 0_u64);
         let mut rows = Vec::new();

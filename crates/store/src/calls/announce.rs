@@ -13,7 +13,7 @@ use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// What stood in the way of an announcement.
+/// Why an announcement must be tried again.
 enum Again {
     Full(Error),
     UnknownRun(u64),
@@ -39,6 +39,7 @@ impl Store {
                 Err(Again::UnknownRun(run)) => engine.open_unknown_run(run)?,
                 Err(Again::Closing(run)) => engine.await_close(run, deadline)?,
                 Err(Again::Full(error)) => {
+                    // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.
                     engine.relieve_log();
                     if !engine.placement.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
                         return Err(error);
@@ -61,6 +62,7 @@ impl Engine {
         if let Some(wrong) = sources.iter().find(|source| source.len() != width) {
             return Err(Error::invalid(format!("a source of {} bytes; this keyspace has {width}", wrong.len())));
         }
+        // Membership is asked by binary search on each arrival, and a repeat is compared with what was announced.
         let mut sorted = sources.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -84,6 +86,7 @@ impl Engine {
         let full = |error: Error| {
             if error.kind() == forebay_core::Kind::Full { Ok(Err(Again::Full(error))) } else { Err(error) }
         };
+        // Fragments may be faster than the trigger's announcement: then the event is there already.
         if let Some(event) = shard.events.find(primary.as_bytes()) {
             if !shard.events[event].waits() {
                 return Ok(Ok(PutOutcome::Late));
@@ -131,6 +134,7 @@ impl Engine {
         sources: Option<&[Vec<u8>]>,
         attributes: Option<&Attributes>,
     ) -> Result<PutOutcome> {
+        // All that may be refused comes before anything is changed.
         let earlier = self.attributes(shard, event)?;
         let merged = match attributes {
             Some(attributes) if self.keyspace.attributes.is_empty() && !attributes.is_empty() => {
@@ -150,6 +154,7 @@ impl Engine {
         if was_announced && merged == earlier && (sources.is_none() || own.is_some()) {
             return Ok(PutOutcome::Duplicate);
         }
+        // The record is written from what the shard knows: so that first, and back again where there is no space.
         let rule_before = shard.events[event].rule;
         if let (Some(sources), None) = (sources, &own) {
             shard.events.set_own_rule(event, sources.to_vec());
@@ -168,9 +173,11 @@ impl Engine {
         }
         let leaf = &shard.events[event];
         let run = leaf.run as usize;
+        // One of which a fragment came before is an event of the account already.
         if !was_announced && !leaf.is(Flag::Counted) {
             shard.events.runs[run].ledger.awaited += 1;
         }
+        debug_assert!(shard.events.attribute_word(event).is_some(), "an announced event has its record");
         self.follow_attributes(shard, event, &merged);
         if sources.is_some() && own.is_none() {
             self.reconsider(shard, event);

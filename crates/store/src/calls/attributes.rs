@@ -33,6 +33,7 @@ impl Engine {
         if self.keyspace.attributes.is_empty() {
             return Err(Error::invalid("this keyspace has no attributes"));
         }
+        // Many sources send the same attributes with each fragment: a record is written only for what is new.
         let earlier = self.attributes(shard, event)?;
         let merged = self.merged(shard, event, attributes, &earlier, only_new)?;
         if merged == earlier {
@@ -57,7 +58,7 @@ impl Engine {
         })
     }
 
-    /// Writes the event's record anew: these attributes, and what the shard knows of its sources.
+    /// Writes a new version of the event's record: these attributes, and what the shard knows of its sources.
     pub(crate) fn write_event_record(&self, shard: &mut Shard, event: u32, attributes: &Attributes) -> Result<()> {
         let leaf = &shard.events[event];
         if leaf.is(Flag::Booked) && !leaf.is_marked_ready() {
@@ -67,7 +68,7 @@ impl Engine {
             self.placement.hot.region.fence();
         }
         let schema = &self.keyspace.attributes;
-        let standing = shard.events.attribute_word(event).map(Word::location);
+        let current = shard.events.attribute_word(event).map(Word::location);
         let mut packed = vec![0; if schema.is_empty() { 0 } else { schema.packed_bytes() }];
         if !schema.is_empty() {
             attributes.pack(schema, &mut packed);
@@ -78,8 +79,9 @@ impl Engine {
             status |= OWN_SOURCES;
         }
         let warm = shard.places.warm_records.get(&event).map(|record| record.version);
+        // Above the version of either level: recovery may find both records.
         let version = warm.or_else(|| {
-            standing.and_then(|location| self.placement.hot.read_entry(location)).map(|entry| entry.version)
+            current.and_then(|location| self.placement.hot.read_entry(location)).map(|entry| entry.version)
         });
         let version = version.map_or(Some(0), |version| version.checked_add(1));
         let version = version.ok_or_else(|| Error::invalid("no more versions"))?;
@@ -99,17 +101,21 @@ impl Engine {
                 self.placement.hot.fill() * 100.0
             ))
         })?;
+        // Under the key of source 0, whatever that source has: the flags say that it is no fragment.
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.events.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let head = RecordHead { key, status, version, flags: EntryFlags::ATTRIBUTES };
         self.placement.write_record(&place, &head, &packed, StateWord::FRESH);
         self.placement.hot.region.fence();
         shard.events.set_attribute_word(event, Word::of(place.location));
+        debug_assert!(current != Some(place.location), "a version has a place of its own");
+        // The copy in memory is that of the record on the warm level.
         shard.places.warm_records.remove(&event);
         if shard.leave_warm(event) {
             self.shards.cell_of(shard.events.primary(event).as_bytes()).publish_ready(shard);
         }
-        if let Some(location) = standing {
+        // The old version ends after the new one is durable: a crash in between leaves two, and the higher one counts.
+        if let Some(location) = current {
             self.end_attributes(location);
             self.placement.hot.region.fence();
         }
@@ -123,6 +129,7 @@ impl Engine {
         let leaf = &shard.events[event];
         let plan = &shard.events.runs[leaf.run as usize].plan;
         if plan.has_classes() && !shard.events.own_rules.contains_key(&event) {
+            // Sources of its own, where it was announced with some, are more than its class says: those stay.
             let rule = plan.rule_of_class(class);
             if rule != leaf.rule {
                 shard.events[event].rule = rule;
@@ -131,6 +138,7 @@ impl Engine {
         }
         if let Some(rank) = self.rank_of(attributes) {
             let before = shard.events.rank(event);
+            // The last rank is what an event without one has: it takes no memory.
             if rank != u128::MAX {
                 shard.events.ranks.insert(event, rank);
             }
@@ -193,7 +201,7 @@ impl Engine {
         })
     }
 
-    /// Ends an event's record, wherever it stands.
+    /// Ends an event's record, on whatever level it is.
     pub(crate) fn end_attributes(&self, location: Location) {
         let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
         self.end_record(location, length);
@@ -202,6 +210,7 @@ impl Engine {
     /// Reads an event's record.
     pub(crate) fn event_record(&self, shard: &Shard, event: u32, word: Word) -> Result<EventRecord> {
         let location = word.location();
+        // In memory, because filters ask for attributes under the event's lock, where no device is read.
         if location.is_warm() {
             let record = shard.places.warm_records.get(&event);
             let record =
@@ -218,6 +227,7 @@ impl Engine {
             .hot
             .region
             .bytes(self.placement.hot.payload_offset(location.segment, entry.offset), entry.length as usize);
+        // Always, unlike payloads: a rotten attribute would send an event to the wrong class or stream, for good.
         if checksum(bytes) != entry.payload_crc {
             return Err(Error::corrupt("an event's record does not match its checksum"));
         }

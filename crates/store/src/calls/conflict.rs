@@ -11,9 +11,10 @@ use forebay_media::hot::{Class, Location, checksum};
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// A fragment stands there: the same bytes are a duplicate, others a conflict.
+    /// There is a fragment: the same bytes are a duplicate, others a conflict.
     #[cold]
     pub(crate) fn compare(&self, key: &Key, location: Location, value: &[u8]) -> Result<PutOutcome> {
+        // By length and checksum, not byte by byte: of a record on the warm level only its entry is read.
         let stored = self.entry_of(location);
         self.unpin(location);
         let stored = stored.map_err(|error| {
@@ -40,11 +41,12 @@ impl Engine {
         ledger.conflict += offered;
         shard.events.runs[run as usize].sources.of(self.keyspace.schema.rest_of(key)).conflicts += 1;
         self.note_incident(&mut shard, key, IncidentKind::Conflict, value.len() as u32);
+        // A producer that repeats the same wrong bytes must not use the quota up.
         let known = shard.places.kept.iter().any(|kept| kept.key == *key && kept.checksum == crc);
         drop(shard);
         let kept = known || self.keep_conflict(key, value);
         Err(Error::conflict(format!(
-            "{}: {} bytes (checksum {crc:08x}) where {} (checksum {:08x}) stand; the new ones are {}",
+            "{}: {} bytes (checksum {crc:08x}) differ from the {} (checksum {:08x}) that are there; the new ones are {}",
             self.keyspace.schema.text(key.as_bytes()),
             value.len(),
             stored.length,
@@ -62,19 +64,21 @@ impl Engine {
         let length = value.len() as u32;
         let size = self.placement.hot.record_bytes(length);
         let quota = (self.config.conflict_share * self.placement.hot.geometry.region_bytes() as f64) as u64;
+        // Taken first, given back where it is too much: two that look at the same time would both fit.
         if self.events.conflict_bytes.fetch_add(size, Ordering::Relaxed) + size > quota {
-            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.events.forget_conflict(size);
             return false;
         }
         let primary = self.keyspace.schema.primary_of(key);
         let cell = self.shards.cell_of(primary.as_bytes());
         let place = {
             let shard = cell.lock();
+            // Only from what new events may use: copies for a person never take what live events reserve.
             let may = !shard.closed && self.placement.hot.admits(Class::NewEvent);
             if may { self.placement.hot.reserve_place(Class::NewEvent, length) } else { None }
         };
         let Some(place) = place else {
-            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.events.forget_conflict(size);
             return false;
         };
         let head = RecordHead { key: *key, status: 0, version: 0, flags: EntryFlags::CONFLICT };
@@ -82,9 +86,10 @@ impl Engine {
         self.placement.hot.region.fence();
         let mut shard = cell.lock();
         let run = shard.events.run_index(self.keyspace.schema.run_of(key.as_bytes()));
+        // Asked again under the lock: a close of the run in between has dropped its copies.
         let over = run.is_none_or(|run| shard.events.runs[run as usize].state == RunState::Closed);
         if over || shard.closed {
-            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.events.forget_conflict(size);
             self.placement.hot.abandon(place.location, length);
             return false;
         }

@@ -67,6 +67,7 @@ impl Store {
         }
         let debug = |event: &u32| shard.events[*event].state == State::Live(LiveState::Debug);
         let Some(event) = shard.events.find(primary.as_bytes()).filter(debug) else {
+            // Locks and guard go before a wait for devices.
             drop((shard, effects));
             return engine.settle_again(primary.as_bytes()).map(|()| false);
         };
@@ -79,11 +80,13 @@ impl Store {
         }
         // First the record of failures, then the decision: a crash in between leaves it in the debug stream.
         shard.events[event].set_deliveries(0);
+        // Its images say that it is in the debug stream: from here on the log has to say more than they do.
         shard.events.slab.clear_at(event, At::SettledThere);
         engine.lower_marks(&mut shard, event);
         engine.placement.hot.region.fence();
         let group = engine.group_of(&shard, event);
         let ticket = engine.record(&shard, event, &shard.events.decision(event, DecisionKind::Replay, group))?;
+        debug_assert_eq!(shard.events[event].deliveries(), 0, "it goes out with a clean record");
         shard.events.move_to(event, LiveState::Ready);
         cell.publish_ready(&shard);
         drop((shard, effects));

@@ -31,6 +31,7 @@ impl Store {
             if !word.is_present() {
                 return Ok(None);
             }
+            // Under the lock that shows it live: after it the segment could be reclaimed and filled with something else.
             engine.pin(word.location());
             word.location()
         };
@@ -64,6 +65,7 @@ impl Store {
             if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {
                 return Ok(None);
             }
+            // Only an accepted event has one; in other states the word is a lease.
             let output = if state == LiveState::Accepted { leaf.output() } else { 0 };
             let stage = leaf.stage();
             let missing = engine.missing_keys(&shard, event);
@@ -78,8 +80,9 @@ impl Store {
         Ok(Some(Event { primary: *primary, state, stage, attributes, streams, fragments, missing, sources: states }))
     }
 
-    /// Turns pinned locations of an event, which has so many payload bytes, into guards; on an error no pin is left behind.
+    /// Turns pinned locations of an event, which has `event_bytes` payload bytes, into guards; on an error no pin is left behind.
     pub(crate) fn guards(&self, locations: Vec<Location>, event_bytes: u64) -> Result<Vec<Fragment>> {
+        // No lock is held: an image on the warm level is read from its device here.
         let mut fragments = Vec::with_capacity(locations.len());
         let mut locations = locations.into_iter();
         let mut reading = Reading::new(self, event_bytes);

@@ -30,15 +30,19 @@ impl Store {
         engine.check_open()?;
         let conditions: Vec<String> = conditions.iter().map(|&condition| condition.to_owned()).collect();
         let filter = Filter::parse(&engine.keyspace.attributes, &conditions)?;
+        // Over journal and list: delivery takes this lock for readers, and finds a hold exactly where the log has it.
         let mut holds = engine.runs.holds.write();
         if holds.len() >= HOLDS_MAX {
             return Err(Error::full(format!("{HOLDS_MAX} holds, the limit; release some")));
         }
+        // A number is used up even where the journal refuses: it is never that of two holds.
         let id = engine.runs.next_hold.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(holds.last().is_none_or(|last| last.id < id), "hold {id} has a number of its own");
         let hold = Hold { id, run, conditions, filter };
         let ticket = engine.journal_blob(Blob::Hold, &encode_hold(&hold, true), &name_of_hold(id, true))?;
         holds.push(hold);
         engine.runs.holds_set.store(holds.len() as u32, Ordering::Release);
+        // Nothing is held while devices are waited for.
         drop((holds, effects));
         let settled = engine.settle(ticket);
         settled.map(|()| id).map_err(|error| {
@@ -72,6 +76,8 @@ impl Store {
                 None => None,
             }
         };
+        // After the list has changed and its lock is released: cells come before it in the order of locks. What delivery sorts
+        // out in between was covered by another hold.
         let Some(ticket) = ended else { return engine.settle_again(&name).map(|()| false) };
         for cell in &engine.shards.cells {
             let mut shard = cell.lock();
@@ -122,10 +128,14 @@ impl Engine {
     /// Keeps a ready event from delivery where a hold covers it; says whether one does.
     #[inline]
     pub(crate) fn keep_back(&self, shard: &mut Shard, event: u32) -> bool {
+        // Without the lock where there is no hold. Acquire pairs with the release in `hold`: a hold that was answered is seen.
         if self.runs.holds_set.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let covered = self.runs.holds.read().iter().any(|hold| self.covers(hold, shard, event));
+        let holds = self.runs.holds.read();
+        debug_assert_eq!(holds.len(), self.runs.holds_set.load(Ordering::Acquire) as usize, "each hold is counted");
+        let covered = holds.iter().any(|hold| self.covers(hold, shard, event));
+        drop(holds);
         if covered {
             shard.events.hold_back(event);
         }

@@ -11,6 +11,7 @@ impl Store {
     /// The store at a glance. Takes each shard's lock once, for the time it takes to copy a few figures.
     pub fn stats(&self) -> Stats {
         let engine = self.engine();
+        // First, without a lock: the listener may be called from here.
         let Look { inhibit, inhibited_ns, dead_time } = engine.look();
         let mut memory = MemoryStats::default();
         let (mut decided_events, mut conflicts_kept, mut held) = (0, 0, 0);
@@ -77,7 +78,8 @@ impl Store {
     /// All segments as they are now.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let hot = &self.engine().placement.hot;
-        let heads = hot.open_cursors();
+        // Where a write cursor is, a segment's own figures are behind: they are written when it is closed.
+        let cursors = hot.open_cursors();
         let one = |number: u32| {
             let segment = hot.segment(number);
             let mut entries = segment.entries.load(Ordering::Relaxed);
@@ -88,7 +90,7 @@ impl Store {
                 OPEN | CLOSED => "open",
                 _ => "sealed",
             };
-            if let Some(head) = heads.iter().find(|head| head.0 == number) {
+            if let Some(head) = cursors.iter().find(|head| head.0 == number) {
                 (entries, payload_end) = (head.1, head.2);
             }
             let unit = if state == "log" { hot.slots.slot_bytes() } else { hot.layout.entry_bytes() } as u64;

@@ -110,7 +110,7 @@ impl Engine {
         let known = self.not_closed(&mut runs, change.run)?;
         let bytes = encode_mask(change);
         let name = [&b"mask"[..], &bytes].concat();
-        // The policy does not lift what a person set; a person's mask stands over the policy's.
+        // The policy does not lift what a person set; a person's mask replaces the policy's.
         let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
         let nothing_to_do = match known.masks.iter().find(open) {
             Some(mask) if change.set => {
@@ -127,6 +127,7 @@ impl Engine {
         let now = self.now_ns();
         apply_mask(&mut known.masks, change, now);
         known.note_mask(&self.keyspace.schema, change);
+        // One list for all shards, shared: every arrival asks how many masks there are.
         let masks = Arc::new(known.masks.clone());
         for cell in &self.shards.cells {
             let mut shard = cell.lock();
@@ -135,6 +136,7 @@ impl Engine {
             if !change.set {
                 continue;
             }
+            // Events that lack only this source have nothing more to come: no arrival would look at them again.
             for event in shard.events.open_events(run as usize) {
                 shard.events.consider(event);
                 if shard.events[event].state != State::Live(LiveState::Open) {
@@ -142,6 +144,7 @@ impl Engine {
                     self.mark_event(&mut shard, event);
                 }
             }
+            // Durable before they are given out: after a crash the mask may be lifted, and ready is monotone.
             self.placement.hot.region.fence();
             cell.publish_ready(&shard);
         }
@@ -193,8 +196,10 @@ impl Engine {
             let alive = runs.iter().filter(|known| known.state != crate::RunState::Closed);
             alive.map(|known| (known.run, known.config.auto_mask, known.masked_by_policy())).collect()
         };
+        // Runs that are closed are forgotten: their figures are in their summaries.
         self.runs.watched.lock().retain(|run, _| runs.iter().any(|known| known.0 == *run));
         for (run, auto_mask, masked) in runs {
+            // Not in every round: walking all sources of all shards takes longer than the pause between two rounds.
             let due = {
                 let watched = self.runs.watched.lock();
                 let looked = watched.get(&run).and_then(|watched| watched.looked_ns);
@@ -214,6 +219,7 @@ impl Engine {
         let now = self.now_ns();
         let mut all = self.runs.watched.lock();
         let watched = all.entry(run).or_default();
+        // Two that look at the same time: the second one has nothing to divide by.
         let passed_ns = watched.looked_ns.map_or(0, |looked| now.saturating_sub(looked));
         if watched.looked_ns.is_some() && passed_ns == 0 {
             return;
@@ -244,6 +250,7 @@ impl Engine {
             let mut shard = cell.lock();
             let Some(index) = shard.events.run_index(run) else { continue };
             let of_run = &mut shard.events.runs[index as usize];
+            // Taken out: what this round has counted is not counted by the next one.
             for (source, (row, fragments)) in std::mem::take(&mut of_run.missed) {
                 let row = if of_run.sources.of(&source).fragments == fragments { row } else { 0 };
                 let (all, most) = missed.entry(source).or_default();
@@ -275,7 +282,7 @@ impl Engine {
             for (source, (misses, of_one_shard)) in missed {
                 let fragments = come.get(&source).copied().unwrap_or_default();
                 let (row, before) = watched.misses.entry(source.clone()).or_default();
-                // Fragments that came meanwhile may stand between the misses of two shards, not between those of one.
+                // Fragments that came meanwhile may lie between the misses of two shards, not between those of one.
                 *row = if *before == fragments { row.saturating_add(misses) } else { of_one_shard };
                 *before = fragments;
                 if *row >= most && !watched.masked_at.contains_key(&source) {

@@ -12,7 +12,7 @@ const SIDE_BY_SIDE: usize = 32;
 /// Steps after which a lookup is left to itself: deeper ones are rare.
 const STEPS_MAX: usize = 6;
 
-/// Where one lookup stands.
+/// How far one lookup is.
 #[derive(Clone, Copy)]
 enum Place {
     Walking(Path),
@@ -36,10 +36,11 @@ impl Store {
                     }
                     let Some(primary) = key.as_bytes().get(..width) else { continue };
                     walking = true;
+                    // Taken for each step: what is reached may be another node by the next one, which is no harm for a hint.
                     let shard = engine.shards.cell_of(primary).lock();
                     *place = match *place {
                         Place::Walking(mut path) => {
-                            // The root stands in the cache.
+                            // The root is in the cache.
                             if step == 0 {
                                 shard.events.step(&mut path, primary);
                             }

@@ -40,15 +40,15 @@ impl Store {
         engine.check_open()?;
         let mut runs = engine.runs.known.lock();
         let known = engine.not_closed(&mut runs, run)?;
-        let standing = known.producers.iter().position(|producer| producer.status.name == name);
-        if standing.is_some_and(|at| known.producers[at].counts.strong_count() > 0) {
+        let earlier = known.producers.iter().position(|producer| producer.status.name == name);
+        if earlier.is_some_and(|at| known.producers[at].counts.strong_count() > 0) {
             return Err(Error::conflict(format!("run {run}: a producer `{name}` is at work")));
         }
-        if standing.is_none() && known.producers.len() >= PRODUCERS_MAX {
+        if earlier.is_none() && known.producers.len() >= PRODUCERS_MAX {
             return Err(Error::invalid(format!("run {run}: more than {PRODUCERS_MAX} producers")));
         }
         // One that comes back goes on from its last figures.
-        let before = standing.map(|at| known.producers[at].now());
+        let before = earlier.map(|at| known.producers[at].now());
         let status = ProducerStatus {
             name: name.to_owned(),
             finished: false,
@@ -64,7 +64,7 @@ impl Store {
             bytes: status.bytes.into(),
         });
         let producer = KnownProducer { status, counts: Arc::downgrade(&counts) };
-        match standing {
+        match earlier {
             Some(at) => known.producers[at] = producer,
             None => known.producers.push(producer),
         }
@@ -76,20 +76,21 @@ impl Store {
 }
 
 impl Producer {
-    /// It offered a fragment of so many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, whatever the answer was.
     #[inline]
     pub fn offered(&self, bytes: u64) {
+        // Relaxed: figures of one producer, compared with the ledger after its last put.
         self.counts.fragments.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// It offered so many fragments, of so many bytes together.
+    /// It offered `fragments` fragments, of `bytes` bytes together.
     pub fn offered_many(&self, fragments: u64, bytes: u64) {
         self.counts.fragments.fetch_add(fragments, Ordering::Relaxed);
         self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// It announced so many events.
+    /// It announced `events` events.
     #[inline]
     pub fn announced(&self, events: u64) {
         self.counts.announced.fetch_add(events, Ordering::Relaxed);
@@ -134,6 +135,7 @@ impl Engine {
         let known = self.not_closed(&mut runs, producer.run)?;
         let at = known.producers.iter().position(|entry| entry.status.name == producer.name);
         let at = at.ok_or_else(|| Error::internal("a producer that its run does not know"))?;
+        // The journal first: what is shown as finished stays finished after a restart.
         let status = ProducerStatus { finished, ..known.producers[at].now() };
         let bytes = encode_producer(producer.run, &status);
         let ticket = self.journal_blob(Blob::Producer, &bytes, producer.name.as_bytes())?;

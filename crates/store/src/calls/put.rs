@@ -59,7 +59,7 @@ impl Claimed {
 /// What a claim met.
 pub(super) enum Claim {
     Claimed(Claimed),
-    /// A fragment stands there; its segment is pinned.
+    /// There is a fragment; its segment is pinned.
     Standing(Location),
     Late,
 }
@@ -86,7 +86,7 @@ impl Store {
     /// Puts a fragment. When this returns, the bytes are stored: they survive the death of this process.
     ///
     /// # Errors
-    /// `Conflict` where other bytes (or attributes) stand there, `Full` at the deadline, `Closed` for a closed run or
+    /// `Conflict` where there are other bytes (or attributes), `Full` at the deadline, `Closed` for a closed run or
     /// store, `Invalid` for a key of another schema, a value past the limit or `persisted` without a warm level, `Unavailable` while another put of the
     /// key does not end, or where the fragment is stored but not persisted as was asked for.
     #[inline]
@@ -94,6 +94,7 @@ impl Store {
         let engine = self.engine();
         let length = engine.check_put(key, value.len())?;
         engine.check_persisted(options)?;
+        // Before the lock: the bytes come to the cache while the event is looked up.
         will_copy(value);
         let claim = engine.claim(key, length, options)?;
         engine.put_claimed(claim, key, value, options, None)
@@ -125,7 +126,7 @@ impl Store {
     /// Puts many fragments; outcomes in the same order.
     ///
     /// # Errors
-    /// None for the call: those of single fragments stand in their outcomes.
+    /// None for the call: those of single fragments are in their outcomes.
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
         Ok(puts.iter().map(|(key, value, options)| self.put(key, value, options)).collect())
     }
@@ -174,6 +175,7 @@ impl Engine {
     pub(crate) fn check_put(&self, key: &Key, length: usize) -> Result<u32> {
         self.check_key(key)?;
         let most = self.keyspace.fragment_bytes_max.min(self.placement.hot.payload_bytes_max() as usize);
+        // Refused now, not when it is to go down: on a full hot level there would be nowhere to go.
         if let Some(level) = &self.placement.level
             && length as u64 > level.image_bytes_max
         {
@@ -198,6 +200,7 @@ impl Engine {
         options: &PutOptions<'_>,
         sent_as: Option<u32>,
     ) -> Result<PutOutcome> {
+        // Compared with what the copy computed: a checksum that came from outside costs no pass of its own.
         let check = |found: u32| sent_as.map_or(Ok(()), |expected| check_sent_as(value.len(), expected, found));
         let outcome = match claim {
             Claim::Claimed(claimed) => {
@@ -234,6 +237,7 @@ impl Engine {
     fn claim_at_once(&self, key: &Key, length: u32, options: &PutOptions<'_>) -> Result<Option<Claim>> {
         let claim = match self.try_claim(key, length, options)? {
             Ok(claim) => claim,
+            // Opening a run waits for no device here: the ticket is for puts that ask to be persisted.
             Err(Again::UnknownRun(run)) => {
                 self.open_unknown_run(run)?;
                 let Ok(claim) = self.try_claim(key, length, options)? else { return Ok(None) };
@@ -267,10 +271,11 @@ impl Engine {
                             self.keyspace.schema.text(key.as_bytes())
                         )));
                     }
+                    // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
                     std::thread::sleep(Duration::from_micros(50));
                 }
                 Again::NoSpace(class) => {
-                    // Dead ends give their space back: heads without live records, a log that folds to less.
+                    // Dead ends give their space back: write cursors without live records, a log of which a snapshot is smaller.
                     self.placement.hot.close_idle_cursors();
                     self.relieve_log();
                     if !self.placement.hot.wait_for_space(class, deadline) {
@@ -312,6 +317,7 @@ impl Engine {
             ledger.refused += Tally::fragment(u64::from(length));
             self.note_incident(&mut shard, key, IncidentKind::RefusedFull, length);
         }
+        // A look takes all cells and may call a listener.
         drop(shard);
         let why = self.look().inhibit.map_or_else(String::new, |inhibit| format!("; {inhibit}"));
         Error::full(format!(
@@ -349,12 +355,14 @@ impl Engine {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let run = shard.events[event].run as usize;
         let known = &shard.events.runs[run];
+        // Waited for: whether the run closes is not decided, and an answer now could be wrong either way.
         if known.is_closing() {
             return Ok(Err(Again::Closing(known.run)));
         }
         if known.is_over() {
             return Err(self.refuse_run(&mut shard, run, key, length));
         }
+        // The key before the state of the event: a duplicate of what was stored is a success, however late it comes.
         let slot = match shard.events.slot(event, rest) {
             Ok((_, word)) if word.is_pending() => return Ok(Err(Again::InFlight)),
             Ok((_, word)) if word.is_present() => {
@@ -375,6 +383,7 @@ impl Engine {
                 forebay_core::limits::FRAGMENTS_PER_EVENT_MAX
             )));
         }
+        // More of the space is for events that exist: only with their last fragments can they be decided and go.
         let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace(Class::Existing)));
         };
@@ -414,6 +423,7 @@ impl Engine {
         if known.is_closing() {
             return Ok(Err(Again::Closing(number)));
         }
+        // Decided events are remembered for as long as the run takes any: a fragment that comes after must not make a new one.
         let takes_no_more = || self.is_decided(known, primary) || self.is_removed_elsewhere(key.as_bytes());
         if !known.is_over() && takes_no_more() {
             self.book_late(&mut shard, run as usize, key, length, IncidentKind::LateDecided);
@@ -428,6 +438,7 @@ impl Engine {
         let Some(place) = self.placement.hot.reserve_place(Class::NewEvent, length) else {
             return Ok(Err(Again::NoSpace(Class::NewEvent)));
         };
+        // After the place: an event without one would have to be withdrawn again whenever the store is full.
         let event = shard.events.create(primary, run, self.now_ns());
         self.placement.hot.events.fetch_add(1, Ordering::Relaxed);
         if let Some(attributes) = options.attributes
@@ -452,9 +463,12 @@ impl Engine {
         place: Place,
         (length, status): (u32, u32),
     ) -> Claimed {
+        debug_assert!(shard.events[event].waits(), "only an event that waits takes another fragment");
+        // Noted when the key is claimed: whether it came in time is a matter of when it came, not of how long its copy took.
         let late = shard.events[event].state == State::Live(LiveState::Ready);
         let rest = self.keyspace.schema.rest_of(key);
         shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
+        // Keeps the event's number from being used again until this record reports, whatever becomes of the event.
         shard.events[event].pending += 1;
         let version = self.first_version(shard, event, key);
         Claimed { key: *key, event, place, length, version, status, late, result: false }
@@ -491,8 +505,10 @@ impl Engine {
     pub(super) fn unbook_late(&self, key: &Key, length: u32) {
         let (primary, rest) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let mut shard = self.shards.cell_of(primary).lock();
+        // All of it in one hold, as it was booked: the account balances at any moment.
         let Some(run) = shard.events.run_index(self.keyspace.schema.run_of(primary)) else { return };
         let run = &mut shard.events.runs[run as usize];
+        debug_assert!(run.ledger.late.fragments > 0, "what is taken back was booked as late");
         run.ledger.offered -= Tally::fragment(u64::from(length));
         run.ledger.late -= Tally::fragment(u64::from(length));
         let late = &mut run.sources.of(rest).late;
@@ -510,12 +526,14 @@ impl Engine {
     pub(super) fn publish(&self, claimed: &Claimed, crc: u32) -> Result<PutOutcome> {
         let place = &claimed.place;
         self.placement.write_head(place, &claimed.head(), claimed.length, crc, StateWord::FRESH);
+        // Before anybody can see it: what a reader has seen must not be gone after a crash.
         self.placement.hot.region.fence();
 
         let (primary, rest) = claimed.key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let cell = self.shards.cell_of(primary);
         let mut shard = cell.lock();
         let event = claimed.event;
+        // Found by its number, not by its key: the event may have been decided, and is kept for this record.
         let run = shard.events[event].run as usize;
         let offered = Tally::fragment(u64::from(claimed.length));
         let state = shard.events[event].state;
@@ -524,16 +542,20 @@ impl Engine {
             if !is_closed {
                 self.book_late(&mut shard, run, &claimed.key, claimed.length, IncidentKind::LateLeased);
             }
+            // The slot goes: the fragment was never visible, and was not removed by anybody.
             shard.events.remove_slot(event, rest);
             shard.events.settle(event);
             // Ended before anybody else can have the region: until here this record keeps it.
             self.placement.hot.abandon(place.location, claimed.length);
             return if is_closed { Err(closed()) } else { Ok(PutOutcome::Late) };
         }
+        // Offered and stored in one hold: the ledger balances whenever somebody reads it.
         shard.events.runs[run].ledger.offered += offered;
         if let Ok((slot, word)) = shard.events.slot(event, rest) {
+            debug_assert!(word.is_pending() && word.location() == place.location, "the slot waits for this record");
             shard.events.set_word(event, slot, word.settled());
         }
+        debug_assert!(shard.events.slot(event, rest).is_ok(), "a claimed key keeps its slot");
         let complete = shard.events[event].is(Flag::Complete);
         shard.events.arrived(event, (primary, rest), claimed.length);
         shard.events[event].pending -= 1;
@@ -554,6 +576,7 @@ impl Engine {
         // Last: a closing store waits for what is in flight before it lets the region go.
         self.placement.hot.written(place.location.segment);
         drop(shard);
+        // Outside of the lock: the thread that is woken takes it at once, and a listener may call the store.
         if became_ready {
             self.events.waiting.notify();
         }
@@ -581,6 +604,7 @@ impl Engine {
         let mut shard = self.shards.cell_of(primary).lock();
         shard.events.remove_slot(claimed.event, rest);
         shard.events.settle(claimed.event);
+        // An event that only this put had made: left behind, it would wait for nothing until its time.
         let attributes = self.withdraw_unborn(&mut shard, claimed.event);
         drop(shard);
         if let Some(location) = attributes {
@@ -605,7 +629,8 @@ impl Engine {
         }
         let attributes = shard.events.attribute_word(event).map(Word::location);
         shard.withdraw(event);
-        self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
+        let before = self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "an event on the hot level reserves a slot");
         attributes
     }
 

@@ -29,6 +29,7 @@ impl Walk {
             return Err(Error::invalid(format!("bounds of another key than {}", schema.describe().join(", "))));
         }
         let first = schema.primary(&bounds.lower()[..schema.primary_len()]).ok();
+        // One candidate per shard, each found under its own lock: a walk holds no lock between two events.
         let mut walk = Walk { bounds: bounds.clone(), next: vec![None; SHARDS] };
         for shard in 0..SHARDS {
             walk.next[shard] = first.and_then(|first| walk.seek(engine, shard, first));
@@ -44,6 +45,7 @@ impl Walk {
             let found = shard.events.primary(shard.events.seek(from.as_bytes())?);
             match self.bounds.seek(&schema.values(found.as_bytes())) {
                 Seek::Inside => return Some(found),
+                // Jumps over what the bounds leave out: a range of one source over many events reads only those.
                 Seek::To(values) => from = schema.primary(&values).ok()?,
                 Seek::End => return None,
             }
@@ -54,6 +56,7 @@ impl Walk {
         let shards = self.next.iter().enumerate();
         let (shard, primary) = shards.filter_map(|(at, next)| Some((at, (*next)?))).min_by_key(|(_, next)| *next)?;
         self.next[shard] = primary.successor().and_then(|from| self.seek(engine, shard, from));
+        debug_assert!(self.next[shard].is_none_or(|next| next > primary), "a walk goes on, in the order of keys");
         Some(primary)
     }
 }

@@ -51,6 +51,7 @@ impl Store {
                 removed += tally.map_or(0, |tally| tally.fragments);
                 continue;
             }
+            // Collected under the lock, removed one by one without it: each removal is a decision of its own.
             let keys: Vec<Key> = {
                 let shard = engine.shards.cell_of(primary.as_bytes()).lock();
                 let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
@@ -74,6 +75,7 @@ impl Engine {
         kind: DecisionKind,
         allowed: impl Fn(LiveState) -> bool,
     ) -> Result<Option<Tally>> {
+        // Before the guard: a snapshot waits for effects that have begun, and would wait for this call.
         self.relieve_log();
         let ended = {
             let _effects = self.decisions.effects.begin();
@@ -90,6 +92,7 @@ impl Engine {
             match there {
                 Some(event) => {
                     let kind = if shard.events[event].is(Flag::Counted) { kind } else { DecisionKind::NeverSeen };
+                    // Announced and never seen, it is counted as such, not as removed.
                     Some(self.end_locked(shard, event, kind)?)
                 }
                 None => None,
@@ -112,9 +115,10 @@ impl Engine {
         let group = self.group_of(&shard, event);
         let tally = shard.events.tally(event);
         let record = Decision { detail: output, ..shard.events.decision(event, kind, group) };
+        // From here on it has ended, whatever follows: the record is durable, effects are done again by recovery.
         let ticket = self.record(&shard, event, &record)?;
         if leased {
-            self.events.leases.fetch_sub(1, Ordering::Relaxed);
+            self.events.lease_ends();
         }
         if kind == DecisionKind::Release {
             self.book_released(&mut shard.events.runs[run], output);
@@ -123,6 +127,7 @@ impl Engine {
         self.end(&mut shard, event, kind, group, &mut ended);
         cell.publish_ready(&shard);
         drop(shard);
+        // Without the lock: nobody finds these records any more, and marking them takes a flush each.
         self.finish(&ended);
         Ok((tally, ticket))
     }
@@ -156,7 +161,7 @@ impl Engine {
             if !location.is_warm() || known.is_some_and(|(at, _)| at == location) {
                 break (shard, event, slot, word);
             }
-            // Its length stands on a device: read without the lock, then looked at again.
+            // Its length is on a device: read without the lock, then looked at again.
             known = Some((location, self.length_there(shard, location)?));
         };
         let _effects = self.decisions.effects.begin();
@@ -171,7 +176,7 @@ impl Engine {
         let length = known
             .filter(|_| location.is_warm())
             .map_or_else(|| self.placement.hot.length_of(location), |(_, length)| length);
-        // Ready stays ready, also after recovery, although the event may not be complete any more: its marks stand
+        // Ready stays ready, also after recovery, although the event may not be complete any more: its marks are
         // beside another fragment before this one goes.
         if decided {
             shard.events[event].mark_ready();
@@ -194,9 +199,11 @@ impl Engine {
                 ..Decision::about(DecisionKind::RemoveKey, key.as_bytes())
             },
         )?;
+        // The slot stays, closed, as long as the event lives: a late repeat of the put is answered `Late`.
         shard.events.remove_slot_for_good(event, slot);
         let tally = Tally::fragment(u64::from(length));
         let leaf = &mut shard.events[event];
+        debug_assert!(leaf.present > 0 && leaf.bytes >= u64::from(length), "what is removed was booked");
         leaf.present -= 1;
         leaf.bytes -= u64::from(length);
         let (run, state) = (leaf.run as usize, leaf.state);
@@ -210,6 +217,7 @@ impl Engine {
         }
         self.placement.hot.removed.fetch_add(1, Ordering::Relaxed);
         drop(shard);
+        // After the record: a mark without it would be a fragment that is gone without a reason.
         self.end_record(location, length);
         self.placement.hot.region.fence();
         Ok(Some(ticket))

@@ -30,6 +30,7 @@ enum Backing {
 
 impl Reservation {
     fn new(store: &Store, backing: Backing, options: &PutOptions<'_>) -> Reservation {
+        // Scratch memory is its own: it keeps nothing of the region.
         if matches!(backing, Backing::Place(_)) {
             store.holder.reservations.fetch_add(1, Ordering::Relaxed);
         }
@@ -37,7 +38,7 @@ impl Reservation {
         Reservation { store: store.clone(), backing: Some(backing), down }
     }
 
-    /// Whether its commit waits for a device, or for the bytes that stand there to be read.
+    /// Whether its commit waits for a device, or for the bytes that are there to be read.
     pub fn commit_may_wait(&self) -> bool {
         self.down.0
             || (matches!(self.backing, Some(Backing::Scratch { .. })) && self.store.engine().placement.level.is_some())
@@ -62,6 +63,7 @@ impl Reservation {
     fn commit_if(mut self, expected: Option<u32>) -> Result<PutOutcome> {
         let engine = self.store.engine();
         let crc = checksum(&self);
+        // Before the backing is taken: on an error the drop gives the place back.
         if let Some(expected) = expected {
             check_sent_as(self.len(), expected, crc)?;
         }
@@ -69,6 +71,7 @@ impl Reservation {
             Some(Backing::Place(claimed)) => {
                 // From here on it is a call in flight, which a closing store waits for.
                 self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
+                // Filled by somebody else's stores: they are not flushed yet, as those of a copy are.
                 let offset = engine.placement.hot.payload_offset(claimed.place.location.segment, claimed.place.offset);
                 engine.placement.hot.region.flush(offset, claimed.length as usize);
                 let outcome = engine.publish(&claimed, crc)?;
@@ -124,7 +127,8 @@ impl DerefMut for Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(Backing::Place(claimed)) = self.backing.take() {
-            self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
+            let before = self.store.holder.reservations.fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(before > 0, "each reservation is counted once");
             self.store.engine().give_up(&claimed);
         }
     }

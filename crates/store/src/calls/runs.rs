@@ -7,7 +7,7 @@
 //! *Invariants*: a run is in the log before its first event is in the store; a run closes only when nothing of it is
 //! open, ready, leased or in flight and its ledger balances (tests/semantics/runs.rs).
 
-use crate::decisions::encode_run;
+use crate::decisions::{decode_run, encode_run};
 use crate::engine::{Engine, closed};
 use crate::limits::RUNS_MAX;
 use crate::placement::{Kept, Ticket};
@@ -16,7 +16,6 @@ use crate::{RunState, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, RunConfig};
 use forebay_media::bytes::Blob;
 use std::io::Write;
-use std::sync::atomic::Ordering;
 
 impl Store {
     /// Opens a run. Opening it again with the same configuration is a success.
@@ -36,7 +35,7 @@ impl Store {
         engine.settle(ticket)
     }
 
-    /// Pauses a run: the time that its open events wait (`complete_within`) stands still. What still comes is taken,
+    /// Pauses a run: the time that its open events wait (`complete_within`) is not counted. What still comes is taken,
     /// ready events are given out. Pausing a paused run is a success.
     ///
     /// # Errors
@@ -81,7 +80,7 @@ impl Store {
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let engine = self.engine();
         engine.look_at_sources(run);
-        // One at a time: whoever fails opens the run's doors again.
+        // One at a time: a close that fails lets puts into the run again, and must not do so for another close.
         let _only_one = engine.runs.closing.lock();
         engine.check_open()?;
         let known = engine.not_closed(&mut engine.runs.known.lock(), run)?.clone();
@@ -109,6 +108,7 @@ impl Store {
 impl Engine {
     /// The account of a run that has nothing left to decide and balances.
     fn check_settled(&self, run: u64) -> Result<Ledger> {
+        // All at once: an event of one shard cannot become open while another shard is looked at.
         let shards = self.shards.lock_all();
         if shards[0].closed {
             return Err(closed());
@@ -147,6 +147,7 @@ impl Engine {
     /// Writes the summary, then the record; then nothing of the run is taken any more.
     fn close_run(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
         let run = known.run;
+        // The summary first: a closed run forgets what it says, and a crash in between only leaves a file to be replaced.
         let summary = self.summary(known, ledger)?;
         self.write_summary(&summary)?;
         let effects = self.decisions.effects.begin();
@@ -163,7 +164,12 @@ impl Engine {
         for cell in &self.shards.cells {
             let mut shard = cell.lock();
             if let Some(index) = shard.events.run_index(run) {
-                shard.events.runs[index as usize].enter(RunState::Closed, now);
+                let of_run = &mut shard.events.runs[index as usize];
+                debug_assert!(
+                    of_run.closing && of_run.open.len() == 0,
+                    "run {run}: nothing came since it was summed up"
+                );
+                of_run.enter(RunState::Closed, now);
             }
             let schema = &self.keyspace.schema;
             let (gone, kept): (Vec<Kept>, Vec<Kept>) =
@@ -171,9 +177,10 @@ impl Engine {
             shard.places.kept = kept;
             dropped.extend(gone);
         }
+        // Outside of the cells: ending a record takes a flush.
         for kept in dropped {
             let size = self.placement.hot.record_bytes(kept.length);
-            self.events.conflict_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.events.forget_conflict(size);
             self.placement.hot.end_record(kept.location, kept.length);
         }
         self.placement.hot.region.fence();
@@ -188,6 +195,7 @@ impl Engine {
         let path = dir.join(format!("run-{}.json", summary.run));
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&dir)?;
+            // Written beside, synced, renamed, directory synced: whole under its name, or not there.
             let unfinished = path.with_extension("json.writing");
             let mut file = std::fs::File::create(&unfinished)?;
             file.write_all(&serde_json::to_vec_pretty(summary).map_err(std::io::Error::other)?)?;
@@ -253,6 +261,7 @@ impl Engine {
             return Err(Error::full(format!("the store knows {RUNS_MAX} runs, the limit")));
         }
         let known = KnownRun::new(run, RunState::Open, config.clone());
+        // In the log before its first event is in the store: recovery knows each event's run.
         let ticket = self.journal(&known)?;
         let plan = self.plan(config);
         let now = self.now_ns();
@@ -269,6 +278,7 @@ impl Engine {
         self.check_open()?;
         let mut runs = self.runs.known.lock();
         let known = self.not_closed(&mut runs, run)?;
+        // A repeat waits for what the first call waited for, with the locks released.
         if known.state == to {
             let ticket = self.journaled(known);
             drop((runs, effects));
@@ -277,6 +287,7 @@ impl Engine {
         if !known.state.takes_events() {
             return Err(Error::closed(format!("run {run} is {}", known.state.name())));
         }
+        // The log, then the list, then the shards: what a shard does is never ahead of what recovery would find.
         let changed = KnownRun { state: to, ..known.clone() };
         let ticket = self.journal(&changed)?;
         *known = changed;
@@ -326,6 +337,12 @@ impl Engine {
 
     fn journal(&self, known: &KnownRun) -> Result<Ticket> {
         let bytes = encode_run(known, &self.keyspace.schema)?;
+        debug_assert!(
+            decode_run(&bytes, &self.keyspace.schema)
+                .is_ok_and(|read| (read.run, read.state, read.config) == (known.run, known.state, known.config.clone())),
+            "run {} reads back as it is: else its repeat would be a conflict after a restart",
+            known.run
+        );
         self.journal_blob(Blob::Run, &bytes, &name_of_run(known))
     }
 

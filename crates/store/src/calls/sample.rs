@@ -94,6 +94,7 @@ impl Sampler {
                 std::thread::sleep(left.min(Duration::from_millis(5)));
             }
         };
+        // A sampler that was slow does not catch up: its rate is a bound on what the store does for it.
         self.next = Instant::now().max(due + self.pause);
         found.map(|pinned| self.copy(pinned)).transpose()
     }
@@ -102,14 +103,17 @@ impl Sampler {
     fn await_decided(&self, deadline: Instant) -> Option<Pinned> {
         let engine = self.store.engine();
         let mut slot = self.mailbox.slot.lock();
+        debug_assert!(!slot.wanted && slot.event.is_none(), "a sampler waits for one event at a time");
         slot.wanted = true;
+        // Counted while it waits only: verdicts ask this figure, and look for mailboxes where it is not 0.
         engine.runs.samplers.wanting.fetch_add(1, Ordering::SeqCst);
         while slot.event.is_none() && !engine.is_closed() && Instant::now() < deadline {
             let pause = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
             self.mailbox.filled.wait_for(&mut slot, pause);
         }
         slot.wanted = false;
-        engine.runs.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
+        let before = engine.runs.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a sampler that waits is counted");
         slot.event.take()
     }
 
@@ -151,6 +155,7 @@ impl Sampler {
         let engine = self.store.engine();
         let (mut fragments, mut left_out, mut bytes) = (Vec::new(), 0, 0);
         let mut failed = None;
+        // One reader for all, so that an image of several fragments is read once.
         let mut reading = crate::levels::Reading::new(&self.store, pinned.event_bytes);
         for location in pinned.locations {
             if location.is_warm() {
@@ -202,6 +207,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
+        // A verdict may have left one that nobody fetched: its pins would keep segments for ever.
         if let Some(pinned) = self.mailbox.slot.lock().event.take() {
             let engine = self.store.engine();
             pinned.locations.iter().for_each(|&location| engine.unpin(location));
@@ -221,6 +227,7 @@ impl Engine {
     /// A verdict is about to be carried out, under the event's lock: a sampler that waits may have the event.
     #[inline]
     pub(crate) fn offer_decided(&self, shard: &Shard, event: u32, state: &'static str) {
+        // Relaxed: an event that is missed is one of many.
         if self.runs.samplers.wanting.load(Ordering::Relaxed) > 0 {
             self.hand_over(shard, event, state);
         }
@@ -228,7 +235,7 @@ impl Engine {
 
     #[cold]
     fn hand_over(&self, shard: &Shard, event: u32, state: &'static str) {
-        // Who is busy with samplers now is not waited for.
+        // Tried, under the event's lock: a verdict never waits for a monitor.
         let Some(all) = self.runs.samplers.all.try_lock() else { return };
         for mailbox in all.iter().filter_map(Weak::upgrade) {
             let Some(mut slot) = mailbox.slot.try_lock() else { continue };

@@ -34,10 +34,11 @@ impl Store {
                 return Err(Error::full("no space to log that the event is ready"));
             }
             ticket = engine.make_ready(&mut shard, event)?;
-            // Ready is monotone also for who asks: durable before it is answered.
+            // Ready is monotone for the caller too: durable before it is answered.
             engine.placement.hot.region.fence();
             cell.publish_ready(&shard);
         }
+        // Before the wait for devices, the guard too: a snapshot would wait with this call.
         drop(shard);
         drop(effects);
         engine.events.waiting.notify();
@@ -48,6 +49,7 @@ impl Store {
 impl Engine {
     /// Marks an open event as ready (flushed, not fenced); `false` where the log had no space for it: it is not, then.
     fn mark_ready(&self, shard: &mut Shard, event: u32) -> bool {
+        // The mark is written from the event's state, so that first; back again where the log refuses.
         shard.events[event].mark_ready();
         let is_marked = self.mark_event(shard, event);
         if !is_marked {
@@ -61,6 +63,7 @@ impl Engine {
     /// guard.
     pub(crate) fn make_ready(&self, shard: &mut Shard, event: u32) -> Result<Ticket> {
         let leaf = &shard.events[event];
+        debug_assert_eq!(leaf.state, State::Live(LiveState::Open), "only an open event becomes ready");
         let (present, pending) = (leaf.present, leaf.pending);
         if present > 0 {
             if !shard.events[event].is_marked_ready() {
@@ -73,6 +76,7 @@ impl Engine {
             shard.events.move_to(event, LiveState::Ready);
         } else if pending > 0 {
             // Its turn comes again at the end of the list.
+            // With a new arrival: by the old one its time would be over again in the next round.
             shard.events[event].arrival_ns = self.now_ns();
             shard.events.move_to(event, LiveState::Open);
         } else if !leaf.is(Flag::Counted) && !leaf.is(Flag::Announced) {

@@ -56,6 +56,7 @@ impl Store {
         let engine = self.engine();
         let stage = engine.stage_of(request.stage.as_deref())?;
         engine.make_room_for_marks();
+        // The clock is read only where the call waits: most find something.
         let mut deadline = None;
         loop {
             engine.check_open()?;
@@ -101,11 +102,12 @@ impl Store {
             engine.shards.cells[index].publish_ready(&shard);
             grant
         };
+        // Without the lock, and before the worker has it: the delivery is durable.
         engine.placement.hot.region.fence();
         Ok(self.leases(vec![grant])?.pop())
     }
 
-    /// Reads sources of an event under lease, for whoever has the token.
+    /// Reads sources of an event under lease, for the holder of its token.
     ///
     /// # Errors
     /// `Fenced` where the lease is no longer in force, `Corrupt`, `Closed`.
@@ -172,8 +174,10 @@ impl Store {
         if now >= last {
             return Err(Error::fenced(format!("the lease is held for longer than {:?}", engine.config.max_hold)));
         }
+        // Never past `max_hold`: a worker that hangs with a living heartbeat gives its event up in the end.
         let deadline = now.saturating_add(nanoseconds(duration)).min(last);
         let leases = &mut shard.events.leases;
+        // The old entry is found by the old deadline: both change in one hold.
         let before = std::mem::replace(&mut leases.out[number].deadline_ns, deadline);
         leases.timers.remove(before, number);
         leases.timers.insert(&leases.out, number);
@@ -197,11 +201,13 @@ impl Store {
         let event = shard.events.find(primary.as_bytes()).filter(|&event| engine.holds(&shard, event, token));
         let event = event.ok_or_else(|| engine.fenced(primary, token))?;
         let leaf = &mut shard.events[event];
+        debug_assert!(leaf.deliveries() > 0, "a grant is counted as a delivery");
+        // Lowered durably before it is ready again: the worker did not fail.
         leaf.set_deliveries(leaf.deliveries().saturating_sub(1));
         engine.lower_marks(&mut shard, event);
         engine.placement.hot.region.fence();
         shard.events.move_to(event, LiveState::Ready);
-        engine.events.leases.fetch_sub(1, Ordering::Relaxed);
+        engine.events.lease_ends();
         cell.publish_ready(&shard);
         drop(shard);
         engine.events.waiting.notify();
@@ -261,8 +267,8 @@ impl Engine {
         let mut round = Round::new(self, request);
         let too_old = round.now_ns.checked_sub(nanoseconds(self.keyspace.delivery.max_wait));
         let all = Some(u64::MAX);
-        // An event that comes back to the hot level meanwhile stands there when it was not found on the warm one: whoever
-        // got nothing looks once more.
+        // An event that comes back to the hot level meanwhile is missed by both looks: a call that got nothing looks there
+        // once more.
         for (cold, latest, again) in
             [(true, too_old, false), (false, all, false), (true, all, false), (false, all, true)]
         {
@@ -298,6 +304,7 @@ impl Engine {
             if age == u64::MAX || age > latest {
                 break;
             }
+            // A whole batch from one shard costs one lock; a turn's length bounds how far that departs from order.
             let turn_ends = second.saturating_add(turn_ns).min(latest);
             let mut shard = self.shards.cells[at].lock();
             if shard.closed {
@@ -323,8 +330,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// By attribute: whoever waits for too long first, then the lowest rank of all shards. Each event is looked for anew
-    /// in all shards: this order costs more than the others.
+    /// By attribute: events that wait for too long first, then the lowest rank of all shards. All shards are searched for
+    /// each event: this order costs more than the others.
     fn grant_by_rank(&self, request: &GetAny, stage: u8) -> Result<Vec<Grant>> {
         let mut round = Round::new(self, request);
         let too_old = self.now_ns().checked_sub(nanoseconds(self.keyspace.delivery.max_wait));
@@ -391,8 +398,11 @@ impl Engine {
         duration: Option<Duration>,
         now: u64,
     ) -> Grant {
+        debug_assert!(!shard.events[event].is(Flag::Held), "an event that a hold covers is never granted");
+        // The shard is in the number: a repeat of a verdict finds the memory of its grant without the event, which is gone.
         shard.events.leases.granted += 1;
         let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
+        // Whatever a worker asks for, a lease ends by `max_hold`.
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
         shard.events.move_to(event, LiveState::Leased);
@@ -401,6 +411,7 @@ impl Engine {
         self.events.leases.fetch_add(1, Ordering::Relaxed);
         let leaf = &mut shard.events[event];
         leaf.set_lease(lease);
+        // Counted before the worker has it: a process that dies with the event must leave a trace of that.
         leaf.set_deliveries(leaf.deliveries() + 1);
         leaf.mark_ready();
         self.mark_event(shard, event);
@@ -425,6 +436,7 @@ impl Engine {
         if shard.events.slab.is_logged(event) {
             return self.log_marks(shard, event);
         }
+        // One word beside the first fragment, not one beside each: recovery takes the highest that it finds.
         if let Some(anchor) = shard.anchor(event) {
             self.placement.hot.mark(anchor, shard.events[event].marks());
         }
@@ -441,9 +453,9 @@ impl Engine {
         }
         let marks = shard.events[event].marks();
         for (_, location) in shard.fragments(event, |_| true) {
-            let stands = self.placement.hot.state_of(location);
-            let more = |stands: StateWord| stands.deliveries > marks.deliveries || stands.masked && !marks.masked;
-            if stands.is_none_or(more) {
+            let noted = self.placement.hot.state_of(location);
+            let more = |noted: StateWord| noted.deliveries > marks.deliveries || noted.masked && !marks.masked;
+            if noted.is_none_or(more) {
                 self.placement.hot.mark(location, marks);
             }
         }
@@ -490,6 +502,7 @@ impl<'a> Round<'a> {
         if self.engine.keep_back(shard, event) {
             return Ok(false);
         }
+        // Those that were granted before the limit go to the worker: an error would leave them to their time-outs.
         if let Err(full) = self.engine.check_leases() {
             self.room = false;
             return if self.grants.is_empty() { Err(full) } else { Ok(false) };
@@ -507,6 +520,8 @@ impl<'a> Round<'a> {
     }
 
     fn end(self) -> Vec<Grant> {
+        debug_assert!(self.grants.len() <= self.request.n, "{} grants of {}", self.grants.len(), self.request.n);
+        // One fence for all grants, before any of them is handed out.
         if !self.grants.is_empty() {
             self.engine.placement.hot.region.fence();
         }

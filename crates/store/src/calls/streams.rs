@@ -19,6 +19,9 @@ use forebay_media::hot::Class;
 use forebay_media::limits::outputs_kept_bytes;
 use std::sync::atomic::Ordering;
 
+// A mask of streams leaves the top bit, which says that the rest is the number of an output.
+const _: () = assert!(STREAMS_MAX <= 31 && OUTPUT == 1 << 31);
+
 /// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
 const UNNUMBERED: u32 = u32::MAX;
 
@@ -59,7 +62,7 @@ impl Engine {
     }
 
     /// The detail of an accept into streams with chosen sources, and what ties a remembered accept to it; results go to
-    /// every stream. Within an effects guard that lasts until the accept is recorded: folding the log forgets choices
+    /// every stream. Within an effects guard that lasts until the accept is recorded: a snapshot forgets choices
     /// that no accepted event has.
     pub(crate) fn output(
         &self,
@@ -77,10 +80,11 @@ impl Engine {
             }
             chosen.push((self.stream_number(name, &may_add)?, with_sources(sources, results)));
         }
+        // In one order, whatever the caller's was: the same choice has the same bytes, and one number.
         chosen.sort_unstable_by_key(|stream| stream.0);
         if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let at = usize::from(twice[0].0);
-            return Err(Error::invalid(format!("stream `{}` stands twice", self.decisions.streams.read()[at])));
+            return Err(Error::invalid(format!("stream `{}` is named twice", self.decisions.streams.read()[at])));
         }
         if chosen.iter().all(|(_, sources)| sources.is_none()) {
             let mask = chosen.iter().fold(0, |mask, (stream, _)| mask | 1 << stream);
@@ -88,9 +92,11 @@ impl Engine {
         }
         let content = encode_output(&chosen);
         let check = crc32c(&content);
+        // The common case takes the lock for readers: a selection uses the same few choices for all its events.
         if let Some(number) = self.decisions.outputs.read().number_of(&content) {
             return Ok((OUTPUT | number, check));
         }
+        // A number is taken from the log's space: only for a token that is in force.
         if may_add().is_err() {
             return Ok((UNNUMBERED, check));
         }

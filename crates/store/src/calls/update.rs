@@ -50,7 +50,7 @@ impl Store {
             match engine.claim_version(key, length, token, known)? {
                 Ok(claimed) => break claimed,
                 Err(Again::Read(location)) => {
-                    // Its entry stands on a device: read without the lock, then looked at again.
+                    // Its entry is on a device: read without the lock, then looked at again.
                     let entry = engine.entry_of(location);
                     engine.unpin(location);
                     known = Some((location, entry?));
@@ -122,6 +122,7 @@ impl Engine {
             if !kept_back && !self.is_unsettled(key.as_bytes()) {
                 return Ok(None);
             }
+            // Under the lock: the record may end as soon as it is released.
             let Some(entry) = self.placement.hot.read_entry(word.location()) else { return Ok(None) };
             entry
         };
@@ -132,7 +133,7 @@ impl Engine {
     }
 
     /// Has the version in force persisted where a device has one before it, and then tells the shadows that this one ended:
-    /// a device must not be the only one to hear that. A later version stands for this one as well.
+    /// a device must not be the only one to hear that. Telling them of a later version covers this one as well.
     fn tell_version(&self, key: &Key, version: u16) -> Result<u16> {
         let deadline = self.placement.level.as_ref().map_or_else(Instant::now, |level| level.deadline());
         let (primary, _) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
@@ -164,6 +165,7 @@ impl Engine {
             if persisted.is_some() && Instant::now() >= deadline {
                 return Err(unknown("one update follows another"));
             }
+            // Without the lock: this waits for a device, and another update may come in between.
             self.persist(key).map_err(|error| unknown(error.message()).with_source(error))?;
             persisted = Some(last);
         };
@@ -194,6 +196,8 @@ impl Engine {
             return false;
         }
         let lease = leaf.lease();
+        debug_assert_eq!(shard.events.leases.out[lease].event, event, "lease {lease} is that of another event");
+        // By its number, not by the clock: a lease that has run out is in force until the store takes it back.
         *token == Token { epoch: 0, boot: self.life.boot, counter: shard.events.leases.out[lease].counter }
     }
 
@@ -222,6 +226,7 @@ impl Engine {
             return Ok(Err(Again::InFlight));
         }
         let location = word.location();
+        // Used only while the slot names the same place: the entry was read without the lock.
         let entry = match known.filter(|known| known.0 == location) {
             Some((_, entry)) => Some(entry),
             None if location.is_warm() => {
@@ -238,6 +243,8 @@ impl Engine {
         let Some(place) = self.placement.hot.reserve_place(Class::Existing, length) else {
             return Ok(Err(Again::NoSpace));
         };
+        debug_assert!(word.is_present(), "a version replaces a fragment that can be read");
+        // Busy, so that nobody moves the old version, and no second update is numbered after it.
         shard.events.set_word(event, slot, word.busy());
         shard.events[event].pending += 1;
         let claimed = Claimed::version(&entry, word, event, place, length, version);
@@ -262,6 +269,8 @@ impl Engine {
             if shard.events[event].state == State::Gone || word.is_removed() {
                 return Err(gone());
             }
+            debug_assert!(word.is_busy(), "the slot waits for this version");
+            // Before what may refuse: the old version stays in force, and is for others to change.
             shard.events.set_word(event, slot, word.settled());
             self.check_may_change(&shard, event, token)?;
             let old = word.location();
@@ -326,6 +335,7 @@ impl Engine {
             }
             Ok((old, ticket, on_device))
         })();
+        // Also where it failed: the version reports once.
         shard.events.settle(event);
         // Letting go of the new version is the last that this call does to the region.
         match settled {

@@ -19,7 +19,6 @@ use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
 use forebay_media::sync::deadline_after;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A result on the medium that is not in force yet.
@@ -122,6 +121,7 @@ impl Store {
 impl Engine {
     fn check_held(&self, primary: &Primary, token: &Token) -> Result<()> {
         let shard = self.shards.cell_of(primary.as_bytes()).lock();
+        // A look ahead, not the check: that is made again under the lock under which the verdict is recorded.
         let held = shard.events.find(primary.as_bytes()).is_some_and(|event| self.holds(&shard, event, token));
         if held { Ok(()) } else { Err(self.fenced(primary, token)) }
     }
@@ -132,6 +132,7 @@ impl Engine {
             if source.len() != width {
                 return Err(Error::invalid(format!("a result's source has {} bytes, not {width}", source.len())));
             }
+            // A result is a fragment: one per source.
             if results[..at].iter().any(|before| before.0 == *source) {
                 return Err(Error::invalid(format!(
                     "two results of source {}",
@@ -147,6 +148,7 @@ impl Engine {
     #[cold]
     fn repeat(&self, shard: &Shard, primary: &Primary, token: &Token, judgement: &Judgement<'_>) -> Result<()> {
         let index = self.shards.shard_of(primary.as_bytes());
+        // Grants carry their shard: a token that is offered for an event of another one is nobody's.
         let here = token.epoch == 0 && token.counter as usize % SHARDS == index;
         let this_life =
             || shard.events.leases.verdicts.get(token.counter / SHARDS as u64).filter(|_| token.boot == self.life.boot);
@@ -157,6 +159,7 @@ impl Engine {
 
     /// A verdict as it is remembered.
     pub(crate) fn code(&self, primary: &[u8], verdict: Verdict, detail: u32) -> Code {
+        // Numbers of outputs are given again after a restart: what is remembered is tied to the content instead.
         let detail = if verdict == Verdict::Accepted { self.output_check(detail) } else { detail };
         Code::new(verdict, primary, detail)
     }
@@ -176,6 +179,7 @@ impl Engine {
             if Instant::now() >= deadline {
                 return;
             }
+            // Polled: copies of a fragment end within microseconds, and this is the rare case.
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -185,6 +189,7 @@ impl Engine {
         self.check_primary(primary)?;
         self.relieve_log();
         self.await_records_in_flight(primary, token);
+        // The guard ends before the wait for devices: a snapshot waits for effects, and must not wait for a disk.
         let ticket = {
             let _effects = self.decisions.effects.begin();
             self.decide_now(primary, token, judgement)?
@@ -192,7 +197,7 @@ impl Engine {
         self.answer(token, ticket)
     }
 
-    /// Answers for a verdict, or for the repetition of one, once it is durable where its event stands.
+    /// Answers for a verdict, or for the repetition of one, once it is durable where its event is.
     fn answer(&self, token: &Token, ticket: Option<Ticket>) -> Result<()> {
         match ticket {
             Some(ticket) => self.settle(ticket),
@@ -218,6 +223,7 @@ impl Engine {
                 (key, self.first_version(&mut shard, event, &key))
             }));
         }
+        // Before the record, without the lock: a verdict must not be in force while its results may still find no space.
         let written = self.write_results(&keys, token, judgement.results)?;
         let mut ended = Ended::new();
         let decided = self.decide_locked(primary, token, judgement, &written, &mut ended);
@@ -262,12 +268,14 @@ impl Engine {
                 ticket = self.record(&shard, event, &with_results(decision, written))?;
                 self.adopt_results(&mut shard, event, written);
                 self.offer_decided(&shard, event, "accepted");
+                // The lease ends first: lease and output share a word.
                 shard.events.move_to(event, LiveState::Accepted);
                 shard.events[event].set_output(judgement.detail);
                 self.queue_demotion(&mut shard, event);
             }
             Verdict::Rejected => {
                 ticket = self.record(&shard, event, &record(&shard, DecisionKind::Reject, 0))?;
+                // Now or never: its records are dead after this.
                 self.offer_decided(&shard, event, "rejected");
                 self.end(&mut shard, event, DecisionKind::Reject, group, ended);
             }
@@ -279,18 +287,23 @@ impl Engine {
                 self.offer_decided(&shard, event, "passed");
                 let leaf = &mut shard.events[event];
                 leaf.set_progress(stage, 0);
-                // Recovery believes the latest stage and its deliveries, wherever they stand.
+                // Recovery believes the latest stage and its deliveries, wherever they are noted.
                 self.mark_event(&mut shard, event);
                 self.placement.hot.region.fence();
                 shard.events.move_to(event, LiveState::Ready);
                 cell.publish_ready(&shard);
             }
         }
+        // In the same hold as the effects: the repeat of this verdict finds either the lease in force or its memory.
         let code = Code::new(judgement.verdict, primary.as_bytes(), judgement.check);
         let by_number = shard.events.leases.verdicts.note(token.counter / SHARDS as u64, code);
         let given = Given { boot: self.life.boot, code, counter: token.counter };
         self.events.recent.lock().keep(given, !by_number, self.verdicts_kept());
-        self.events.leases.fetch_sub(1, Ordering::Relaxed);
+        self.events.lease_ends();
+        debug_assert!(
+            shard.events.find(primary.as_bytes()).is_none_or(|event| !self.holds(&shard, event, token)),
+            "one verdict per grant: its token is no longer in force"
+        );
         drop(shard);
         if judgement.verdict == Verdict::Passed {
             self.events.waiting.notify();
@@ -300,6 +313,7 @@ impl Engine {
 
     /// What would make a verdict impossible, before anything is recorded.
     fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
+        // An event that could pass back would be selected for ever.
         let stage = shard.events[event].stage();
         if judgement.verdict == Verdict::Passed && judgement.detail <= u32::from(stage) {
             return Err(Error::invalid(format!(
@@ -329,6 +343,7 @@ impl Engine {
         token: &Token,
         results: &[ResultFragment<'_>],
     ) -> Result<Vec<Written>> {
+        debug_assert_eq!(keys.len(), results.len(), "each result has its key");
         let mut written: Vec<Written> = Vec::with_capacity(results.len());
         for (&(key, version), (source, bytes)) in keys.iter().zip(results) {
             let length = bytes.len() as u32;
@@ -340,6 +355,7 @@ impl Engine {
                     self.placement.hot.fill() * 100.0
                 )));
             };
+            // The token is in the record: recovery finds the verdict that brings it into force, or ends it.
             let head = RecordHead { key, status: token.counter as u32, version, flags: EntryFlags::RESULT };
             self.placement.write_record(&place, &head, bytes, StateWord::FRESH);
             written.push(Written { rest: source.to_vec(), location: place.location, length });
@@ -358,13 +374,14 @@ impl Engine {
     /// The verdict is recorded: its results are fragments of the event from now on.
     fn adopt_results(&self, shard: &mut Shard, event: u32, written: &[Written]) {
         for Written { rest, location, length } in written {
+            debug_assert!(shard.events.slot(event, rest).is_err(), "checked before the verdict was recorded");
             let Err(slot) = shard.events.slot(event, rest) else { continue };
             shard.insert_slot(event, slot, rest, Word::of(*location).of_fragment(false, *length).of_result());
             let run = shard.events[event].run as usize;
             shard.events.runs[run].ledger.offered += Tally::fragment(u64::from(*length));
             let primary = shard.events.primary(event);
             shard.events.add_result(event, (primary.as_bytes(), rest), *length);
-            // Also once the log is folded the result says of itself that it counts.
+            // Also once a snapshot has replaced the record the result says of itself that it counts.
             let marks = shard.events[event].marks();
             self.placement.hot.mark(*location, StateWord { ready: true, ..marks });
         }

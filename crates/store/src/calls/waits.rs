@@ -10,7 +10,7 @@ use forebay_core::{Level, Primary};
 use std::task::Waker;
 
 impl Store {
-    /// Whether a read of this event, or a decision about it, may wait for a device: something of it stands on the warm
+    /// Whether a read of this event, or a decision about it, may wait for a device: something of it is on the warm
     /// level. With `rest` (a packed source) only that fragment is looked at.
     pub fn may_wait(&self, primary: &Primary, rest: Option<&[u8]>) -> bool {
         let engine = self.engine();

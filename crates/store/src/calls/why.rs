@@ -17,6 +17,7 @@ impl Store {
         let engine = self.engine();
         engine.check_key(key)?;
         let schema = &engine.keyspace.schema;
+        // Before the event's lock: it takes all cells in turn.
         let forgotten = engine.forgot_endings(schema.run_of(key.as_bytes()));
         let (primary, source) = key.as_bytes().split_at(schema.primary_bytes());
         let shard = engine.shards.cell_of(primary).lock();

@@ -16,11 +16,13 @@ pub(crate) struct Absent {
 impl Absent {
     /// Whether an event is accepted or in the debug stream.
     pub(crate) fn is_decided(&self, primary: &[u8]) -> bool {
+        // Such an event is not in memory, and its late fragments must not make another one.
         has(&self.accepted, primary) || has(&self.debug, primary)
     }
 
     /// The version of a fragment that is put now: above all that a missing device may have of it.
     pub(crate) fn first_version(&self, key: &[u8], known: u16) -> u16 {
+        // One above what the missing device may have: when it comes back, the version put now wins.
         let at = self.superseded.binary_search_by(|(superseded, _)| superseded.as_slice().cmp(key));
         let above = at.map_or(0, |at| self.superseded[at].1.version.saturating_add(1));
         known.max(above).saturating_add(1)

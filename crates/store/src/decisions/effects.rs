@@ -33,6 +33,8 @@ impl Effects {
     /// A call begins; never waits. Calls may be nested.
     #[inline]
     pub(crate) fn begin(&self) -> EffectsGuard<'_> {
+        // SeqCst: a record that a snapshot saw was entered here before it. With weaker orderings this count could become visible
+        // after the record, and `settled` would miss it.
         let page = self.page.load(Ordering::SeqCst) as usize % 2;
         let counter = &self.under_way[page];
         counter.fetch_add(1, Ordering::SeqCst);
@@ -41,10 +43,12 @@ impl Effects {
 
     /// Returns once all calls have ended that had begun. Not for somebody who has a guard.
     pub(crate) fn settled(&self) {
+        // Two that turned pages at once would each wait on a page that the other keeps busy.
         let _one_at_a_time = self.waiting.lock();
         // One that read the page just before a turn may enter after it: the second turn waits for those.
         for _ in 0..2 {
             let page = self.page.fetch_add(1, Ordering::SeqCst) as usize % 2;
+            // New calls enter on the other page: this one empties, however many of them come.
             while self.under_way[page].load(Ordering::SeqCst) != 0 {
                 yield_now();
             }
@@ -55,7 +59,9 @@ impl Effects {
 impl Drop for EffectsGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.counter.fetch_sub(1, Ordering::Release);
+        // Release: the thread that sees the counter at zero sees the effects too, and may free the slot that recorded them.
+        let before = self.counter.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "what ends has begun");
     }
 }
 

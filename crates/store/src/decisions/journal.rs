@@ -24,6 +24,7 @@ pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        // By what is there, never by what a length says: the bytes may be damaged.
         let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| Error::corrupt("a log entry ends early"))?;
         self.0 = rest;
         Ok(head)
@@ -63,6 +64,7 @@ pub(crate) fn encode_run(known: &KnownRun, schema: &KeySchema) -> Result<Vec<u8>
     let mut out = Writer(Vec::new());
     out.u64(known.run);
     out.u32(known.state as u32);
+    // As text, not as fields: a later build reads what it knows of it, and a person can read the log.
     out.bytes(known.config.to_toml(schema)?.as_bytes());
     Ok(out.0)
 }
@@ -88,6 +90,7 @@ pub(crate) fn encode_mask(change: &MaskChange) -> Vec<u8> {
     out.u64(change.run);
     out.u32(u32::from(change.set) | u32::from(change.automatic) << 1);
     out.bytes(&change.source);
+    // An empty key says `None`: no primary key is empty.
     out.bytes(change.from.as_ref().map_or(&[], Primary::as_bytes));
     out.0
 }
@@ -119,6 +122,7 @@ pub(crate) fn decode_hold(bytes: &[u8], attributes: &AttributeSchema) -> Result<
     for _ in 0..reader.u32()? {
         conditions.push(reader.text()?);
     }
+    // The words are kept and parsed again: the bytes of a filter are not part of the format.
     let filter = Filter::parse(attributes, &conditions)
         .map_err(|error| Error::corrupt("the conditions of a hold cannot be read").with_source(error))?;
     Ok((Hold { id, run: (flags & 2 != 0).then_some(run), conditions, filter }, flags & 1 != 0))
@@ -132,6 +136,10 @@ pub(crate) fn encode_producer(run: u64, producer: &ProducerStatus) -> Vec<u8> {
     out.u64(producer.announced);
     out.u64(producer.fragments);
     out.u64(producer.bytes);
+    debug_assert!(
+        decode_producer(&out.0).is_ok_and(|(of, read)| of == run && read.name == producer.name),
+        "a producer reads back"
+    );
     out.0
 }
 

@@ -57,6 +57,7 @@ impl Decisions {
             log: Log::default(),
             effects: Effects::new(),
             streams: RankedRw::new(owner, locks::NAMES, Vec::new()),
+            // After streams in the order: a choice of sources names its streams first.
             outputs: RankedRw::new(owner, locks::OUTPUTS, Outputs::default()),
             absent: OnceLock::new(),
             snapshotting: Mutex::new(()),

@@ -56,9 +56,11 @@ impl Outputs {
         self.next = self.next.max(number.saturating_add(1));
     }
 
-    /// The number of an output that is in use; whoever asks may accept an event with it.
+    /// The number of an output that is in use; the caller may accept an event with it.
     pub(crate) fn number_of(&self, content: &[u8]) -> Option<u32> {
         let known = self.by_content.get(content)?;
+        // Under the lock for readers, beside others: the accept that follows is not recorded yet, and a snapshot that begins now
+        // finds no event with this output.
         known.asked.fetch_max(self.turn, Ordering::Relaxed);
         Some(known.number)
     }
@@ -70,6 +72,7 @@ impl Outputs {
 
     /// A snapshot begins: outputs that are asked for from now on stay, whatever it finds in use.
     pub(crate) fn begin_turn(&mut self) -> u64 {
+        // Under the lock for writers: a caller asked either before this, and has its effects guard, or in the new turn.
         self.turn += 1;
         self.turn
     }
@@ -80,6 +83,7 @@ impl Outputs {
         self.by_content.retain(|_, known| left(known));
         let numbers: std::collections::HashSet<u32> = self.by_content.values().map(|known| known.number).collect();
         self.by_number.retain(|number, _| numbers.contains(number));
+        debug_assert_eq!(self.by_number.len(), self.by_content.len(), "each output has one number");
         self.bytes = self.by_content.keys().map(|content| log_bytes(content)).sum();
         self.by_content.iter().map(|(content, known)| (known.number, content.clone())).collect()
     }
@@ -91,6 +95,10 @@ pub(crate) fn log_bytes(content: &[u8]) -> u64 {
 }
 
 pub(crate) fn encode(streams: &[(u8, Option<Vec<Vec<u8>>>)]) -> Vec<u8> {
+    // Found again by their bytes: the same choice must always be the same bytes.
+    debug_assert!(streams.is_sorted_by(|one, next| one.0 < next.0), "streams are in order, each once");
+    let sorted = |sources: &Vec<Vec<u8>>| sources.is_sorted_by(|one, next| one < next);
+    debug_assert!(streams.iter().all(|(_, sources)| sources.as_ref().is_none_or(sorted)), "sources are in order");
     let mut out = vec![streams.len() as u8];
     for (stream, sources) in streams {
         out.push(*stream);
@@ -119,6 +127,7 @@ fn decode(content: &[u8], width: usize) -> Option<Output> {
         };
         streams.push((head[0], sources));
     }
+    // To the last byte: what is left over would be lost when it is written again.
     rest.is_empty().then(|| Output { streams, check: crc32c(content) })
 }
 

@@ -11,14 +11,19 @@ use crate::events::{
     Code, Decided, DecidedForm, Given, GroupAccount, Incident, IncidentKind, Mask, PlaceBits, ShardEvents, SourceCount,
     Until,
 };
-use crate::limits::SHARDS;
+use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES};
 use crate::runs::{Hold, KnownProducer, KnownRun};
-use forebay_core::limits::STREAMS_MAX;
+use forebay_core::limits::{KEY_BYTES_MAX, STREAMS_MAX};
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Keyspace, Ledger, Result, RunState, Tally};
 use forebay_media::hot::Boundary;
 use std::collections::BTreeMap;
 
 const VERSION: u32 = 4;
+
+// What a snapshot needs at least is kept free by these figures (`Engine::new`).
+const _: () =
+    assert!(INCIDENT_BYTES >= 4 + KEY_BYTES_MAX + 4 + 4, "a key with its length, kind, length of the fragment");
+const _: () = assert!(VERDICT_BYTES == 4 + 4 + 8, "code, boot, counter");
 
 /// Most sources of a run whose figures a snapshot keeps.
 const SOURCES_KEPT_MAX: usize = 4096;
@@ -70,8 +75,8 @@ pub(crate) fn mark_parts(mark: u64) -> (u8, u32) {
 /// Leading bytes of primary keys, and members.
 pub(crate) type DecidedGroups = Vec<(Vec<u8>, Vec<Interval>)>;
 
-/// Events with a number each: by number and leading bytes of the key, in intervals. Events that stand side by side and
-/// have the same number take a byte or two together.
+/// Events with a number each: by number and leading bytes of the key, in intervals. Neighbours with
+/// the same number take a byte or two together.
 #[derive(Default)]
 pub(crate) struct KeyTable {
     members: BTreeMap<u64, BTreeMap<Vec<u8>, Vec<u64>>>,
@@ -93,10 +98,12 @@ impl KeyTable {
         out.u32(groups as u32);
         for (number, of_number) in self.members {
             for (high, mut members) in of_number {
+                // Twice where a missing device's events were found after all.
                 members.sort_unstable();
                 members.dedup();
                 let (mut packed, mut before, mut intervals) = (Vec::new(), 0, 0_u32);
                 for run in members.chunk_by(|one, next| one + 1 == *next) {
+                    // Gaps and lengths, not keys: events mostly follow each other, so that an interval takes two bytes.
                     varint(&mut packed, run[0] - before);
                     varint(&mut packed, run.len() as u64 - 1);
                     before = run[run.len() - 1];
@@ -205,7 +212,13 @@ pub(crate) struct Taken {
 impl Taken {
     /// Its bytes.
     pub(crate) fn write(mut self, schema: &KeySchema) -> Result<Vec<u8>> {
+        let log = |seen: &Seen| *seen == Seen::default() || seen.log >= self.boundary.position;
+        debug_assert!(
+            self.seen.iter().chain(self.accounts_seen.iter().flatten()).all(log),
+            "what is taken is at least as late as the boundary, where a reader goes on"
+        );
         let mut out = Writer(Vec::new());
+        // Version and shards first: a reader of another build stops here, before it takes anything for something else.
         out.u32(VERSION);
         out.u32(SHARDS as u32);
         out.u64(self.boundary.order);
@@ -222,6 +235,12 @@ impl Taken {
             out.bytes(&content);
         }
         out.u32(self.runs.len() as u32);
+        // Accounts are found by their place in the list: in another order they would be lost, or those of other runs.
+        debug_assert!(
+            self.sums.iter().zip(&self.runs).all(|(sum, known)| sum.0 == known.run)
+                && self.sums.len() <= self.runs.len(),
+            "runs are only added, in every shard in one order"
+        );
         let mut none = Sum::default();
         for (at, known) in self.runs.iter().enumerate() {
             out.0.extend(encode_run(known, schema)?);
@@ -287,6 +306,7 @@ impl Folded {
             }
             folded.accounts_seen.push(batch);
         }
+        // Counts come from a medium: nothing is allocated by them before the bytes are there.
         let streams = reader.u32()?;
         if streams as usize > STREAMS_MAX {
             return Err(Error::corrupt(format!("a snapshot names {streams} streams")));
@@ -373,6 +393,7 @@ impl Sum {
         for (&stream, &events) in &run.released {
             *self.released.entry(stream).or_default() += events;
         }
+        // A closed run has no sources any more: they are in its summary.
         let Some(hot_length) = hot_length.filter(|_| run.state != RunState::Closed) else { return };
         for (source, count) in run.sources.known(events.shape.form.rest) {
             let sum = self.sources.entry(source).or_default();
@@ -427,6 +448,7 @@ impl Sum {
             out.u32(u32::from(*stream));
             out.u64(*events);
         }
+        // Figures for people: bounded, because a snapshot has to fit into what is kept free for it.
         let kept = self.sources.len().min(SOURCES_KEPT_MAX);
         out.u32(kept as u32);
         for (source, count) in self.sources.iter().take(kept) {
@@ -512,6 +534,7 @@ fn read_folded_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<Folde
         let (missing, late, conflicts) = (reader.u32()?, reader.u32()?, reader.u32()?);
         sources.push((source, SourceCount { fragments, bytes, last: [0; 8], missing, late, conflicts }));
     }
+    // An empty key says that there is no bound.
     let optional = |bytes: &[u8]| {
         let primary = || schema.primary_from_bytes(bytes);
         if bytes.is_empty() { Ok(None) } else { primary().map(Some) }
@@ -542,7 +565,14 @@ fn merge(intervals: &[Interval]) -> Vec<Interval> {
             {
                 last.length += interval.length + 1;
             }
-            _ => merged.push(interval),
+            last => {
+                // A key has one shard, and is decided there once.
+                debug_assert!(
+                    last.is_none_or(|last| last.start + u64::from(last.length) < interval.start),
+                    "{interval:?} is decided twice"
+                );
+                merged.push(interval);
+            }
         }
     }
     merged

@@ -46,6 +46,7 @@ impl Life {
 
     /// Guards out, by holder.
     pub(crate) fn holder_stats(&self) -> Vec<HolderStats> {
+        // Weak and cleaned here: a holder ends with its last handle or guard, on whatever thread that is.
         let mut holders = self.holders.lock();
         holders.retain(|holder| holder.strong_count() > 0);
         let all = holders.iter().filter_map(Weak::upgrade);
@@ -63,6 +64,7 @@ impl Life {
 
     /// What holders have of the region, beside the calls in flight that were counted before.
     pub(super) fn kept(&self, users: (u64, u64)) -> Kept {
+        // Names for people; what keeps the region is counted by its users (`Hot::users`).
         let holders = self.holders.lock();
         let of = |holder: Arc<Holder>| KeptBy {
             holder: holder.name.clone(),

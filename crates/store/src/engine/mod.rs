@@ -12,7 +12,7 @@
 //!
 //! *Lock order*: `locks.rs`, which asserts it. No thread waits for a device or for another call while it holds a ranked
 //! lock. Some locks without a rank are held over such waits: `life.maintaining`, `decisions.snapshotting`, `runs.closing`
-//! here, others in the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`calls/now.rs`) takes none
+//! here, others in the warm level (list: ARCHITECTURE.md, *Lock order*). A call that must not wait (`try_put`, `try_reserve`) takes none
 //! of them.
 
 mod life;
@@ -95,6 +95,7 @@ impl Engine {
     ) -> Engine {
         let schema = &keyspace.schema;
         let region_bytes = hot.geometry.region_bytes();
+        // Kept free from the beginning: a snapshot must always find room for what every snapshot has.
         let bounded = verdicts_kept(region_bytes) * VERDICT_BYTES + incidents_kept(region_bytes) * INCIDENT_BYTES;
         hot.snapshot_floor = bounded.div_ceil(hot.slots.blob_bytes()) as u64;
         hot.stages = keyspace.stages.len() as u64;
@@ -111,6 +112,7 @@ impl Engine {
             strict: keyspace.delivery.order != Order::HotFirst,
             ranked: roles.order.is_some(),
             endings_bytes: endings_bytes(region_bytes),
+            // Images on devices outlive the memory of a closed run: without it they would come back.
             keeps_decided: superblock.devices > 0,
         };
         let recent = Ranked::new(owner, locks::RECENT, Recent::default());
@@ -135,6 +137,7 @@ impl Engine {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
+        // Acquire pairs with the store in `close`: a call that sees it set sees all that was closed before.
         self.life.closed.load(Ordering::Acquire)
     }
 
@@ -147,7 +150,7 @@ impl Engine {
         self.placement.level.as_ref().map_or(0, |level| level.present().count()) < self.life.devices as usize
     }
 
-    /// Whether an event is decided, or stands decided on a device that is not there.
+    /// Whether an event is decided, here or on a device that is not there.
     pub(crate) fn is_decided(&self, run: &Run, primary: &[u8]) -> bool {
         run.decided.contains(self.shards.decided_form, primary)
             || self.decisions.absent.get().is_some_and(|absent| absent.is_decided(primary))
@@ -157,11 +160,12 @@ impl Engine {
     /// not there may have one.
     #[inline]
     pub(crate) fn first_version(&self, shard: &mut Shard, event: u32, key: &Key) -> u16 {
+        // Nearly always 0: only after the loss of a level can a version of a new fragment exist.
         let known = shard.first_version(event, key);
         self.decisions.absent.get().map_or(known, |absent| absent.first_version(key.as_bytes(), known))
     }
 
-    /// Whether a key was removed from an event that stands on a device that is not there.
+    /// Whether a key was removed from an event of a device that is not there.
     pub(crate) fn is_removed_elsewhere(&self, key: &[u8]) -> bool {
         self.decisions.absent.get().is_some_and(|absent| absent.is_removed(key))
     }
@@ -171,8 +175,12 @@ impl Engine {
         let before = shard.events.removed_slots;
         let reserved = !shard.events[event].is(Flag::Far);
         shard.end(event, kind, group, ended);
-        self.placement.hot.removed.fetch_sub(before - shard.events.removed_slots, Ordering::Relaxed);
-        self.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
+        // Reserves are given back under the lock, after the record: until then they are what its slot is taken from.
+        let removed = before - shard.events.removed_slots;
+        let all_removed = self.placement.hot.removed.fetch_sub(removed, Ordering::Relaxed);
+        debug_assert!(all_removed >= removed, "{removed} of {all_removed} removed fragments reserve a slot");
+        let all_events = self.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
+        debug_assert!(all_events >= u64::from(reserved), "an event on the hot level reserves a slot");
     }
 
     /// Marks ended records and gives their space back. Within the effects guard of the decision that ended them.
@@ -182,13 +190,14 @@ impl Engine {
             let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
             self.end_record(location, length);
         }
+        // One fence for all: the decision says already that they are dead, the marks save recovery the search.
         if !ended.is_empty() {
             self.placement.hot.region.fence();
         }
     }
 
-    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
-    /// counts as a call, never as nobody.
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: a thread that lets go in between
+    /// counts as a call, and is never left out.
     pub(crate) fn kept(&self) -> Kept {
         let users = self.placement.hot.users();
         self.life.kept(users)

@@ -3,7 +3,7 @@
 use super::verdicts::Recent;
 use super::waiting::Waiting;
 use crate::locks::Ranked;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The events of one store. Lock: that of the last verdicts (rank: `locks.rs`).
 pub(crate) struct Events {
@@ -29,5 +29,18 @@ impl Events {
             held_too_long: AtomicU64::new(0),
             conflict_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// A lease is out no more.
+    pub(crate) fn lease_ends(&self) {
+        // Relaxed: a limit that is looked at before each grant, not an order between leases.
+        let before = self.leases.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "each lease that ends was granted");
+    }
+
+    /// A conflicting copy is kept no longer, or not at all.
+    pub(crate) fn forget_conflict(&self, bytes: u64) {
+        let before = self.conflict_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{bytes} of {before} bytes of conflicts");
     }
 }

@@ -11,7 +11,7 @@ use std::ops::{Index, IndexMut};
 /// No event, no lease.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Where an event stands; the live states are the ledger's.
+/// The state of an event; the live states are the ledger's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     /// The place is free.
@@ -51,6 +51,8 @@ const STAGE_SHIFT: u32 = 4;
 const READY: u8 = 1 << 7;
 // Deliveries have 4 bits, stages 3.
 const _: () = assert!((DELIVERIES_MAX as usize) < 1 << STAGE_SHIFT && STAGES_MAX <= 1 << 3);
+// The last stage must not reach the bit that says ready: an event that passed far would become ready by its stage.
+const _: () = assert!((STAGES_MAX as u8 - 1) << STAGE_SHIFT & READY == 0);
 
 /// An event, its table, and what `placement` notes of it.
 #[derive(Debug, Default)]
@@ -183,6 +185,8 @@ impl Event {
     }
 
     pub(crate) fn set_lease(&mut self, lease: u32) {
+        // Lease and output share a word: a lease noted in another state would be read as an output by the next snapshot.
+        debug_assert_eq!(self.state, State::Live(LiveState::Leased), "only a leased event has a lease");
         self.link = lease;
     }
 
@@ -230,16 +234,21 @@ impl Event {
     /// The stage that it has reached, and its deliveries there; at most [`DELIVERIES_MAX`] are counted.
     pub(crate) fn set_progress(&mut self, stage: u8, deliveries: u8) {
         debug_assert!(usize::from(stage) < STAGES_MAX, "stage {stage}");
+        // Capped, not wrapped: an event that fails for ever has to stay past `deliveries_max`, or it would never reach the
+        // debug stream.
         self.marks = self.marks & READY | stage << STAGE_SHIFT | deliveries.min(DELIVERIES_MAX);
+        debug_assert_eq!(self.stage(), stage, "a stage keeps within its bits");
     }
 
     /// Marks that recovery found: the latest stage counts, and in it the most deliveries, wherever they were found.
     pub(crate) fn adopt_marks(&mut self, found: StateWord) {
         let (stage, deliveries) = (self.stage(), self.deliveries()).max((found.stage, found.deliveries));
         self.set_progress(stage, deliveries);
+        // A delivery or a later stage proves that it was ready once, and ready is monotone.
         if found.ready || found.deliveries > 0 || found.stage > 0 {
             self.mark_ready();
         }
+        // The masks of that time may be lifted by now: the mark alone knows that it was complete with them.
         if found.masked {
             self.set(Flag::Complete);
             self.set(Flag::LacksMasked);
@@ -248,6 +257,7 @@ impl Event {
 
     /// What is to be durable beside its first fragment.
     pub(crate) fn marks(&self) -> StateWord {
+        // Masked counts with ready only: as long as an event waits, the masks of now decide.
         let (deliveries, stage, ready) = (self.deliveries(), self.stage(), self.is_marked_ready());
         StateWord { mark: Mark::Live, deliveries, ready, masked: ready && self.is(Flag::LacksMasked), stage }
     }

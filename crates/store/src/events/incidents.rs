@@ -31,7 +31,7 @@ impl IncidentKind {
             IncidentKind::RefusedClosed => "refused: the run was closed",
             IncidentKind::LateLeased => "late: the event was leased or accepted",
             IncidentKind::LateDecided => "late: the event was decided or removed",
-            IncidentKind::Conflict => "conflict: other bytes stood there",
+            IncidentKind::Conflict => "conflict: other bytes were there",
             IncidentKind::Lost => "lost: acknowledged bytes were damaged, and the operator accepted that",
         }
     }
@@ -57,6 +57,7 @@ pub(crate) struct Incidents(VecDeque<Incident>);
 impl Incidents {
     #[cold]
     pub(crate) fn note(&mut self, incident: Incident) {
+        // The oldest goes: a flood of refusals must not take memory, and the last ones are what somebody asks about.
         if self.0.len() == INCIDENTS_MAX {
             self.0.pop_front();
         }

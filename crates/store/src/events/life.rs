@@ -18,6 +18,7 @@ impl ShardEvents {
     /// What the event weighs in the ledger.
     pub(crate) fn tally(&self, event: u32) -> Tally {
         let event = &self.slab[event];
+        debug_assert!(event.present == 0 || event.is(Flag::Counted), "fragments belong to an event that is counted");
         Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
     }
 
@@ -25,6 +26,8 @@ impl ShardEvents {
     #[inline]
     pub(crate) fn rule(&self, event: u32) -> &Rule {
         let leaf = &self.slab[event];
+        // A missing rule would fall back to the run's, silently: the event would wait for other sources than it announced.
+        debug_assert!(leaf.rule != RULE_OWN || self.own_rules.contains_key(&event), "event {event} lost its own rule");
         if leaf.rule == RULE_OWN
             && let Some(own) = self.own_rules.get(&event)
         {
@@ -37,6 +40,7 @@ impl ShardEvents {
     /// A fragment became readable: it is booked, and may complete the event.
     #[inline]
     pub(crate) fn arrived(&mut self, event: u32, key: (&[u8], &[u8]), length: u32) {
+        // Fields apart, so that the event's line is found once: this is the path of every put.
         let ShardEvents { slab: events, runs, own_rules, .. } = self;
         let leaf = &mut events[event];
         let State::Live(state) = leaf.state else { return };
@@ -50,6 +54,8 @@ impl ShardEvents {
         // Most fragments leave their event waiting for more: nothing else is looked at for those.
         let reached = rule.wanted().is_some_and(|wanted| usize::from(leaf.arrived) + run.masks.len() >= wanted);
         run.add(leaf, state, key, length);
+        let slots = self.slots(event);
+        debug_assert!(usize::from(self.slab[event].arrived) <= slots, "each slot arrives once");
         if reached && !self.recovering {
             self.consider(event);
         }
@@ -62,6 +68,7 @@ impl ShardEvents {
         leaf.bytes = leaf.bytes + u64::from(to) - u64::from(from);
         let ledger = &mut self.runs[leaf.run as usize].ledger;
         let (new, old) = (Tally::fragment(u64::from(to)), Tally::fragment(u64::from(from)));
+        // Both sides of the account, so that it balances whichever version was found first.
         for term in [&mut ledger.offered, &mut ledger.stored] {
             *term += new;
             *term -= old;
@@ -91,6 +98,8 @@ impl ShardEvents {
             if !all {
                 leaf.set(Flag::LacksMasked);
             }
+            // It stopped waiting as incomplete, and a late fragment completes it. Wrapping: after a restart the counts of all
+            // shards are in the first one, so that a single shard's may pass below zero; their sum does not.
             if leaf.is(Flag::Booked) {
                 let ledger = &mut self.runs[leaf.run as usize].ledger;
                 ledger.complete += 1;
@@ -167,6 +176,7 @@ impl ShardEvents {
     /// The event has another rule now: what it has is counted again. One that waits no more stays ready, and is complete
     /// or not by its new rule.
     pub(crate) fn reconsider(&mut self, event: u32) {
+        // Complete by the old rule is not complete by the new one: the count changes its side, the state stays.
         self.count_again(event);
         if self.slab[event].is(Flag::Complete) {
             let (complete, all) = (self.is_complete(event), self.has_all(event));
@@ -200,23 +210,32 @@ impl ShardEvents {
     /// Moves a live event to another state, with its list and its booking.
     pub(crate) fn move_to(&mut self, event: u32, to: LiveState) {
         let State::Live(from) = self.slab[event].state else { return };
+        debug_assert!(to != LiveState::Open || from == LiveState::Open, "ready is monotone: {} to open", from.name());
+        debug_assert!(to != LiveState::Leased || from == LiveState::Ready, "{} to leased", from.name());
         self.unlink(event, from);
         let tally = self.tally(event);
         let leaf = &mut self.slab[event];
+        debug_assert!(!leaf.is(Flag::LacksMasked) || leaf.is(Flag::Complete), "masks are counted in what is complete");
+        debug_assert!(to != LiveState::Open || !leaf.is(Flag::Booked), "an open event is not counted yet");
         let ledger = &mut self.runs[leaf.run as usize].ledger;
+        // Subtraction wraps, so that a wrong booking is seen as an imbalance and not as a crash: here it is seen at once.
+        debug_assert!(holds(ledger.live(from), &tally), "{}: {tally:?} was never booked", from.name());
         *ledger.live(from) -= tally;
         *ledger.live(to) += tally;
+        // Once, when it stops waiting: an event that is leased again and again is one event of the account.
         if to != LiveState::Open && !leaf.is(Flag::Booked) {
             leaf.set(Flag::Booked);
             let count = if leaf.is(Flag::Complete) { &mut ledger.complete } else { &mut ledger.incomplete };
             *count += 1;
         }
+        // The state comes before the list: lists ask it (`events/ready.rs`).
         leaf.state = State::Live(to);
         match to {
             LiveState::Open => {
                 let run = self.slab[event].run as usize;
                 self.runs[run].open.push_back(&mut self.slab, event);
             }
+            // One that comes back from a worker goes out before younger ones: it has waited longest.
             LiveState::Ready => self.push_ready(event, from == LiveState::Leased),
             LiveState::Leased => {}
             LiveState::Debug => {
@@ -229,6 +248,7 @@ impl ShardEvents {
 
     fn push_ready(&mut self, event: u32, given_back: bool) {
         let rank = self.rank(event);
+        // A stage that a later configuration no longer has: its events go to the last one there is.
         let last = self.lists.ready.len() - 1;
         let stage = usize::from(self.slab[event].stage()).min(last);
         self.lists.ready[stage].push(&mut self.slab, event, rank, given_back);
@@ -240,6 +260,12 @@ impl ShardEvents {
     }
 
     fn unlink(&mut self, event: u32, state: LiveState) {
+        // Held and listed exclude each other: a held event is in the list of the held alone.
+        debug_assert!(
+            !self.slab[event].is(Flag::Held) || state == LiveState::Ready && !self.slab[event].is(Flag::ListedFar),
+            "a {} event is held",
+            state.name()
+        );
         match state {
             LiveState::Open => self.runs[self.slab[event].run as usize].open.unlink(&mut self.slab, event),
             LiveState::Ready if self.slab[event].is(Flag::Held) => {
@@ -276,6 +302,7 @@ impl ShardEvents {
 
     /// A ready event is kept from delivery.
     pub(crate) fn hold_back(&mut self, event: u32) {
+        debug_assert!(!self.slab[event].is(Flag::Held), "event {event} is held already");
         self.unlink_ready(event);
         self.slab[event].set(Flag::Held);
         self.lists.held.push_back(&mut self.slab, event);
@@ -283,6 +310,7 @@ impl ShardEvents {
 
     /// An event that was kept back may go out again.
     pub(crate) fn let_go(&mut self, event: u32) {
+        debug_assert!(self.slab[event].is(Flag::Held), "event {event} is not held");
         self.slab[event].clear(Flag::Held);
         self.lists.held.unlink(&mut self.slab, event);
         self.push_ready(event, true);
@@ -293,6 +321,8 @@ impl ShardEvents {
         self.slab[event].set_lease(NIL);
         if lease != NIL {
             let ended = self.leases.out.remove(lease);
+            // The number of a lease is used again: a stale one would end somebody else's.
+            debug_assert_eq!(ended.event, event, "lease {lease} is that of another event");
             self.leases.timers.remove(ended.deadline_ns, lease);
         }
     }
@@ -301,13 +331,20 @@ impl ShardEvents {
     /// Records in flight keep the leaf until they report.
     pub(crate) fn end(&mut self, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         let State::Live(state) = self.slab[event].state else { return };
+        debug_assert_eq!(
+            self.fragments(event, |_| true).count(),
+            usize::from(self.slab[event].present),
+            "an event ends with the fragments that it is booked with"
+        );
         self.unlink(event, state);
         let tally = self.tally(event);
         let primary = self.primary(event);
         let leaf = &self.slab[event];
         let complete = leaf.is(Flag::Complete);
         let (counted, booked) = (leaf.is(Flag::Counted), leaf.is(Flag::Booked));
+        debug_assert!(counted || leaf.is(Flag::Announced), "an event that nobody knows of is withdrawn, not ended");
         let run = &mut self.runs[leaf.run as usize];
+        debug_assert!(holds(run.ledger.live(state), &tally), "{}: {tally:?} was never booked", state.name());
         *run.ledger.live(state) -= tally;
         if counted {
             let ledger = &mut run.ledger;
@@ -336,6 +373,7 @@ impl ShardEvents {
         }
         self.leave(event, primary.as_bytes());
         let table = self.table(event);
+        // Collected for the caller, who marks them without the lock: nobody finds them any more.
         let mut removed = 0;
         for slot in 0..self.slots(event) {
             let word = self.shape.form.word_of(table, slot);
@@ -346,6 +384,7 @@ impl ShardEvents {
         }
         self.removed_slots -= removed;
         ended.extend(self.attribute_word(event).map(Word::place));
+        // A record in flight still names this event by its number: given to another one, that record would arrive there.
         if self.slab[event].pending == 0 {
             self.forget(event);
         } else {
@@ -356,7 +395,9 @@ impl ShardEvents {
     /// Takes the event out of the tree and of what is kept beside it.
     fn leave(&mut self, event: u32, primary: &[u8]) {
         let keys = Keys { form: self.shape.form, events: &self.slab, tables: &self.tables };
-        self.art.remove(&keys, primary);
+        let left = self.art.remove(&keys, primary);
+        debug_assert_eq!(left, Some(event), "an event is in the tree exactly while it is live");
+        // Kept by number, which the next event may get.
         if self.slab[event].rule == RULE_OWN {
             self.own_rules.remove(&event);
         }
@@ -375,6 +416,8 @@ impl ShardEvents {
 
     /// Takes out an open event of which nothing was ever acknowledged.
     pub(crate) fn withdraw(&mut self, event: u32) {
+        let leaf = &self.slab[event];
+        debug_assert!(leaf.present == 0 && !leaf.is(Flag::Counted), "something of event {event} was acknowledged");
         self.unlink(event, LiveState::Open);
         let primary = self.primary(event);
         self.leave(event, primary.as_bytes());
@@ -382,12 +425,14 @@ impl ShardEvents {
     }
 
     fn forget(&mut self, event: u32) {
+        debug_assert_eq!(self.slab[event].pending, 0, "records in flight report to event {event}");
         let table = self.slab.remove(event);
         self.tables.free(table.block);
     }
 
     /// The event waits for these sources, whatever its class and run say.
     pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
+        debug_assert!(!self.own_rules.contains_key(&event), "an event is announced with its sources once");
         self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));
         self.slab[event].rule = RULE_OWN;
     }
@@ -411,6 +456,7 @@ impl ShardEvents {
         let rule = self.rule(event);
         let leaf = &self.slab[event];
         let width = self.shape.form.rest;
+        // One allocation of the right size: this is asked for with every grant, of events with hundreds of sources.
         let mut packed = vec![0; (width + 1) * self.slots(event)];
         let mut places = packed.chunks_exact_mut(width + 1);
         let mut left = 0;
@@ -442,7 +488,7 @@ impl ShardEvents {
         packed
     }
 
-    /// A decision about the event as it stands, by nobody's lease.
+    /// A decision about the event as it is now, under no lease.
     pub(crate) fn decision(&self, event: u32, kind: DecisionKind, group: u64) -> Decision {
         let leaf = &self.slab[event];
         let tally = self.tally(event);
@@ -468,16 +514,17 @@ impl ShardEvents {
         self.lists.ready.iter().flat_map(|ready| ready.all(&self.slab)).chain(held).collect()
     }
 
-    /// The ready event of a stage (of those on the warm level, if `far`) after this one; the first where it stands there
-    /// no more.
+    /// The ready event of a stage (of those on the warm level, if `far`) after this one; the first where that one
+    /// is no longer listed there.
     pub(crate) fn next_ready(&self, stage: u8, far: bool, after: Option<u32>) -> Option<u32> {
-        let stands = |&event: &u32| {
+        // The lock was released in between: the event may have gone, or its number may be that of another one.
+        let listed_there = |&event: &u32| {
             let leaf = &self.slab[event];
             let listed = leaf.state == State::Live(LiveState::Ready) && !leaf.is(Flag::Held);
             listed && leaf.stage() == stage && leaf.is(Flag::ListedFar) == far
         };
         let ready = &self.lists.ready[usize::from(stage)];
-        match after.filter(stands) {
+        match after.filter(listed_there) {
             Some(event) => List::after(&self.slab, event),
             None => if far { &ready.far } else { &ready.list }.first(),
         }
@@ -494,6 +541,7 @@ impl ShardEvents {
     /// An event stops waiting: the sources that it lacks are noted as missed. One of which nothing came says that the
     /// readout is down, not that a source is: no reason to mask any.
     pub(crate) fn note_misses(&mut self, event: u32) {
+        debug_assert_eq!(self.slab[event].state, State::Live(LiveState::Open), "it stops waiting now");
         let missing = self.missing(event);
         let seen = self.slab[event].is(Flag::Counted);
         let run = &mut self.runs[self.slab[event].run as usize];
@@ -510,12 +558,18 @@ impl ShardEvents {
     }
 }
 
+/// Whether a term has at least this much.
+fn holds(term: &Tally, part: &Tally) -> bool {
+    term.events >= part.events && term.fragments >= part.fragments && term.bytes >= part.bytes
+}
+
 impl Run {
     /// Books a fragment of one of its events; the key comes in its two parts.
     #[inline]
     fn add(&mut self, leaf: &mut Event, state: LiveState, (primary, rest): (&[u8], &[u8]), length: u32) {
         let fragment = Tally::fragment(u64::from(length));
         self.ledger.stored += fragment;
+        // The first fragment makes it an event of the account: until then it was awaited at most.
         let first = !leaf.is(Flag::Counted);
         leaf.set(Flag::Counted);
         *self.ledger.live(state) += Tally { events: u64::from(first), ..fragment };

@@ -1,5 +1,8 @@
 //! Lists of events in order of arrival, linked through the events themselves: no memory of their own, O(1) at both
-//! ends and in the middle. An event stands in at most one list.
+//! ends and in the middle. An event is linked in at most one list.
+//!
+//! *Invariants*: neighbours name each other, the ends name nobody beyond them, and the length is that of the chain (asserted at
+//! each change, and by the tests below).
 
 use super::event::{EventSlab, NIL};
 
@@ -41,6 +44,9 @@ impl List {
     }
 
     pub(crate) fn push_back(&mut self, events: &mut EventSlab, at: u32) {
+        // Linked twice, its own links would be overwritten and everything behind its first place would be lost.
+        debug_assert!(self.head != at && self.tail != at, "event {at} is in this list already");
+        debug_assert!((self.tail == NIL) == (self.len == 0), "an empty list has no end");
         events[at].previous = self.tail;
         events[at].next = NIL;
         if self.tail == NIL {
@@ -54,6 +60,8 @@ impl List {
 
     /// Back to the front: an event that was taken and given back goes before younger ones.
     pub(crate) fn push_front(&mut self, events: &mut EventSlab, at: u32) {
+        debug_assert!(self.head != at && self.tail != at, "event {at} is in this list already");
+        debug_assert!((self.head == NIL) == (self.len == 0), "an empty list has no beginning");
         events[at].previous = NIL;
         events[at].next = self.head;
         if self.head == NIL {
@@ -73,6 +81,13 @@ impl List {
         } else {
             self.insert_after(events, place, at)
         }
+        // Equal arrivals stay in the order in which they came, so the next one is younger, never as old.
+        debug_assert!(
+            List::after(events, at).is_none_or(|next| events[next].arrival_ns > events[at].arrival_ns)
+                && List::before(events, at).is_none_or(|before| events[before].arrival_ns <= events[at].arrival_ns),
+            "event {at} is out of order"
+        );
+        // Events that go down together arrived together: the next search begins here.
         self.placed = at;
     }
 
@@ -80,6 +95,8 @@ impl List {
     fn place_of(&self, events: &EventSlab, arrival: u64) -> (u32, usize) {
         let before = |here: u32| here == NIL || events[here].arrival_ns <= arrival;
         let mut steps = 0;
+        // From both ends, because most are young (they arrive) or old (their leases ran out); the search that ends first wins,
+        // so that each case costs at most three times its own search.
         let (mut young, mut old) = (self.tail, self.head);
         let mut near = self.placed;
         let onwards = near != NIL && before(near);
@@ -117,6 +134,16 @@ impl List {
 
     pub(crate) fn unlink(&mut self, events: &mut EventSlab, at: u32) {
         let (previous, next) = (events[at].previous, events[at].next);
+        // Taken out of a list in which it is not, an event would cut that list at its neighbours in another one.
+        debug_assert!(
+            if previous == NIL { self.head == at } else { events[previous].next == at },
+            "event {at} is not in this list"
+        );
+        debug_assert!(
+            if next == NIL { self.tail == at } else { events[next].previous == at },
+            "event {at} is not in this list"
+        );
+        // The place of the last search must not outlive its event: the number may be given to another one.
         if self.placed == at {
             self.placed = if previous == NIL { next } else { previous };
         }
@@ -131,6 +158,11 @@ impl List {
             events[next].previous = previous;
         }
         self.len -= 1;
+        debug_assert!(
+            (self.head == NIL) == (self.len == 0) && (self.tail == NIL) == (self.len == 0),
+            "len {}",
+            self.len
+        );
     }
 }
 

@@ -1,8 +1,12 @@
 //! Ready events of one stage in the order in which they go out: by arrival, or by an attribute. Where the hot level goes
-//! first, those on the warm level stand in a list of their own.
+//! first, those on the warm level have a list of their own.
+//!
+//! *Invariants*: only ready events are listed, and none that a hold keeps back; an event is marked as listed far only while it
+//! is far; ranks and lists have the same events (asserted where an event comes and goes).
 
-use super::event::{EventSlab, Flag};
+use super::event::{EventSlab, Flag, State};
 use super::list::List;
+use forebay_core::LiveState;
 use std::collections::BTreeSet;
 
 /// Ready events of one stage.
@@ -19,12 +23,18 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(strict: bool, ranked: bool) -> Ready {
+        // Ranks know one order for both levels: a list apart for those that are far would contradict it.
+        debug_assert!(strict || !ranked, "an order by attribute is strict");
         Ready { list: List::new(), far: List::new(), strict, ranked: ranked.then(BTreeSet::new) }
     }
 
     pub(crate) fn push(&mut self, events: &mut EventSlab, event: u32, rank: u128, to_front: bool) {
+        debug_assert_eq!(events[event].state, State::Live(LiveState::Ready), "only ready events go out");
+        debug_assert!(!events[event].is(Flag::Held), "a held event goes to nobody");
+        debug_assert!(!events[event].is(Flag::ListedFar), "event {event} is listed already");
         let far = !self.strict && events[event].is(Flag::Far);
         if far {
+            // Noted apart from `Far`, which changes while the event is listed: it says which list to take the event out of.
             events[event].set(Flag::ListedFar);
             self.far.insert_by_arrival(events, event);
         } else if self.strict {
@@ -35,19 +45,23 @@ impl Ready {
             self.list.push_back(events, event);
         }
         if let Some(ranked) = &mut self.ranked {
-            ranked.insert((rank, events[event].arrival_ns, event));
+            let is_new = ranked.insert((rank, events[event].arrival_ns, event));
+            debug_assert!(is_new && ranked.len() as u64 == self.list.len(), "ranks and list have the same events");
         }
     }
 
     pub(crate) fn unlink(&mut self, events: &mut EventSlab, event: u32, rank: u128) {
         if events[event].is(Flag::ListedFar) {
+            debug_assert!(events[event].is(Flag::Far), "event {event} came back and was not listed again");
             events[event].clear(Flag::ListedFar);
             self.far.unlink(events, event);
         } else {
             self.list.unlink(events, event);
         }
         if let Some(ranked) = &mut self.ranked {
-            ranked.remove(&(rank, events[event].arrival_ns, event));
+            let was_there = ranked.remove(&(rank, events[event].arrival_ns, event));
+            // An entry that stays behind is offered for as long as the store lives, and shifts what goes down last.
+            debug_assert!(was_there && ranked.len() as u64 == self.list.len(), "event {event} was not ranked {rank}");
         }
     }
 
@@ -55,7 +69,8 @@ impl Ready {
     pub(crate) fn rerank(&mut self, events: &EventSlab, event: u32, from: u128, to: u128) {
         if let Some(ranked) = &mut self.ranked {
             let arrival = events[event].arrival_ns;
-            ranked.remove(&(from, arrival, event));
+            let was_there = ranked.remove(&(from, arrival, event));
+            debug_assert!(was_there, "event {event} was not ranked {from}");
             ranked.insert((to, arrival, event));
         }
     }
@@ -82,6 +97,7 @@ impl Ready {
 
     /// Up to `most` events of the list before a place, or before its end, and where that ended: `None` at the beginning.
     pub(crate) fn before(&self, events: &EventSlab, from: Option<u32>, most: usize) -> (Vec<u32>, Option<u32>) {
+        // From where the last look ended: what lies behind has gone down already.
         let first = from.map_or_else(|| self.list.last(), |at| List::before(events, at));
         let found: Vec<u32> = std::iter::successors(first, |&at| List::before(events, at)).take(most).collect();
         let end = if found.len() < most { None } else { found.last().copied() };

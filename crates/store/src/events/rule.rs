@@ -1,5 +1,6 @@
 //! What completes an event: the sources that its announcement, its class or its run names, less those that are masked.
 
+use super::event::RULE_OWN;
 use crate::SourceState;
 use forebay_core::{AttributeSchema, Completeness, Primary, RunConfig};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ impl Rule {
     #[inline]
     pub(crate) fn counts(&self, rest: &[u8]) -> bool {
         let Completeness::Sources(sources) = &self.completeness else { return true };
+        // The usual case, asked on every arrival.
         if let Some((first, len)) = self.dense {
             return code(rest).is_some_and(|code| code.wrapping_sub(first) < len);
         }
@@ -53,7 +55,7 @@ impl Rule {
         }
     }
 
-    /// How a source stands of which nothing is there.
+    /// The state of a source of which nothing is there.
     pub(crate) fn absent(&self, rest: &[u8], masked: bool) -> SourceState {
         match &self.completeness {
             Completeness::Sources(_) if !self.counts(rest) => SourceState::NotExpected,
@@ -90,10 +92,21 @@ impl Plan {
     pub(crate) fn new(config: &RunConfig, attributes: &AttributeSchema) -> Arc<Plan> {
         let nanoseconds = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let code = |name: &String| attributes.classes().iter().position(|class| class == name).unwrap_or(usize::MAX);
+        // Asked by binary search on every arrival, and told from a dense list by its ends.
+        let sorted = |completeness: &Completeness| match completeness {
+            Completeness::Sources(sources) => sources.is_sorted_by(|one, next| one < next),
+            _ => true,
+        };
+        debug_assert!(
+            sorted(&config.completeness) && config.classes.iter().all(|class| sorted(&class.1)),
+            "a list of sources is sorted and names each once"
+        );
+        debug_assert!(config.classes.len() < usize::from(RULE_OWN), "the number of a rule is never that of an own one");
         let of_classes = config.classes.iter().map(|(_, completeness)| Rule::new(completeness));
         Arc::new(Plan {
             within_ns: nanoseconds(config.complete_within),
             grace_ns: nanoseconds(config.stop_grace),
+            // The run's own first: an event without a class has rule 0, and needs no search.
             rules: std::iter::once(Rule::new(&config.completeness)).chain(of_classes).collect(),
             classes: config.classes.iter().map(|(name, _)| code(name) as u128).collect(),
             config: config.clone(),

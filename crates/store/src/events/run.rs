@@ -18,6 +18,10 @@ pub(crate) struct DecidedForm {
 impl DecidedForm {
     pub(crate) fn new(schema: &KeySchema) -> DecidedForm {
         let bits: u32 = schema.sub_keys()[..schema.primary_len()].iter().map(|part| part.bits).sum();
+        debug_assert!(
+            bits.div_ceil(8) as usize == schema.primary_bytes(),
+            "{bits} bits are packed without a spare byte"
+        );
         DecidedForm { padding: schema.primary_bytes() as u32 * 8 - bits }
     }
 
@@ -59,6 +63,7 @@ impl Decided {
             self.groups.insert(at, (high.into(), IntervalSet::default()));
             at
         });
+        debug_assert!(self.is_sorted_at(at), "groups are sorted: each is found by a binary search");
         self.groups[at].1.insert(low);
     }
 
@@ -67,6 +72,11 @@ impl Decided {
             Ok(at) => self.groups[at].1 = set,
             Err(at) => self.groups.insert(at, (high.into(), set)),
         }
+    }
+
+    fn is_sorted_at(&self, at: usize) -> bool {
+        (at == 0 || self.groups[at - 1].0 < self.groups[at].0)
+            && self.groups.get(at + 1).is_none_or(|next| self.groups[at].0 < next.0)
     }
 
     pub(crate) fn groups(&self) -> impl Iterator<Item = (&[u8], &IntervalSet)> {
@@ -102,8 +112,9 @@ impl Ending {
 }
 
 impl Decided {
-    /// As [`Decided::insert`] within bounds: past them the memory begins anew.
+    /// As [`Decided::insert`] within bounds: past them the memory is emptied and starts over.
     pub(crate) fn insert_within(&mut self, bytes_max: usize, form: DecidedForm, primary: &[u8]) {
+        // All at once, not the oldest: intervals have no order of arrival, and how an event ended is only told to people.
         if self.heap_bytes() > bytes_max {
             *self = Decided::default();
         }
@@ -150,7 +161,7 @@ pub(crate) struct Run {
     pub(crate) pauses: Vec<(u64, u64)>,
     /// The memory of the decided outlives the run: containers may have images of such events.
     pub(crate) keeps_decided: bool,
-    /// It is being closed, which may fail: whoever puts waits for the end of that.
+    /// It is being closed, which may fail: puts wait until it is known.
     pub(crate) closing: bool,
     /// Position in the shadows from which on they know the run: no image of it counts on a device that has less.
     pub(crate) shadowed: u64,
@@ -201,13 +212,22 @@ impl Run {
 
     /// Changes its state, and its clock with it.
     pub(crate) fn enter(&mut self, state: RunState, now_ns: u64) {
+        debug_assert!(
+            self.state != RunState::Closed || state == RunState::Closed,
+            "run {}: its account is final",
+            self.run
+        );
         if state != RunState::Paused
             && let Some(last) = self.pauses.last_mut()
         {
+            // The least: a pause that has ended keeps its end, whatever the run becomes after it.
             last.1 = last.1.min(now_ns);
         }
         match state {
-            RunState::Paused if self.state != RunState::Paused => self.pauses.push((now_ns, u64::MAX)),
+            RunState::Paused if self.state != RunState::Paused => {
+                debug_assert!(self.pauses.last().is_none_or(|last| last.1 != u64::MAX), "one pause at a time");
+                self.pauses.push((now_ns, u64::MAX));
+            }
             RunState::Stopped => self.stopped_ns = now_ns,
             RunState::Closed => self.forget_decided(),
             _ => {}
@@ -227,6 +247,7 @@ impl Run {
 
     /// A closed run answers for all its events; what its sources did is in its summary.
     fn forget_decided(&mut self) {
+        // A store sees thousands of runs: what each leaves in memory for good is its ledger.
         self.sources = SourceCounts::default();
         self.missed = BTreeMap::new();
         if !self.keeps_decided {
@@ -249,6 +270,7 @@ impl Run {
 
     /// Books an ended event in its term, and under the ledger's attribute.
     pub(crate) fn book_end(&mut self, kind: DecisionKind, tally: Tally, group: u64, complete: bool, counted: bool) {
+        debug_assert_eq!(counted, kind != DecisionKind::NeverSeen, "an event was seen, or it was not");
         let account = (group != Decision::NO_GROUP).then(|| self.groups.entry(group).or_default());
         let ledger = &mut self.ledger;
         let (term, of_group): (&mut Tally, Option<&mut Tally>) = match kind {

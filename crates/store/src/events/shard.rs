@@ -23,13 +23,18 @@ use super::slot::{Form, PlaceBits, Table, Word};
 use super::timers::Timers;
 use super::verdicts::Verdicts;
 use crate::index::{Arena, Art, Leaves, Path, Reached, Slab};
-use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
+use crate::limits::{RUNS_MAX, SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
 use forebay_core::{LiveState, Primary};
 use forebay_media::hot::will_look;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
+
+// An event has the index of its run in 16 bits.
+const _: () = assert!(RUNS_MAX <= u16::MAX as usize);
+// Blocks of neighbours are cut off the number by a shift.
+const _: () = assert!(SHARD_BLOCK_BITS < u64::BITS);
 
 /// A lease that is out.
 #[derive(Debug, Default)]
@@ -141,6 +146,8 @@ pub(crate) fn shard_of(form: DecidedForm, primary: &[u8]) -> usize {
 /// The same for a key that is split already.
 #[inline]
 pub(crate) fn shard_of_parts(high: &[u8], low: u64) -> usize {
+    // The lowest bits are left out, so that neighbours share a shard: they stay dense in its tree and in its memory of the
+    // decided. Blocks of them are spread by the hash, so that a run that counts up uses all locks.
     let mut hash = low >> SHARD_BLOCK_BITS;
     for chunk in high.chunks(8) {
         let word = match *chunk {
@@ -179,7 +186,12 @@ impl ShardEvents {
 
     #[inline]
     pub(crate) fn find(&self, primary: &[u8]) -> Option<u32> {
-        self.art.get(&self.keys(), primary)
+        let found = self.art.get(&self.keys(), primary);
+        debug_assert!(
+            found.is_none_or(|event| matches!(self.slab[event].state, State::Live(_))),
+            "an event is in the tree exactly while it is live"
+        );
+        found
     }
 
     /// One step of a lookup on its way to an event; a hint, as that of `index/prefetch.rs`.
@@ -216,6 +228,7 @@ impl ShardEvents {
 
     /// `shadowed`: position of its opening in the shadows.
     pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64, shadowed: u64) {
+        debug_assert!(self.runs.last().is_none_or(|last| last.run != run), "run {run} is added once");
         let fresh = Run::new(run, plan, state, now_ns, self.shape.keeps_decided);
         self.runs.push(Run { shadowed, ..fresh });
     }
@@ -244,6 +257,10 @@ impl ShardEvents {
 
     pub(crate) fn set_word(&mut self, event: u32, slot: usize, word: Word) {
         let block = self.slab.table(event).block;
+        debug_assert!(
+            word.is_removed() || !self.shape.form.word_of(self.tables.bytes(block), slot).is_removed(),
+            "a removed key stays removed while its event lives"
+        );
         self.shape.form.set_word(self.tables.bytes_mut(block), slot, word);
     }
 
@@ -256,8 +273,11 @@ impl ShardEvents {
         self.shape.form.set_attribute_word(self.tables.bytes_mut(block), word);
     }
 
-    /// A new open event. It stands in its run's open list.
+    /// A new open event, linked in its run's open list.
     pub(crate) fn create(&mut self, primary: &[u8], run: u16, now_ns: u64) -> u32 {
+        debug_assert!(self.find(primary).is_none(), "a primary key has one event");
+        // Sized for the event that the run's rule expects, up to a point: an event that stays small must not hold the table of
+        // a large one.
         let wanted = self.runs[run as usize].plan.rules[0].wanted().unwrap_or(1);
         let block = self.tables.allocate(self.shape.form.bytes(if wanted <= 64 { wanted } else { 16 }));
         self.tables.bytes_mut(block)[..primary.len()].copy_from_slice(primary);
@@ -275,7 +295,9 @@ impl ShardEvents {
 
     /// Takes out the slot of a reservation that was given up.
     pub(crate) fn remove_slot(&mut self, event: u32, rest: &[u8]) {
-        if let Ok((slot, _)) = self.slot(event, rest) {
+        if let Ok((slot, word)) = self.slot(event, rest) {
+            // Any other slot stays while the event lives: taken out, its key could come back.
+            debug_assert!(word.is_pending(), "only a reservation gives its slot up");
             let form = self.shape.form;
             let mut table = self.slab.table(event);
             form.remove(&mut self.tables, &mut table, slot);
@@ -297,6 +319,7 @@ impl ShardEvents {
     pub(crate) fn remove_slot_for_good(&mut self, event: u32, slot: usize) {
         let word = self.shape.form.word_of(self.table(event), slot);
         self.set_word(event, slot, word.removed());
+        // Counted, so that events without a removal, nearly all of them, are never searched for one.
         self.removed_slots += 1;
     }
 
@@ -310,6 +333,7 @@ impl ShardEvents {
 
     /// A fragment, a removed key or a place for one joins the event's table.
     pub(crate) fn insert_slot(&mut self, event: u32, slot: usize, rest: &[u8], word: Word) {
+        // The rule says how many slots the table will have in the end.
         let expected = self.rule(event).wanted().unwrap_or(0);
         let form = self.shape.form;
         let mut table = self.slab.table(event);

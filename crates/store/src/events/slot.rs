@@ -13,6 +13,7 @@
 
 use crate::SourceState;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
+use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
 
 /// Where a fragment is, as 58 bits that only `placement` reads. An event is complete or not, decided or not, whatever they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub(crate) struct Table {
     pub(crate) block: Block,
     pub(crate) slots: u16,
 }
+
+// A count of slots is 16 bits wide.
+const _: () = assert!(FRAGMENTS_PER_EVENT_MAX <= u16::MAX as u32);
+// Facts and place share a word: each bit says one thing.
+const _: () = assert!(Word::FACTS & Word::PLACE == 0 && Word::FACTS.count_ones() == 6);
 
 /// A slot's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,7 @@ impl Word {
     const EMPTY: u64 = 1 << 59;
     const RESULT: u64 = 1 << 58;
     const PLACE: u64 = (1 << 58) - 1;
+    const FACTS: u64 = Self::PENDING | Self::REMOVED | Self::BUSY | Self::LATE | Self::EMPTY | Self::RESULT;
     pub(crate) const REMOVED_KEY: Word = Word(Self::REMOVED);
 
     pub(crate) fn at(place: PlaceBits) -> Word {
@@ -49,15 +56,19 @@ impl Word {
     }
 
     pub(crate) fn pending(self) -> Word {
+        debug_assert!(!self.is_removed(), "a removed key is never put again");
         Word(self.0 | Self::PENDING)
     }
 
     pub(crate) fn busy(self) -> Word {
+        // Two versions in flight would both be numbered after the same one, and the later record would win by chance.
+        debug_assert!(!self.is_busy() && !self.is_removed(), "one version in flight at a time");
         Word(self.0 | Self::BUSY)
     }
 
     /// The same facts about a fragment that is at another place now; nothing is in flight.
     pub(crate) fn moved_to(self, place: PlaceBits) -> Word {
+        debug_assert!(!self.is_removed(), "what is removed has no record to move");
         Word(self.0 & (Self::LATE | Self::EMPTY | Self::RESULT) | Word::at(place).0)
     }
 
@@ -95,6 +106,9 @@ impl Word {
 
     /// The fragment is removed; whether it was a result stays known, because completeness goes on not to count it.
     pub(crate) fn removed(self) -> Word {
+        // Its put is not answered yet: it ends late, and takes its slot out itself.
+        debug_assert!(!self.is_pending(), "a fragment in flight cannot be removed");
+        // The place goes: nothing may read a record that is being ended.
         Word(self.0 & Self::RESULT | Self::REMOVED)
     }
 
@@ -154,7 +168,7 @@ impl Form {
         self.first() + slots * self.stride()
     }
 
-    pub(crate) fn primary_of<'a>(self, tables: &'a Arena, table: Table) -> &'a [u8] {
+    pub(crate) fn primary_of(self, tables: &Arena, table: Table) -> &[u8] {
         &tables.bytes(table.block)[..self.primary]
     }
 
@@ -180,6 +194,9 @@ impl Form {
     }
 
     pub(crate) fn set_attribute_word(self, table: &mut [u8], word: Word) {
+        // Without this column the first slot's key begins here.
+        debug_assert!(self.attributes, "the keyspace has no event records");
+        debug_assert!(word.0 & Word::FACTS == 0, "an event's record has a place and no facts");
         table[self.primary..self.primary + 8].copy_from_slice(&(word.0 + 1).to_le_bytes());
     }
 
@@ -193,6 +210,7 @@ impl Form {
             std::cmp::Ordering::Equal => return Ok(last),
             std::cmp::Ordering::Greater => {}
         }
+        // Below `last`, which is known to be above.
         let (mut low, mut high) = (0, last);
         while low < high {
             let middle = (low + high) / 2;
@@ -217,7 +235,16 @@ impl Form {
     ) {
         let slots = known.slots as usize;
         let needed = self.bytes(slots + 1);
+        {
+            // A slot out of order is one that a binary search may miss: its key could be put a second time.
+            let table = tables.bytes(known.block);
+            debug_assert!(slot <= slots, "slot {slot} of {slots}");
+            debug_assert!(slot == 0 || self.rest_of(table, slot - 1) < rest, "slots are sorted");
+            debug_assert!(slot >= slots || rest < self.rest_of(table, slot), "slots are sorted");
+        }
         if needed > tables.bytes(known.block).len() {
+            // Rules by count or list say how large the table gets: exactly that where it is near, so that most tables are
+            // allocated once; else a quarter more, because each growth copies the table under the shard's lock.
             let generous = self.bytes((slots + 1) * 5 / 4 + 2).min(BLOCK_BYTES_MAX);
             let exact = self.bytes(expected);
             let bytes = if exact >= needed && exact < generous * 2 { exact } else { generous };
@@ -234,6 +261,7 @@ impl Form {
     /// Takes a slot out.
     pub(crate) fn remove(self, tables: &mut Arena, known: &mut Table, slot: usize) {
         let slots = known.slots as usize;
+        debug_assert!(slot < slots, "slot {slot} of {slots}");
         let table = tables.bytes_mut(known.block);
         let from = self.first() + slot * self.stride();
         table.copy_within(from + self.stride()..self.bytes(slots), from);

@@ -3,6 +3,8 @@
 use super::rule::code;
 use std::collections::BTreeMap;
 
+// Detectors number their sources from zero: an index costs less than a search on every arrival. The bound keeps one source
+// with a large number from taking a table of that size.
 /// Sources whose code is below this have a place in a plain table.
 const DENSE: u64 = 1 << 14;
 
@@ -43,6 +45,7 @@ impl SourceCounts {
 
     #[cold]
     fn grow(&mut self, at: usize) {
+        debug_assert!((at as u64) < DENSE, "source {at} belongs to the sparse ones");
         self.dense.resize((at + 1).next_power_of_two().max(16), SourceCount::default());
     }
 
@@ -63,6 +66,7 @@ impl SourceCounts {
     /// A fragment that arrived is in the figures already.
     pub(crate) fn take_back(&mut self, source: &[u8], length: u32) {
         let count = self.of(source);
+        // Saturating: figures that a crash took are smaller than what is counted again.
         count.fragments = count.fragments.saturating_sub(1);
         count.bytes = count.bytes.saturating_sub(u64::from(length));
     }

@@ -1,5 +1,5 @@
-//! When leases run out: mostly in the order in which they were granted, so a queue does; what comes out of order stands
-//! in a tree.
+//! When leases run out: mostly in the order in which they were granted, so a queue does; what comes out of order is
+//! kept in a tree.
 //!
 //! *Invariants*: an entry counts while its lease has the same number and deadline; ended ones are dropped when they come
 //! to the front, or all at once when they are the greater part: each operation takes constant time on average.
@@ -31,10 +31,12 @@ impl Timers {
         let LeaseState { deadline_ns, counter, .. } = leases[lease];
         self.counting += 1;
         if self.queue.back().is_some_and(|last| last.0 > deadline_ns) {
-            self.stragglers.insert((deadline_ns, lease));
+            let is_new = self.stragglers.insert((deadline_ns, lease));
+            debug_assert!(is_new, "lease {lease} has one deadline");
             return;
         }
         self.queue.push_back((deadline_ns, lease, counter));
+        // A lease that is extended leaves its old entry: without this the queue would grow with every heartbeat.
         if self.queue.len() > 2 * self.counting + SLACK {
             self.queue.retain(|entry| counts(leases, entry));
         }
@@ -55,10 +57,17 @@ impl Timers {
             self.queue.pop_front();
         }
         let queued = self.queue.front().map(|&(deadline, lease, _)| (deadline, lease));
-        match (queued, self.stragglers.first().copied()) {
+        let first = match (queued, self.stragglers.first().copied()) {
             (Some(queued), Some(straggler)) => Some(queued.min(straggler)),
             (queued, straggler) => queued.or(straggler),
-        }
+        };
+        // One that is missing would never run out: its event would be leased for ever.
+        debug_assert_eq!(first.is_some(), self.counting > 0, "{} leases count", self.counting);
+        debug_assert!(
+            first.is_none_or(|(deadline, lease)| leases[lease].deadline_ns == deadline),
+            "an entry of no lease"
+        );
+        first
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

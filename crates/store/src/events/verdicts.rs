@@ -26,6 +26,9 @@ impl Verdict {
     }
 }
 
+// Two bits for the verdict, and 0 is no code at all: a place that was never noted.
+const _: () = assert!(Verdict::Accepted as u16 > 0 && (Verdict::Passed as u16) < 1 << 2);
+
 /// A verdict and 14 bits that tie it to its event and its output or next stage; 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u16);
@@ -57,16 +60,19 @@ impl Verdicts {
     /// Notes how grant `number` (of this shard, in this life) ended; `false` for a lease held for so long that its place
     /// belongs to a newer one.
     pub(crate) fn note(&mut self, number: u64, code: Code) -> bool {
+        // Made at the first verdict: most of the shards of a small store never have one.
         if self.codes.is_empty() {
             self.codes = vec![0; VERDICTS_REMEMBERED];
         }
         if number + VERDICTS_REMEMBERED as u64 <= self.latest {
             return false;
         }
-        // Numbers in between that nobody noted forget what stood in their places.
+        // Places in between still have codes of older grants: cleared, or a verdict on one of these numbers would be answered
+        // with another lease's.
         for between in (self.latest + 1..number).rev().take(VERDICTS_REMEMBERED) {
             self.codes[between as usize % VERDICTS_REMEMBERED] = 0;
         }
+        debug_assert_eq!(self.get(number), None, "grant {number} ends by one verdict");
         self.latest = self.latest.max(number);
         self.codes[number as usize % VERDICTS_REMEMBERED] = code.0;
         true
@@ -96,6 +102,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// Keeps a verdict among the last `bound`; `named` where a repeat must find it here.
     pub(crate) fn keep(&mut self, given: Given, named: bool, bound: usize) {
+        // A replay of the log says again what a snapshot said: kept once.
         if named && self.by_name.insert((given.boot, given.counter), given.code).is_some() {
             return;
         }
@@ -105,6 +112,10 @@ impl Recent {
                 self.by_name.remove(&(oldest.boot, oldest.counter));
             }
         }
+        debug_assert!(
+            self.by_name.len() <= self.last.len(),
+            "what is named is among the last: else it is never forgotten"
+        );
     }
 
     /// How a lease ended that is kept by name.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-/// Who waits.
+/// Threads and tasks that wait.
 #[derive(Default)]
 pub(crate) struct Waiting {
     threads: AtomicU32,
@@ -24,6 +24,8 @@ impl Waiting {
     /// There are ready events. Costs two loads where nobody waits.
     #[inline]
     pub(crate) fn notify(&self) {
+        // The notifier publishes and then reads the count, the waiter counts itself and then looks: in this order one of them
+        // sees the other. A notice that is missed all the same costs one pause, because waits are short (`get_any`).
         if self.threads.load(Ordering::SeqCst) > 0 {
             // Between the look of a thread and its wait this lock is held: the notice comes before or after both.
             drop(self.lock.lock());
@@ -41,12 +43,15 @@ impl Waiting {
         if !there() {
             self.ready.wait_for(&mut guard, pause);
         }
-        self.threads.fetch_sub(1, Ordering::SeqCst);
+        let before = self.threads.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a waiting thread is counted");
     }
 
     /// One notice wakes this task, unless it is known already.
     pub(crate) fn add_task(&self, waker: &Waker) {
+        // The count is written under this lock and read without it: it says whether there is anything to look for.
         let mut wakers = self.wakers.lock();
+        debug_assert_eq!(self.tasks.load(Ordering::SeqCst) as usize, wakers.len(), "each task is counted");
         if !wakers.iter().any(|known| known.will_wake(waker)) {
             wakers.push_back(waker.clone());
             self.tasks.store(wakers.len() as u32, Ordering::SeqCst);
@@ -69,9 +74,11 @@ impl Waiting {
     #[cold]
     fn wake_task(&self) {
         let mut wakers = self.wakers.lock();
+        debug_assert_eq!(self.tasks.load(Ordering::SeqCst) as usize, wakers.len(), "each task is counted");
         let waker = wakers.pop_front();
         self.tasks.store(wakers.len() as u32, Ordering::SeqCst);
         drop(wakers);
+        // One task for one notice: all of them would wake for one event, and all but one find nothing.
         // Not under the lock: a waker may run the task, which may wait again.
         if let Some(waker) = waker {
             waker.wake();

@@ -23,6 +23,18 @@ pub(crate) struct Arena {
     classes: Vec<Class>,
 }
 
+// A reference has the class in the bits above its index.
+const _: () = assert!(CLASSES <= 1 << (u32::BITS - INDEX_BITS));
+// Classes grow, so that a table that grows gets a larger block.
+const _: () = {
+    let mut class = 1;
+    while class < CLASSES {
+        assert!(class_bytes(class - 1) < class_bytes(class));
+        class += 1;
+    }
+};
+
+// Four steps per doubling waste at most a fifth of a block; powers of two would waste half of it.
 /// Size of a class: 8 to 64 in steps of 8, then four steps per doubling.
 const fn class_bytes(class: usize) -> usize {
     if class < 8 { (class + 1) * 8 } else { (5 + (class - 8) % 4) << ((class - 8) / 4 + 4) }
@@ -60,6 +72,7 @@ impl Arena {
             Some(index) => index,
             None => {
                 if class.used as usize == class.chunks.len() << shift(number) {
+                    // By an eighth, not by half: this list is counted as memory, and its slack is a cost per event.
                     if class.chunks.len() == class.chunks.capacity() {
                         class.chunks.reserve_exact(class.chunks.len() / 8 + 1);
                     }
@@ -71,6 +84,7 @@ impl Arena {
             }
         };
         let block = Block((number as u32) << INDEX_BITS | index);
+        // A zeroed table has no attribute record (`slot.rs`), and bytes of an ended event are not to be found in another one.
         self.bytes_mut(block).fill(0);
         block
     }
@@ -78,12 +92,18 @@ impl Arena {
     /// Gives a block back.
     pub(crate) fn free(&mut self, block: Block) {
         let (class, index) = split(block);
-        self.classes[class].free.push(index);
+        let class = &mut self.classes[class];
+        debug_assert!(index < class.used, "block {index} was never given out");
+        class.free.push(index);
+        // A block that is freed twice is given to two events, which overwrite each other's slots.
+        debug_assert!(class.free.len() <= class.used as usize, "more blocks are free than were ever given out");
     }
 
     /// A block of at least `bytes` with the same contents; the old one is given back.
     pub(crate) fn grow(&mut self, block: Block, bytes: usize) -> Block {
+        debug_assert!(bytes > self.bytes(block).len(), "a table grows only where it is full");
         let larger = self.allocate(bytes);
+        // Copied through a vector: both blocks are of one arena, and tables grow rarely.
         let old = self.bytes(block).to_vec();
         self.bytes_mut(larger)[..old.len()].copy_from_slice(&old);
         self.free(block);
@@ -126,6 +146,7 @@ fn place(class: usize, index: u32) -> (usize, usize) {
     ((index >> shift) as usize, (index & ((1 << shift) - 1)) as usize * class_bytes(class))
 }
 
+// Computed once: a table is looked up with every put.
 const SHIFTS: [u32; CLASSES] = {
     let mut shifts = [0; CLASSES];
     let mut class = 0;

@@ -54,6 +54,7 @@ impl Art {
             let index = at.index();
             at = match at.kind() {
                 Kind::None => return None,
+                // Compared whole here: bytes of long paths were skipped on the way.
                 Kind::Leaf => return (leaves.key(index) == key).then_some(index),
                 Kind::Node4 => {
                     let node = &self.nodes4[index];
@@ -97,7 +98,9 @@ impl Art {
                 }
                 Kind::Leaf => {
                     let other = leaves.key(at.index());
+                    debug_assert!(key != other, "a key is in the tree once");
                     let common = common(&key[depth..], &other[depth..]);
+                    // All keys have one length, so two of them differ before either ends.
                     let (byte, other_byte) = (key[depth + common], other[depth + common]);
                     let node = self.new_node4(&key[depth..depth + common]);
                     self.replace(parent, node);
@@ -108,6 +111,7 @@ impl Art {
                 _ => {
                     let prefix_len = self.head(at).prefix_len as usize;
                     let kept = self.head(at).prefix;
+                    // The part that the node does not keep is the same in every leaf below it.
                     let path = match kept.get(..prefix_len) {
                         Some(path) => path,
                         None => &leaves.key(self.first_leaf(at))[depth..depth + prefix_len],
@@ -127,6 +131,7 @@ impl Art {
                     depth += prefix_len;
                     let byte = key[depth];
                     let next = self.child(at, byte);
+                    // Only here can a full node grow: its parent is known.
                     if next.kind() == Kind::None {
                         self.add(at, parent, byte, leaf);
                         return;
@@ -155,6 +160,7 @@ impl Art {
             at = self.child(at, byte);
             depth += 1;
         }
+        // Paths were skipped on the way down, so that any leaf may be reached with a key that is not in the tree.
         if leaves.key(at.index()) != key {
             return None;
         }
@@ -171,6 +177,7 @@ impl Art {
         self.seek_in(self.root, 0, leaves, key)
     }
 
+    // Recursive: no deeper than a key has bytes.
     fn seek_in(&self, at: Ref, depth: usize, leaves: &impl Leaves, key: &[u8]) -> Option<u32> {
         match at.kind() {
             Kind::None => None,
@@ -247,6 +254,7 @@ impl Art {
         depth: usize,
     ) {
         self.remove_child(node, byte);
+        debug_assert!(self.head(node).count > 0, "an inner node has two children or more");
         if self.head(node).count == 1 {
             // One child left: its path takes over this node's.
             let (last_byte, last) = self.only_child(node);

@@ -1,9 +1,15 @@
 //! The nodes of the radix tree, and what differs from kind to kind.
 
 use super::art::Art;
+use forebay_core::limits::KEY_BYTES_MAX;
 
 /// Path bytes that a node keeps itself: a run of 4 bytes and the upper ones of an event number.
 pub(crate) const PREFIX_BYTES: usize = 9;
+
+// A node counts the bytes of its path in 8 bits.
+const _: () = assert!(KEY_BYTES_MAX <= u8::MAX as usize);
+// A reference has 3 bits for the kind.
+const _: () = assert!((Kind::Node256 as u32) < 1 << 3);
 
 /// What a reference points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,7 @@ impl Head {
     }
 
     pub(crate) fn set_prefix(&mut self, path: &[u8]) {
+        // Longer paths keep their beginning: a lookup checks that and leaves the rest to the comparison at the leaf.
         let kept = path.len().min(PREFIX_BYTES);
         self.prefix[..kept].copy_from_slice(&path[..kept]);
         self.prefix_len = path.len() as u8;
@@ -99,6 +106,7 @@ pub(crate) struct Node16 {
     children: [Ref; 16],
 }
 
+// A byte per key and a short list of children: 256 references would be four times as large for a node that is not full.
 #[derive(Clone, Debug)]
 pub(crate) struct Node48 {
     pub(crate) head: Head,
@@ -139,7 +147,7 @@ impl Node16 {
 }
 
 /// The lowest bit of each byte. A byte that is 0 is the lowest one for which `x - LOWS & !x` has its top bit set: all keys
-/// are compared at once, and what stands behind the last key is not reached before it.
+/// are compared at once, and whatever is behind the last key is not reached before it.
 const LOWS: u128 = u128::MAX / 255;
 
 impl Node48 {
@@ -151,14 +159,14 @@ impl Node48 {
         }
     }
 
-    /// Where the place of a byte's child stands.
+    /// The byte that has the place of a byte's child.
     pub(super) fn place(&self, byte: u8) -> &u8 {
         &self.places[byte as usize]
     }
 }
 
 impl Node256 {
-    /// The child under a byte, where it stands.
+    /// The child under a byte, in place.
     #[inline]
     pub(super) fn child(&self, byte: u8) -> &Ref {
         &self.children[byte as usize]
@@ -188,7 +196,9 @@ macro_rules! sorted {
 
 fn insert_sorted(head: &mut Head, keys: &mut [u8], children: &mut [Ref], byte: u8, child: Ref) {
     let count = head.count as usize;
+    debug_assert!(count < keys.len(), "a full node grows first");
     let at = keys[..count].partition_point(|&key| key < byte);
+    debug_assert!(at == count || keys[at] != byte, "byte {byte} has a child already");
     keys.copy_within(at..count, at + 1);
     children.copy_within(at..count, at + 1);
     keys[at] = byte;
@@ -198,6 +208,7 @@ fn insert_sorted(head: &mut Head, keys: &mut [u8], children: &mut [Ref], byte: u
 
 fn remove_sorted(head: &mut Head, keys: &mut [u8], children: &mut [Ref], byte: u8) {
     let count = head.count as usize;
+    debug_assert!(keys[..count].contains(&byte), "byte {byte} has no child");
     if let Some(at) = keys[..count].iter().position(|&key| key == byte) {
         keys.copy_within(at + 1..count, at);
         children.copy_within(at + 1..count, at);
@@ -243,6 +254,7 @@ impl Art {
 
     /// Replaces an existing child.
     pub(super) fn set_child(&mut self, node: Ref, byte: u8, child: Ref) {
+        debug_assert!(self.child(node, byte) != Ref::NONE, "byte {byte} has no child to replace");
         let position = |keys: &[u8], count: u16| keys[..count as usize].iter().position(|&key| key == byte);
         match node.kind() {
             Kind::Node4 => {
@@ -291,12 +303,15 @@ impl Art {
             Kind::Node48 => {
                 let node = &mut self.nodes48[node.index()];
                 let place = node.children.iter().position(|child| *child == Ref::NONE).unwrap_or(0);
+                debug_assert!(node.children[place] == Ref::NONE, "a full node grows first");
+                debug_assert_eq!(node.places[byte as usize], 0, "byte {byte} has a child already");
                 node.children[place] = child;
                 node.places[byte as usize] = place as u8 + 1;
                 node.head.count += 1;
             }
             Kind::Node256 => {
                 let node = &mut self.nodes256[node.index()];
+                debug_assert!(node.children[byte as usize] == Ref::NONE, "byte {byte} has a child already");
                 node.children[byte as usize] = child;
                 node.head.count += 1;
             }
@@ -324,6 +339,7 @@ impl Art {
             }
             Kind::Node256 => {
                 let node = &mut self.nodes256[node.index()];
+                debug_assert!(node.children[byte as usize] != Ref::NONE, "byte {byte} has no child");
                 node.children[byte as usize] = Ref::NONE;
                 node.head.count -= 1;
             }
@@ -366,6 +382,7 @@ impl Art {
             Kind::Node256 => self.nodes256[node.index()].head.count,
             _ => return None,
         };
+        // Each bound is well below the smaller kind's room: at the border itself every other put and removal would convert.
         match (node.kind(), count) {
             (Kind::Node16, ..=3) => Some(self.convert(node, Kind::Node4)),
             (Kind::Node48, ..=12) => Some(self.convert(node, Kind::Node16)),
@@ -376,12 +393,14 @@ impl Art {
 
     fn convert(&mut self, node: Ref, to: Kind) -> Ref {
         let children = self.children(node);
+        let count = children.len();
         let mut head = match node.kind() {
             Kind::Node4 => self.nodes4[node.index()].head.clone(),
             Kind::Node16 => self.nodes16[node.index()].head.clone(),
             Kind::Node48 => self.nodes48[node.index()].head.clone(),
             _ => self.nodes256[node.index()].head.clone(),
         };
+        // The path goes over, the children are added one by one: each kind has them in its own order.
         head.count = 0;
         let other = match to {
             Kind::Node4 => self.nodes4.insert(Node4 { head, ..Node4::default() }),
@@ -393,6 +412,7 @@ impl Art {
         for (byte, child) in children {
             self.add_child(other, byte, child);
         }
+        debug_assert_eq!(self.head(other).count as usize, count, "a node changes its kind with all its children");
         self.free_node(node);
         other
     }

@@ -32,6 +32,7 @@ impl Art {
         let at = match path.at {
             None => self.root,
             Some(end) if matches!(end.kind(), Kind::None | Kind::Leaf) => end,
+            // Not checked against the path: a wrong turn costs a line of the cache, nothing else.
             Some(node) => {
                 path.depth += self.head(node).prefix_len as usize;
                 let child = key.get(path.depth).map_or(Ref::NONE, |&byte| self.child(node, byte));
@@ -50,7 +51,7 @@ impl Art {
         }
     }
 
-    /// Asks for a node's head and for what stands under a byte of it.
+    /// Asks for a node's head and for what is under a byte of it.
     #[inline]
     fn will_step(&self, node: Ref, byte: u8) {
         match node.kind() {

@@ -24,11 +24,13 @@ impl<T: Default> Slab<T> {
 
     /// Stores an item.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
+        // The place that was freed last: it is most likely still in the cache.
         let at = self.free.pop().unwrap_or_else(|| {
             if self.used as usize == self.chunks.len() << Self::SHIFT {
                 if self.chunks.len() == self.chunks.capacity() {
                     self.chunks.reserve_exact(self.chunks.len() / 8 + 4);
                 }
+                // Chunks of at most 8 KiB: no item ever moves, and a small store stays small.
                 self.chunks.push((0..1 << Self::SHIFT).map(|_| T::default()).collect());
             }
             self.used += 1;
@@ -40,11 +42,14 @@ impl<T: Default> Slab<T> {
 
     /// Takes an item out.
     pub(crate) fn remove(&mut self, at: u32) -> T {
+        debug_assert!(at < self.used, "place {at} was never taken");
         self.free.push(at);
+        debug_assert!(self.free.len() <= self.used as usize, "a place is freed once");
+        // A default is left behind: an event without a state is vacant, and owns nothing.
         std::mem::take(&mut self[at])
     }
 
-    /// Places that were ever taken: items stand below.
+    /// Places that were ever taken: all items are below.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }

@@ -41,6 +41,7 @@ impl Board {
     /// Shows what a look found, if that is a change.
     pub(crate) fn post(&self, inhibit: Option<&Inhibit>, now: u64, dead_time: DeadTime, listened: bool) {
         let mut shown = self.shown.lock();
+        // Figures in the text change with every look: each would wake all watches.
         if essence(shown.inhibit.as_ref()) == essence(inhibit) {
             return;
         }
@@ -50,8 +51,14 @@ impl Board {
             if outbox.changes.len() >= OUTBOX_MAX {
                 outbox.changes.pop_back();
             }
+            // The newest replaces the last one that waits, not the first: the listener must end with the state that is.
+            debug_assert!(
+                outbox.changes.back().is_none_or(|last| last.change < shown.change),
+                "changes are told in order, each once"
+            );
             outbox.changes.push_back(shown.clone());
         }
+        // Under the lock of what is shown: a watch that sees this number and takes the lock finds that change or a later one.
         self.change.store(shown.change, Ordering::Release);
         self.changed.notify_all();
     }
@@ -61,10 +68,13 @@ impl Board {
         struct Delivering<'b>(&'b Mutex<Outbox>);
         impl Drop for Delivering<'_> {
             fn drop(&mut self) {
-                self.0.lock().delivering = false;
+                let mut outbox = self.0.lock();
+                debug_assert!(outbox.delivering, "one thread calls the listener");
+                outbox.delivering = false;
             }
         }
         loop {
+            // The lock is released before the call: the listener may call the store, which may post.
             let next = {
                 let mut outbox = self.outbox.lock();
                 if outbox.delivering {
@@ -92,6 +102,7 @@ impl Board {
             return None;
         }
         let deadline = deadline_after(timeout);
+        // Looked at under the lock that a post holds over its notice: a change in between is not missed.
         let mut shown = self.shown.lock();
         while shown.change == *seen {
             if self.changed.wait_until(&mut shown, deadline).timed_out() && shown.change == *seen {

@@ -1,4 +1,4 @@
-//! The warm level as inhibit sees it: how full it is, and what stands in it by kind.
+//! The warm level as inhibit sees it: how full it is, and what it holds by kind.
 //!
 //! *Not here*: who knows it (`placement/gauge.rs`).
 

@@ -45,6 +45,8 @@ pub(super) struct Latches {
 }
 
 fn latch(set: bool, value: f64, high: f64, low: f64) -> bool {
+    // At one mark alone, a fill that moves by one event would set and clear inhibit with each of them.
+    debug_assert!(low < high, "a latch has a distance between its marks: {low} and {high}");
     if set { value > low } else { value >= high }
 }
 
@@ -67,6 +69,7 @@ impl Latches {
     /// The one class that is charged, from the cause to what follows from it: a device that stalls fills both levels, a
     /// full warm level fills the hot one.
     pub(super) fn class(self, reading: &Reading) -> Option<InhibitClass> {
+        // The cause first: dead time charged to the hot level would send people to the selection while a disk hangs.
         let hot = self.hot || self.reserves;
         let stalled = reading.warm.as_ref().is_some_and(|warm| warm.stalled.is_some());
         let no_container = reading.warm.as_ref().is_some_and(|warm| warm.free_containers == 0);
@@ -151,7 +154,7 @@ mod tests {
             latches.look(reading, &config);
             latches.class(reading)
         };
-        // A warm level that stands between its marks, having never been full, holds nobody.
+        // A warm level between its marks, having never been full, holds nobody.
         assert_eq!(look(&warm(0.95, 0.80)), Some(InhibitClass::HotFull));
         assert_eq!(look(&warm(0.70, 0.80)), None);
         assert_eq!(look(&warm(0.95, 0.92)), Some(InhibitClass::WarmFull));

@@ -79,6 +79,7 @@ struct State {
 impl State {
     /// Charges what ran up to now to the class that ran, and goes on with `class`.
     fn account(&mut self, class: Option<InhibitClass>, now: u64) {
+        // Up to now by what was found before: a look sees states, and the time between two belongs to the first.
         if let Some(ran) = self.class {
             self.dead_time.charge(ran, now.saturating_sub(self.charged_ns));
         }
@@ -88,6 +89,7 @@ impl State {
             _ => {}
         }
         (self.class, self.charged_ns) = (class, now);
+        debug_assert!(self.class.is_none() || self.since_ns <= self.charged_ns, "inhibit begins before it is charged");
     }
 
     fn inhibited_ns(&self, now: u64) -> u64 {
@@ -112,9 +114,11 @@ impl Inhibition {
         let look = {
             // Held throughout: an older reading never follows a newer one.
             let mut state = self.state.lock();
+            // Cloned, so that the lock is not held while the gauge looks at all containers.
             let warm = self.warm.read().clone();
             let reading = Reading { warm: warm.as_ref().map(|gauge| gauge.warm_fill()), ..read() };
             let quota = config.pinned_share * f64::from(reading.segments);
+            // Relaxed: a hint for reads, each of which is right either way.
             self.copying.store(f64::from(reading.pinned) > quota, Ordering::Relaxed);
             let now = config.clock.now_ns();
             state.latches.look(&reading, config);
@@ -127,6 +131,7 @@ impl Inhibition {
             self.board.post(inhibit.as_ref(), now, state.dead_time, config.inhibit.is_some());
             Look { inhibit, inhibited_ns: state.inhibited_ns(now), dead_time: state.dead_time }
         };
+        // After the lock: the listener may look again.
         if let Some(listener) = &config.inhibit {
             self.board.deliver(&**listener);
         }

@@ -36,6 +36,8 @@ pub(super) struct Words<'a> {
 impl Words<'_> {
     /// The class that is charged, in words.
     pub(super) fn describe(&self, class: InhibitClass, latches: Latches, reading: &Reading) -> Inhibit {
+        let of_warm = matches!(class, InhibitClass::DeviceStalled | InhibitClass::WarmFull);
+        debug_assert!(!of_warm || reading.warm.is_some(), "{class:?} is charged to a store without a warm level");
         let (scope, cause, owner, mut ends) = match (class, &reading.warm) {
             (InhibitClass::DebugStream, _) => self.debug_words(reading.debug_quota),
             (InhibitClass::DeviceStalled, Some(warm)) => self.device_words(warm, latches, reading),
@@ -115,12 +117,13 @@ impl Words<'_> {
         ("hot level".to_owned(), cause, owner, ends)
     }
 
-    /// Live data on the hot level by state: all of it, without what stands on the warm level. An estimate with one, for
+    /// Live data on the hot level by state: all of it, without what is on the warm level. An estimate with one, for
     /// words: an event that went down undecided is accepted there.
     fn hot_live(&self) -> [Tally; 5] {
         let (mut live, warm) = (self.facts.live, &self.warm);
         let mut take = |state: LiveState, bytes: u64| {
             let tally = &mut live[state as usize];
+            // Never below zero: the two figures are taken at different moments.
             let taken = bytes.min(tally.bytes);
             // Fragments go in proportion: they are weighed with their entries.
             tally.fragments -= (tally.fragments as f64 * taken as f64 / tally.bytes.max(1) as f64) as u64;
@@ -143,6 +146,7 @@ impl Words<'_> {
         let largest = largest.unwrap_or(LIVE_STATES[0]);
         let bytes = weight(&live[largest as usize]);
         let pinned_bytes = u64::from(pinned) * self.facts.segment_bytes;
+        // No event's end frees what only guards keep: then the person to ask is the one who holds them.
         if pinned_bytes > bytes {
             let owner = self.facts.most_guards.clone().unwrap_or_else(|| "guards".to_owned());
             return Filler::Guards { share: pinned_bytes as f64 / region, owner };

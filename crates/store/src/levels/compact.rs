@@ -1,4 +1,4 @@
-//! Getting containers back: those with nothing live are recycled, mostly dead ones emptied when space is short, and
+//! Getting containers back: those with nothing live are reclaimed, mostly dead ones emptied when space is short, and
 //! those whose device failed them rescued.
 //!
 //! *Invariants*: what is live is written elsewhere, durably, before the container is used again; what cannot be read any
@@ -27,6 +27,7 @@ const READS_MAX: u32 = 3;
 impl Engine {
     /// Empties one container that is worth it; `true` where something was moved.
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
+        // A device that cannot be read now is left alone for a while: each try may take as long as it may stall.
         let Compacting { again, spared } = &mut demoter.compacting;
         if again.is_some_and(|again| Instant::now() < again) {
             return false;
@@ -41,6 +42,7 @@ impl Engine {
                 return false;
             }
         };
+        // Its live fragments are copies: moving nothing, it would be chosen again and again.
         if events.is_empty() {
             spared.insert(victim, live);
             return false;
@@ -68,6 +70,8 @@ impl Engine {
             }
             if let Some(mut moving) = self.plan_event(&mut shard, event, Which::Out(victim)) {
                 drop(shard);
+                // Read before the batch is written, without the lock: one bad fragment must not keep its container from being
+                // emptied.
                 moving.parts.retain(|part| match self.readable_there(level, part.from) {
                     Ok(()) => true,
                     Err((error, lost)) => {
@@ -87,7 +91,9 @@ impl Engine {
         }
         let any = !batch.is_empty();
         self.write_batch(level, demoter, batch, ExtentKind::Moved);
+        // To the end: the container is for new images only once all that was live in it is durable elsewhere.
         self.settle_durable(level, demoter, 0);
+        debug_assert!(!demoter.is_pending(), "moves are durable before their container is reclaimed");
         any
     }
 
@@ -97,6 +103,7 @@ impl Engine {
         let mut tries = 1;
         loop {
             let Err(error) = self.verify_there(at) else { return Ok(()) };
+            // More than once: a device that recovers must not have cost a fragment.
             if tries == READS_MAX {
                 let lost = error.kind() == Kind::Corrupt || level.warm.answers(at.container());
                 return Err((error, lost));
@@ -108,6 +115,7 @@ impl Engine {
     /// Events with a live fragment in the container.
     fn events_of_container(&self, level: &Level, container: u32) -> Result<BTreeSet<Primary>> {
         let mut events = BTreeSet::new();
+        // By what the container has, not by what the index has: that would be a walk over all events.
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
             let shard = self.shards.cell_of(image.primary).lock();
@@ -128,6 +136,7 @@ impl Engine {
     fn lose(&self, primary: &Primary, from: Location, why: &Error) {
         // Where its entry cannot be read either, its bytes stay in the event's account.
         let length = self.entry_of(from).map_or(0, |entry| entry.length);
+        // A decision as any other: recorded before it is carried out, so that no later life looks for this fragment.
         let _effects = self.decisions.effects.begin();
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
         let Some(event) = shard.events.find(primary.as_bytes()) else { return };
@@ -145,7 +154,9 @@ impl Engine {
         ticket.unanswered();
         shard.events.remove_slot_for_good(event, slot);
         let leaf = &mut shard.events[event];
+        debug_assert!(leaf.present > 0, "what is lost was present");
         leaf.present -= 1;
+        // Saturating: of a fragment without a readable entry the length is not known, here as when it was recovered.
         leaf.bytes = leaf.bytes.saturating_sub(u64::from(length));
         let (run, state) = (leaf.run as usize, leaf.state);
         let tally = Tally::fragment(u64::from(length));

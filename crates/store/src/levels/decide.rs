@@ -31,6 +31,8 @@ impl Engine {
     /// # Errors
     /// `Full` where the hot log has no room: nothing is decided.
     pub(crate) fn record(&self, shard: &Shard, event: u32, decision: &Decision) -> Result<Ticket> {
+        // The hot log first, and it alone: shadows that were told of a decision that it refused would bring the decision into
+        // force after a loss of the hot level.
         self.decisions.log.append(&self.placement.hot, decision)?;
         Ok(self.shadow(shard, event, decision))
     }
@@ -43,6 +45,9 @@ impl Engine {
             return Ticket::default();
         }
         let position = level.log.append_decision(decision);
+        // 0 says that the shadows were not told (`Ticket::position`).
+        debug_assert!(position > 0, "a position is behind what was appended");
+        // Known before the answer: a repeat that comes first would be answered for a decision that a device may lack.
         let by_token = Verdict::of(decision.kind).is_some() && decision.token != Token::NONE;
         let name = if by_token { name_of_token(&decision.token) } else { decision.key.clone() };
         let awaited = Awaited { position, devices, name };
@@ -53,6 +58,7 @@ impl Engine {
     /// Tells the shadows which fragments of an event were removed before anything of it set out, as it does now: no image
     /// says that they were there. They count nothing: accounts that a shadow has are whole.
     pub(crate) fn shadow_removed(&self, shard: &Shard, event: u32) {
+        // With something on a device already, each removal was told when it was decided.
         if shard.events.removed_slots == 0 || shard.events.slab.at(event, At::Warm) {
             return;
         }
@@ -68,6 +74,7 @@ impl Engine {
     /// Devices that have or may have anything of an event. All present devices if some of it is on its way to one, or if a
     /// device is missing that may have some.
     fn devices_of(&self, level: &Level, shard: &Shard, event: u32) -> Vec<u32> {
+        // The missing one hears of it from the snapshot, when it comes back; until then any of the others may be asked.
         if self.lacks_devices() {
             return level.present().collect();
         }
@@ -75,9 +82,11 @@ impl Engine {
         if !shard.places.on_the_way.is_empty()
             && let Some(way) = shard.places.on_the_way.get(&shard.events.primary(event))
         {
+            // Which device its image reaches is known only when it arrives.
             if way.carriers > 0 {
                 return level.present().collect();
             }
+            // Images that were given up there may be found by an opening: it must find the decision beside them.
             devices.extend(&way.doubted);
         }
         // Every shadow's snapshot has the removed and superseded fragments, even of an event that is not on a device.
@@ -86,11 +95,12 @@ impl Engine {
         if !shard.events.slab.at(event, At::Warm) && !named {
             return devices;
         }
-        let stands = shard.fragments(event, |_| true).map(|(_, location)| location);
+        let current = shard.fragments(event, |_| true).map(|(_, location)| location);
         let record = shard.events.attribute_word(event).map(crate::events::Word::location);
         let copies = shard.places.copies.get(&event).into_iter().flatten().map(|copy| copy.0);
         let mut last = None;
-        for location in stands.chain(record).chain(copies).filter(|location| location.is_warm()) {
+        for location in current.chain(record).chain(copies).filter(|location| location.is_warm()) {
+            // Fragments of one image follow each other: most are of the container that was asked for last.
             let container = location.container();
             if last.replace(container) != Some(container) {
                 let device = level.warm.device_of(container);
@@ -117,11 +127,18 @@ impl Engine {
 
     fn await_devices(&self, level: &Level, awaited: &Awaited) -> Result<()> {
         self.locks.assert_free();
+        debug_assert!(awaited.position <= level.log.end(), "nothing that was not appended is waited for");
+        debug_assert!(
+            awaited.devices.iter().enumerate().all(|(at, device)| !awaited.devices[..at].contains(device)),
+            "each device is waited for once: {:?}",
+            awaited.devices
+        );
         let deadline = level.deadline();
         // Other devices write beside the first.
         let others = awaited.devices.iter().skip(1);
         others.filter_map(|&device| level.keepers.get(device as usize)).for_each(Keeper::wake);
         for &device in &awaited.devices {
+            // Without threads nobody else makes room in a log that is full, and the wait would end at its deadline.
             if !self.config.maintenance {
                 self.make_room(level, device);
             }
@@ -172,6 +189,7 @@ impl Engine {
     /// # Errors
     /// `Full` where the hot log has no room: nothing is said.
     pub(crate) fn journal_blob(&self, blob: Blob, data: &[u8], name: &[u8]) -> Result<Ticket> {
+        // As with decisions: the hot log first, and it alone may refuse.
         self.decisions.log.append_blob(&self.placement.hot, blob, data)?;
         let Some(level) = &self.placement.level else { return Ok(Ticket::default()) };
         let position = level.log.append_blob(blob, data);

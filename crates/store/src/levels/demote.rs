@@ -32,6 +32,7 @@ impl Engine {
     /// Moves what has to go down; with `finish` until all of it is durable. Answers whether there was anything.
     pub(crate) fn demote(&self, demoter: &mut Demoter, finish: bool) -> bool {
         let Some(level) = &self.placement.level else { return false };
+        // What became durable first: it frees what the next batch may need.
         self.settle_durable(level, demoter, IN_FLIGHT_BYTES_MAX);
         if level.is_refused() {
             return demoter.in_flight > 0;
@@ -57,6 +58,7 @@ impl Engine {
             }
             let (run, stream) = (moving.run, moving.stream);
             let target = Target { run, stream, kind: KIND, device: None, moving: kind == ExtentKind::Moved };
+            // A container has one run and stream, so that it can be drained and reclaimed as a whole.
             match by_target.iter_mut().find(|known| known.0 == target) {
                 Some(known) => known.1.push(moving),
                 None => by_target.push((target, vec![moving])),
@@ -74,6 +76,7 @@ impl Engine {
                 if error.kind() != Kind::Full {
                     level.note(error.to_string());
                 }
+                // Asked again after a pause: planning events costs their locks, and a full level stays full for a while.
                 level.refuse();
                 batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
                 return;
@@ -84,6 +87,7 @@ impl Engine {
         // Which event and which of its parts each image has.
         let mut of: Vec<(usize, usize, usize)> = Vec::new();
         for (number, moving) in batch.iter().enumerate() {
+            // One image where it fits: then the event comes back with one read.
             let mut begin = 0;
             while begin < moving.parts.len() {
                 let (mut end, mut bytes) = (begin, 0);
@@ -102,6 +106,7 @@ impl Engine {
         let bytes: u64 = batch.iter().map(|moving| moving.bytes).sum();
         let open = &mut demoter.open[at];
         let mut placed = Vec::new();
+        // A commit for all of them: one sync covers a batch, and the next batch is read meanwhile.
         let ticket = open.writer.append(&plans, kind).and_then(|all| {
             placed = all;
             open.writer.commit()
@@ -109,6 +114,11 @@ impl Engine {
         drop(plans);
         match ticket {
             Ok(ticket) => {
+                debug_assert_eq!(placed.len(), of.len(), "each planned image has a place, or a reason why not");
+                debug_assert!(
+                    open.pending.back().is_none_or(|last| last.0 <= ticket),
+                    "commits become durable in the order in which they are asked for"
+                );
                 let mut written: Vec<Written> =
                     batch.into_iter().map(|moving| Written { moving, places: Vec::new() }).collect();
                 // What was read from elsewhere is in the writer's buffers.
@@ -171,6 +181,11 @@ impl Engine {
             // The one that was opened first makes room, once all of it is durable.
             self.settle_writer(level, demoter, 0, true);
             if demoter.open.len() >= WRITERS_MAX {
+                // With a writer go its tickets: what they were for would stay pinned until the store closes.
+                debug_assert!(
+                    demoter.open[0].pending.is_empty(),
+                    "a writer is given back when nothing of it is under way"
+                );
                 demoter.open.remove(0);
             }
         }
@@ -194,9 +209,11 @@ impl Engine {
     }
 
     fn settle_writer(&self, level: &Level, demoter: &mut Demoter, at: usize, wait: bool) {
+        // No lock of a cell is held: this waits for a device.
         let open = &mut demoter.open[at];
         let Some(last) = open.pending.back().map(|pending| pending.0) else { return };
         let durable = if wait { open.writer.wait(last, level.deadline()).map(|()| last) } else { open.writer.poll() };
+        // Of a writer that failed, what was durable before counts all the same.
         let (durable, failed) = match durable {
             Ok(durable) => (durable, None),
             Err(error) => (open.writer.durable(), Some(error)),
@@ -232,6 +249,7 @@ impl Engine {
     /// Images are durable: they count once their devices know what was decided before.
     fn carry_out(&self, level: &Level, written: Vec<Written>) {
         self.locks.assert_free();
+        // Images before their decisions would bring a rejected event back after a loss of the hot level.
         let mut needs: BTreeMap<u32, u64> = BTreeMap::new();
         for written in &written {
             for device in written.devices(level) {
@@ -260,6 +278,7 @@ impl Engine {
 
     /// What was written will not count: the event stays where it is.
     fn disown(&self, level: &Level, written: Written) {
+        // It is whole on its device, and an opening without the hot level would take it: decisions go there as well.
         let doubted: Vec<u32> = written.devices(level).collect();
         let Written { moving, places } = written;
         for (begin, end, placed) in places {
@@ -271,12 +290,13 @@ impl Engine {
         self.stay(moving, true, &doubted);
     }
 
-    /// The event goes nowhere: its pins are let go; with `again` it is planned anew later.
+    /// The event goes nowhere: its pins are let go; with `again` it is planned again later.
     /// On the `doubted` devices an image of it may be found all the same.
     fn stay(&self, moving: Moving, again: bool, doubted: &[u32]) {
         let mut shard = self.shards.cell_of(moving.primary.as_bytes()).lock();
         shard.places.arrives(moving.primary.as_bytes(), doubted);
         if let Some(event) = shard.events.find(moving.primary.as_bytes()) {
+            debug_assert!(shard.events.slab.at(event, At::Moving), "an event stays that was to move");
             shard.events.slab.clear_at(event, At::Moving);
             let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
             if again && decided {
@@ -300,6 +320,7 @@ impl Engine {
         let Written { moving, places } = written;
         let cell = self.shards.cell_of(moving.primary.as_bytes());
         let mut ended: Vec<(Location, u32)> = Vec::new();
+        // One hold for all slots: a reader finds the event on one level or the other, never a part that ends in between.
         let mut shard = cell.lock();
         let event = shard.events.find(moving.primary.as_bytes()).filter(|_| !shard.closed);
         let event = event.filter(|&event| shard.events.slab.at(event, At::Moving));
@@ -311,6 +332,7 @@ impl Engine {
             self.disown(level, Written { moving, places });
             return;
         }
+        // In the same hold as the swap: a decision that comes next finds the event on its device.
         shard.places.arrives(moving.primary.as_bytes(), &[]);
         let (mut down, mut missed) = (0, Vec::new());
         for (begin, end, placed) in &places {
@@ -335,15 +357,18 @@ impl Engine {
             let mut lost = 0;
             for (index, part) in moving.parts[*begin..*end].iter().enumerate() {
                 let rest = self.keyspace.schema.rest_of(&part.entry.key);
-                let stands = event.and_then(|event| shard.events.slot(event, rest).ok().map(|found| (event, found)));
-                let stands = stands.filter(|(_, (_, word))| self.is_of_version(*word, part.from, &part.entry));
-                match stands {
+                let found = event.and_then(|event| shard.events.slot(event, rest).ok().map(|found| (event, found)));
+                let found = found.filter(|(_, (_, word))| self.is_of_version(*word, part.from, &part.entry));
+                match found {
                     Some((event, (slot, word))) => {
+                        // The record at the old place is ended: it must not be the new one.
+                        debug_assert_ne!(word.location(), at(place, index as u32), "an image has a place of its own");
                         shard.events.set_word(event, slot, word.carried_to(at(place, index as u32)));
                         shard.superseded_is_told(event, &part.entry.key, part.entry.version);
                         ended.push((word.location(), part.entry.length));
                         down += u64::from(part.entry.length);
                     }
+                    // Removed, updated or ended on its way: this copy is dead where it was written.
                     None => lost += 1,
                 }
             }
@@ -368,6 +393,7 @@ impl Engine {
             cell.publish_ready(&shard);
         }
         drop(shard);
+        // Ended after the swap, outside of the lock: until here a reader of the old place was right.
         level.demoted_bytes.fetch_add(down, Ordering::Relaxed);
         level.demoted_events.fetch_add(u64::from(event.is_some()), Ordering::Relaxed);
         for (location, length) in ended {
@@ -382,6 +408,7 @@ impl Engine {
         if !word.is_present() || word.is_busy() {
             return false;
         }
+        // Evacuation moves a record without changing it: version and checksum say that it is the same one.
         let location = word.location();
         let same = |found: Entry| (found.version, found.payload_crc) == (entry.version, entry.payload_crc);
         location == from
@@ -413,6 +440,7 @@ impl Engine {
         if !places.iter().any(|(_, _, placed)| landed(placed).is_some()) {
             return;
         }
+        // The event's record travels with its first image.
         let first = places.first().and_then(|(_, _, placed)| landed(placed));
         if let (Some(record), Some(place)) = (&moving.record, first)
             && let Some(word) = shard.events.attribute_word(event)
@@ -438,13 +466,16 @@ impl Engine {
             if waits {
                 shard.events.unlist_ready(event);
             }
+            // Nothing of it is hot: its decision uses the space of decisions, and its reserve goes to new events.
             if !shard.events[event].is(Flag::Far) {
-                self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
+                let before = self.placement.hot.events.fetch_sub(1, Ordering::Relaxed);
+                debug_assert!(before > 0, "an event on the hot level reserves a slot");
             }
             shard.events[event].set(Flag::Far);
             if waits {
                 shard.events.list_ready(event);
             }
+            // Copies were for the loss of the hot level: now the images themselves are there.
             let copies = shard.places.copies.remove(&event).unwrap_or_default();
             ended.extend(
                 copies.iter().flat_map(|&(location, count)| std::iter::repeat_n((location, 0), count as usize)),
@@ -464,7 +495,7 @@ impl Engine {
         }
     }
 
-    /// Some of the event stands on a device from now on: decisions about it are copied there.
+    /// Some of the event is on a device from now on: decisions about it are copied there.
     pub(crate) fn becomes_warm(&self, shard: &mut Shard, event: u32) {
         shard.events.slab.set_at(event, At::Warm);
     }

@@ -1,7 +1,7 @@
 //! Emptying a full container of an accepted stream: what a mover does.
 //!
 //! ```text
-//! full ─▶ draining ─▶ event after event is read and released ─▶ the last one recycles the container
+//! full ─▶ draining ─▶ event after event is read and released ─▶ the last one reclaims the container
 //!              └─▶ dropped before: full again
 //! ```
 //!
@@ -39,6 +39,7 @@ impl Store {
         let mut last = None;
         level.warm.images_of(container, &mut |_, image| {
             let primary = Primary::from_packed(image.primary);
+            // An event that is larger than an image has several, one after the other.
             if last != Some(primary) {
                 drain.events.push_back(primary);
                 last = Some(primary);
@@ -55,13 +56,14 @@ impl Drain {
         self.container
     }
 
-    /// The next accepted event that stands in the container, whole: one read. `None` at the end.
+    /// The next accepted event that is in the container, whole: one read. `None` at the end.
     ///
     /// # Errors
     /// `Corrupt` where its bytes do not verify, `Unavailable` where the device does not answer, `Closed`.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         while let Some(primary) = self.events.pop_front() {
             let event = self.store.get_event(&primary, &Sources::All)?;
+            // Released or removed since the container was written: nothing is left to archive.
             if let Some(event) = event.filter(|event| event.state == forebay_core::LiveState::Accepted) {
                 return Ok(Some(event));
             }

@@ -32,6 +32,7 @@ impl Engine {
         if role == Role::Warm {
             self.queue_flush(key, length);
         }
+        // Last: it waits for a device, with nothing held.
         if options.persisted {
             return self.persist(key);
         }
@@ -52,6 +53,7 @@ impl Engine {
         let now = self.now_ns();
         let mut due = Vec::new();
         {
+            // Released before any cell is locked: puts take it under nothing, and must not wait for a batch to be planned.
             let mut turns = level.flushing.turns.lock();
             while let Some(turn) = turns.front().filter(|turn| turn.due_ns <= now && due.len() < BATCH_FRAGMENTS_MAX) {
                 due.push((turn.key, turn.length));
@@ -62,15 +64,17 @@ impl Engine {
         due.retain(|(key, length)| {
             let primary = schema.primary_of(key);
             let shard = self.shards.cell_of(primary.as_bytes()).lock();
-            let stands = shard.events.find(primary.as_bytes()).is_some_and(|event| {
+            let undecided = shard.events.find(primary.as_bytes()).is_some_and(|event| {
                 // Accepted and debug events go down whole anyway.
                 matches!(shard.events[event].state, State::Live(LiveState::Open | LiveState::Ready | LiveState::Leased))
             });
             let gone = shard.events.find(primary.as_bytes()).is_none();
             drop(shard);
+            // The figure that the delay is judged by: bytes that no device had to take.
             level.saved_bytes.fetch_add(if gone { u64::from(*length) } else { 0 }, Ordering::Relaxed);
-            stands
+            undecided
         });
+        // By key, so that fragments of one event are neighbours and become one image.
         due.sort_unstable_by_key(|(key, _)| *key);
         let keys: Vec<Key> = due.into_iter().map(|(key, _)| key).collect();
         keys.chunk_by(|a, b| schema.primary_of(a) == schema.primary_of(b)).map(<[Key]>::to_vec).collect()

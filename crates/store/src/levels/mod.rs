@@ -1,4 +1,4 @@
-//! Two levels behind one index: where a record stands, when it goes down, and who is told when space is short.
+//! Two levels behind one index: where a record is, when it goes down, and who is told when space is short.
 //!
 //! ```text
 //! accepted, debug ─┐                       ┌─▶ container of (run, stream) ─▶ committed ─▶ slots swapped ─▶ hot space freed
@@ -68,6 +68,7 @@ impl Engine {
     /// One round of what the warm level does by itself; `true` where there was something to do.
     pub(crate) fn maintain_level(&self, finish: bool) -> bool {
         let Some(level) = &self.placement.level else { return false };
+        // Held over waits for devices, and before every ranked lock. Asked under it: close takes it after it has set the flag.
         let mut demoter = level.demoter.lock();
         if self.is_closed() {
             return false;
@@ -77,6 +78,7 @@ impl Engine {
         while finish && any && !self.is_closed() && rounds < ROUNDS_MAX && self.demote(&mut demoter, true) {
             (any, rounds) = (true, rounds + 1);
         }
+        // After demotion, which may have freed a container: emptying one costs a write of all that is live in it.
         let compacted = self.compact(level, &mut demoter);
         level.in_flight.store(demoter.in_flight(), Ordering::Relaxed);
         if let Err(error) = level.warm.maintain(&level.log) {
@@ -95,6 +97,7 @@ impl Engine {
             .demoter
             .try_lock_until(level.deadline())
             .ok_or_else(|| Error::unavailable("a device does not answer what was asked of it before the close"))?;
+        // Pins of what is under way keep segments and containers: all of it is carried out or given up.
         self.settle_durable(level, &mut demoter, 0);
         debug_assert!(!demoter.is_pending(), "pins would never be let go");
         *demoter = Demoter::default();

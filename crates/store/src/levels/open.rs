@@ -51,6 +51,7 @@ pub(crate) fn create(
     }
     check_marks(config, true)?;
     let bytes: Vec<u64> = config.warm.iter().map(|device| device.bytes).collect();
+    // Before any directory is made: a refused store leaves nothing behind.
     let containers: u64 = bytes.iter().map(|bytes| bytes / config.container_bytes).sum();
     if containers > CONTAINERS_MAX {
         return Err(Error::invalid(format!(
@@ -63,6 +64,7 @@ pub(crate) fn create(
     let widths = (schema.primary_bytes(), schema.rest_bytes());
     let warm = Warm::create(devices.clone(), bytes, store, widths, shape(config))?;
     let log = DeviceLog::create(&devices, store, schema.key_bytes(), config.device_log_bytes).and_then(|log| {
+        // Last: a list without its devices would be refused at every opening.
         if let Some(dir) = dir {
             write_devices(dir, &config.warm)?;
         }
@@ -100,6 +102,7 @@ pub(crate) fn open(
 ) -> Result<Option<(Level, There, [u8; 16])>> {
     let known = dir.map(read_devices).transpose()?.flatten();
     let wanted = if config.warm.is_empty() { known.unwrap_or_default() } else { config.warm.clone() };
+    // Before anything is opened: with a device too few or too many, decisions and images would not belong together.
     if let Some(region) = region {
         check_list(&wanted, region.devices, &list_name(dir, config), config.accept_loss)?;
     }
@@ -107,6 +110,7 @@ pub(crate) fn open(
         return Ok(None);
     }
     check_marks(config, true)?;
+    // Only what is not there at all: a directory that is there and cannot be read may hold all data.
     let gone: Vec<bool> = wanted.iter().map(|device| config.accept_loss && is_gone(device)).collect();
     if region.is_some() && gone.iter().all(|gone| *gone) {
         return Ok(None);
@@ -157,6 +161,7 @@ fn list_name(dir: Option<&Path>, config: &Config) -> String {
 
 /// Compares the list of devices with the number that the region knows.
 fn check_list(wanted: &[WarmDevice], devices: u32, list: &str, accept_loss: bool) -> Result<()> {
+    // The same directory by two names would be written by two devices.
     let paths: Vec<PathBuf> = wanted.iter().filter_map(path_of).collect();
     if let Some((_, twice)) = paths.iter().enumerate().find(|(at, path)| paths[..*at].contains(path)) {
         return Err(Error::invalid(format!("{list} lists {} twice", twice.display())));
@@ -214,6 +219,7 @@ fn in_their_places(
             return Err(Error::invalid(format!("{}: of another warm level of this store", device.name())));
         }
         count = count.max(superblock.devices);
+        // By the number in its superblock, not by its place in the list, which a person may have changed.
         if let Some(other) = places.insert(superblock.device, device.clone()) {
             let (one, two, number) = (other.name(), device.name(), superblock.device);
             return Err(Error::invalid(format!("{one} and {two} are both device {number} of this store")));

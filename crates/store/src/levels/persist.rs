@@ -4,7 +4,7 @@
 //! put ─▶ stored, visible ─▶ queue ─▶ the first to come waits `persist_delay` for others ─▶ one extent, one sync ─▶ all return
 //! ```
 //!
-//! *Invariants*: the fragment stays on the hot level as well, for who selects; its copy ends with its event, or when the
+//! *Invariants*: the fragment stays on the hot level as well, for the selection; its copy ends with its event, or when the
 //! event goes down whole. From the moment at which it joins the queue, decisions about its event are copied to the devices
 //! (`Shard::sets_out`); before its put returns, the device knows its run.
 //!
@@ -50,6 +50,7 @@ impl Engine {
         let queue = &level.persisting;
         let deadline = level.deadline();
         let mut group = queue.group.lock();
+        // Bounded: behind a device that stalls every producer of the readout would wait here with its memory.
         while group.waiting.len() >= GROUP_MAX {
             if queue.changed.wait_until(&mut group, deadline).timed_out() {
                 drop(group);
@@ -60,20 +61,25 @@ impl Engine {
         let (number, answer) = (group.next, waiting.answer.clone());
         group.next += 1;
         group.waiting.push(Waiting { number, ..waiting });
+        debug_assert!(group.waiting.len() <= GROUP_MAX, "{} wait for one commit", group.waiting.len());
         loop {
+            // Asked under the lock of the group: the leader notifies under it, after the answers, so none is missed.
             if let Some(answer) = answer.get() {
                 return answer.clone();
             }
             if !group.leading {
                 group.leading = true;
-                // Others may come along.
+                // Others may come along: one sync for all of them costs as much as for one.
                 let gathered = Instant::now() + level.persist_delay;
                 while group.waiting.len() < GROUP_MAX && !queue.changed.wait_until(&mut group, gathered).timed_out() {}
+                // Others join the next group while this one is written.
                 let taken = group.take();
                 drop(group);
                 self.persist_group(level, taken);
                 group = queue.group.lock();
+                debug_assert!(group.leading, "one thread leads a group");
                 group.leading = false;
+                // All of them: those who have their answer, and one of the others leads next.
                 queue.changed.notify_all();
             } else if queue.changed.wait_until(&mut group, deadline).timed_out()
                 && group.leading
@@ -103,6 +109,7 @@ impl Engine {
         }
         let from = word.location();
         let entry = self.entry_of(from)?;
+        // Before the lock is released: from here on a decision about the event is told to all devices.
         self.pin(from);
         let way = shard.events.primary(event);
         shard.places.sets_out_persisting(way);
@@ -112,8 +119,8 @@ impl Engine {
         Ok(Some(Waiting { number: 0, entry, from, marks, run, standing, answer: Answer::default() }))
     }
 
-    /// What an image of a part of an event says: where the event stands in the selection, but not where it went; that the
-    /// shadows say.
+    /// What an image of a part of an event says: the stage that the event has reached, but not where it went: the
+    /// shadows say that.
     fn persisted_marks(&self, shard: &Shard, event: u32) -> ImageMarks {
         ImageMarks { state: ImageState::Undecided, detail: 0, ..self.image_marks(shard, event) }
     }
@@ -130,6 +137,7 @@ impl Engine {
             )),
             _ => None,
         };
+        // An event on a device was told when it was decided; of this one the shadows have not heard.
         if let (Some((kind, detail)), false) = (decided, shard.events.slab.at(event, At::Warm)) {
             let group = self.group_of(shard, event);
             self.shadow(shard, event, &Decision { detail, ..shard.events.decision(event, kind, group) }).unanswered();
@@ -152,6 +160,7 @@ impl Engine {
     fn leave_queue(&self, waiting: &Waiting) {
         let primary = self.keyspace.schema.primary_of(&waiting.entry.key);
         let mut shard = self.shards.cell_of(primary.as_bytes()).lock();
+        // In one hold, this one first: a way has never fewer carriers than puts that may be answered.
         shard.places.is_persisted(primary.as_bytes());
         shard.places.arrives(primary.as_bytes(), &[]);
         drop(shard);
@@ -162,6 +171,10 @@ impl Engine {
     fn persist_group(&self, level: &Level, group: Vec<Waiting>) {
         let schema = &self.keyspace.schema;
         let deadline = level.deadline();
+        debug_assert!(
+            group.is_sorted_by(|one, next| one.entry.key.as_bytes() < next.entry.key.as_bytes()),
+            "an image has a key once, and fragments of an event are neighbours"
+        );
         for of_run in
             group.chunk_by(|a, b| schema.run_of(a.entry.key.as_bytes()) == schema.run_of(b.entry.key.as_bytes()))
         {
@@ -170,6 +183,7 @@ impl Engine {
             let run = schema.run_of(of_run[0].entry.key.as_bytes());
             match self.persist_run(level, run, &events, deadline) {
                 Ok(placed) => {
+                    debug_assert_eq!(placed.len(), events.len(), "each event of the group has an image, or a reason");
                     for (event, placed) in events.iter().zip(placed) {
                         match placed {
                             Placed::At(place) => self.persisted_at(level, event, place, deadline),
@@ -219,6 +233,7 @@ impl Engine {
             return Ok(None);
         }
         let devices = level.warm.devices();
+        // One that knows already, else one that answers: a put must not wait for a stalled disk while another one works.
         let first = level.present().min_by_key(|device| (!knows(device), devices[*device as usize].stalled));
         let device = first.ok_or_else(|| Error::unavailable("no device is there"))?;
         level.log.wait(device, standing, deadline)?;
@@ -237,6 +252,7 @@ impl Engine {
         let at = match writers.iter().position(|open| open.0 == target) {
             Some(at) => at,
             None => {
+                // A run that ends and the one that begins; each writer keeps a container from being used by others.
                 if writers.len() >= 2 {
                     writers.remove(0);
                 }
@@ -254,6 +270,7 @@ impl Engine {
         if durable.is_ok() {
             return Ok(placed);
         }
+        // A writer that failed is not asked again: its container is poisoned.
         writers.remove(at);
         drop(writers);
         // Nobody will look for it there.
@@ -302,6 +319,7 @@ impl Engine {
                 // Also one that an update is about to replace: until then it is in force, and the update may fail.
                 let standing = if word.is_busy() { word.settled() } else { word };
                 if self.is_of_version(standing, waiting.from, &waiting.entry) {
+                    // Noted in the slot: a second put of it answers at once, and an update knows that a device must hear.
                     shard.events.set_word(event, slot, word.persisted());
                     kept += 1;
                 } else if shard.places.superseded.get(key).is_some_and(|ended| ended.on_hot_only) {
@@ -312,7 +330,7 @@ impl Engine {
             if kept > 0 {
                 shard.places.copies.entry(event).or_default().push((at, kept));
                 self.becomes_warm(&mut shard, event);
-                // What was marked since its image was planned stands beside a record of the hot level alone.
+                // What was marked since its image was planned is beside a record of the hot level alone.
                 if self.persisted_marks(&shard, event) != marks_of(fragments)
                     || shard.events.slab.at(event, At::MarksLogged)
                 {
@@ -350,7 +368,8 @@ fn marks_of(fragments: &[Waiting]) -> ImageMarks {
 
 fn fail(fragments: &[Waiting], why: &str) {
     for waiting in fragments {
-        let _ = waiting.answer.set(Err(why.to_owned()));
+        let answered = waiting.answer.set(Err(why.to_owned()));
+        debug_assert!(answered.is_ok(), "a put is answered once");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a record stands, whatever its level: kept from being reused, read, ended.
+//! Records of both levels by their location: kept from being reused, read, ended.
 
 use crate::engine::Engine;
 use crate::placement::{At, Level, place_of};
@@ -11,7 +11,7 @@ use forebay_media::warm::ReadImage;
 use std::sync::Arc;
 
 impl Engine {
-    /// Keeps what stands there from being reused. Under the lock that shows it live.
+    /// Keeps what is there from being reused. Under the lock that shows it live.
     #[inline]
     pub(crate) fn pin(&self, location: Location) {
         if location.is_warm() {
@@ -24,7 +24,7 @@ impl Engine {
     #[inline]
     pub(crate) fn unpin(&self, location: Location) {
         if location.is_warm() {
-            // An empty container is recycled by the next round.
+            // An empty container is reclaimed by the next round: that writes its header, which no reader should wait for.
             self.warm(|level| _ = level.warm.unpin(location.container()));
         } else {
             self.placement.hot.unpin(location.segment);
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// The entry of a pinned record; reads the device where it stands on the warm level, so never under a lock.
+    /// The entry of a pinned record; reads the device where it is on the warm level, so never under a lock.
     pub(crate) fn entry_of(&self, location: Location) -> Result<Entry> {
         if location.is_warm() {
             return self.level_entry(location);
@@ -58,6 +58,7 @@ impl Engine {
 
     /// Length of a fragment on the warm level, read without the shard's lock, which is let go.
     pub(crate) fn length_there(&self, shard: ShardGuard<'_>, location: Location) -> Result<u32> {
+        // Pinned before the lock is released: the container stays while its device is read.
         self.pin(location);
         drop(shard);
         let entry = self.entry_of(location);
@@ -82,6 +83,7 @@ impl Engine {
             let same = |known: &(Location, Arc<ReadImage>)| {
                 (known.0.container(), known.0.entry) == (location.container(), location.entry)
             };
+            // Neighbours of one image share one read.
             if !last.as_ref().is_some_and(same) {
                 last = self.image_of(location, 0).ok().map(|image| (location, image));
             }
@@ -94,6 +96,7 @@ impl Engine {
 
     /// The entry of a fragment on the warm level; reads the device.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
+        self.locks.assert_free();
         let level =
             self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(place_of(location), location.index())?.entry(location.index())
@@ -110,7 +113,7 @@ impl Engine {
         Err(Error::corrupt(format!("{}: its bytes on the warm level do not match their checksum", name())))
     }
 
-    /// The image in which a pinned fragment stands. With `bytes` payload expected it is read at once.
+    /// The image that a pinned fragment is in. With `bytes` payload expected it is read at once.
     pub(super) fn image_of(&self, location: Location, bytes: u64) -> Result<Arc<ReadImage>> {
         self.locks.assert_free();
         let level =
@@ -128,6 +131,7 @@ impl Engine {
     }
 
     fn warm(&self, act: impl FnOnce(&Level)) {
+        debug_assert!(self.placement.level.is_some(), "the index names a container, and there is no warm level");
         if let Some(level) = &self.placement.level {
             act(level);
         }
@@ -143,6 +147,7 @@ impl Engine {
         let primary = shard.events.primary(event);
         let about = Decision::about(DecisionKind::Mark, primary.as_bytes());
         let record = Decision { detail, stage: marks.stage, ..about };
+        // Also where the log refuses: then the next snapshot must have them.
         shard.events.slab.set_at(event, At::MarksLogged);
         match self.record(shard, event, &record) {
             Ok(ticket) => {
@@ -212,6 +217,7 @@ impl<'a> Reading<'a> {
         };
         let entry = image.entry(location.index())?;
         let payload = image.payload_at(location.index())?;
+        // Always, unlike on the hot level: a device may answer with other bytes than it was given, and the read costs more.
         if checksum(payload) != entry.payload_crc {
             return Err(Error::corrupt(format!(
                 "{}: its bytes on the warm level do not match their checksum ({} bytes, container {})",

@@ -5,7 +5,7 @@
 //! while the hot level is above its mark
 //! ```
 //!
-//! *Invariants*: what is planned is pinned; an event is on its way once at a time ([`Flag::Moving`]).
+//! *Invariants*: what is planned is pinned; an event is on its way once at a time (`At::Moving`, asserted where it is set).
 
 use crate::engine::Engine;
 use crate::events::{Flag, State};
@@ -24,9 +24,9 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Which<'a> {
     /// Those on the hot level, and all others with them.
     Whole,
-    /// Those of these sources that stand on the hot level.
+    /// Those of these sources that are on the hot level.
     Keys(&'a [Key]),
-    /// Those that stand in a container.
+    /// Those that are in a container.
     Out(u32),
 }
 
@@ -92,6 +92,10 @@ impl Engine {
         }
         let primary = shard.events.primary(event);
         let marks = self.image_marks(shard, event);
+        debug_assert!(
+            marks.state == ImageState::Undecided || state != LiveState::Open,
+            "an open event has no decision for its image"
+        );
         let table = shard.events.table(event);
         let mut parts = Vec::new();
         for slot in 0..shard.events.slots(event) {
@@ -108,6 +112,7 @@ impl Engine {
                     !from.is_warm() && keys.iter().any(|key| self.keyspace.schema.rest_of(key) == rest)
                 }
             };
+            // Pinned under the lock that shows it live; read without the lock.
             if wanted {
                 self.pin(from);
                 parts.push(Part { from, entry: NO_ENTRY, image: None });
@@ -123,6 +128,7 @@ impl Engine {
         // From here on the shadows are told; what they were told before must be durable where the image goes.
         shard.sets_out(event);
         self.shadow_removed(shard, event);
+        // Under the event's lock: every decision about it so far is before this position.
         let needs = self.placement.level.as_ref().map_or(0, |level| level.log.end());
         let leaf = &shard.events[event];
         let run = shard.events.runs[leaf.run as usize].run;
@@ -130,7 +136,7 @@ impl Engine {
         Some(Moving { primary, run, stream, marks, parts, record, needs, bytes: 0, event_bytes })
     }
 
-    /// Reads entries, and images of what stands on the warm level already. On an error the event stays where it is.
+    /// Reads entries, and images of what is on the warm level already. On an error the event stays where it is.
     pub(crate) fn read_parts(&self, moving: &mut Moving) -> Result<()> {
         let mut last: Option<(Location, Arc<ReadImage>)> = None;
         for part in &mut moving.parts {
@@ -153,7 +159,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The next events to go down, about so many bytes of them. `None` where nothing has to.
+    /// The next events to go down, about `bytes` of them; none where nothing has to.
     pub(crate) fn next_to_demote(&self, level: &Level, bytes: u64) -> Vec<Moving> {
         let mut batch = Vec::new();
         let mut planned = 0;
@@ -164,10 +170,12 @@ impl Engine {
             }
             planned < bytes && batch.len() < BATCH_EVENTS_MAX
         };
+        // Shards in turn: a batch that is full before the last one would leave the same events behind each time.
         let first = level.turn.fetch_add(1, Ordering::Relaxed) as usize;
         'decided: for at in 0..SHARDS {
             let cell = &self.shards.cells[(first + at) % SHARDS];
             let mut shard = cell.lock();
+            // As many as there are now: those that cannot go yet are put back at the end, and would be met again.
             for _ in 0..shard.places.to_demote.len() {
                 if shard.closed {
                     break;
@@ -175,6 +183,7 @@ impl Engine {
                 let Some(primary) = shard.places.to_demote.pop_front() else { break };
                 let Some(event) = shard.events.find(primary.as_bytes()) else { continue };
                 let decided = matches!(shard.events[event].state, State::Live(LiveState::Accepted | LiveState::Debug));
+                // Replayed since: it waits for workers again.
                 if !decided {
                     continue;
                 }
@@ -182,6 +191,7 @@ impl Engine {
                     shard.places.to_demote.push_back(primary);
                     continue;
                 }
+                // By memory, not by payload: an event on the warm level is read whole, however small.
                 let weight = memory_of(&shard, event);
                 let moving = self.plan_event(&mut shard, event, Which::Whole);
                 if !take(moving, weight) {
@@ -243,7 +253,7 @@ fn memory_of(shard: &Shard, event: u32) -> u64 {
     if shard.events.slab.at(event, At::Warm) { leaf.bytes.max(IMAGE_MEMORY_MIN) } else { leaf.bytes }
 }
 
-/// Stands for an entry that is not read yet.
+/// In place of an entry that is not read yet.
 const NO_ENTRY: Entry = Entry::EMPTY;
 
 /// Every container of events holds events.

@@ -1,12 +1,13 @@
-//! Keeping the shadows: on each device a copy of what is decided, folded before it is full and made whole after a failure.
+//! Keeping the shadows: on each device a copy of what is decided, replaced by a snapshot before it is full, and made whole after a
+//! failure.
 //!
-//! *Invariants*: while a store with threads serves calls, only the device's keeper folds its shadow. Each keeper has its own
-//! thread, so that a device that stalls delays its own shadow only. Opening folds every shadow (`fold_shadows`). Close waits
-//! for a fold that has begun, until its deadline (`close_device_logs`). In a store without threads the call that is about to
-//! wait for the device folds (`make_room`), and `tick` does. A call that waits for a device waits for a fold as well where
-//! the log is full or poisoned, and for the last step of any fold (`warm/log/replace.rs`).
+//! *Invariants*: while a store with threads serves calls, only the device's keeper takes snapshots of its shadow. Each keeper has its own
+//! thread, so that a device that stalls delays its own shadow only. Opening takes one of every shadow (`fold_shadows`). Close waits
+//! for a snapshot that has begun, until its deadline (`close_device_logs`). In a store without threads the call that is about to
+//! wait for the device takes it (`make_room`), and `tick` does. A call that waits for a device waits for a snapshot as well
+//! where the log is full or poisoned, and for the last step of any snapshot (`warm/log/replace.rs`).
 //!
-//! *Not here*: their bytes (`warm/log/`), who waits for them (`decide.rs`).
+//! *Not here*: their bytes (`warm/log/`), the calls that wait for them (`decide.rs`).
 
 use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder};
@@ -16,9 +17,9 @@ use forebay_media::sync::deadline_after;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Fill of a device's log from which on it is folded.
+/// Fill of a device's log from which on a snapshot replaces it.
 const LOG_FILL: f64 = 0.5;
-/// Pause after a fold that did not help.
+/// Pause after a snapshot that did not help.
 const FOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Pause between two rounds that nobody asked for.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -30,8 +31,10 @@ impl Engine {
         level.present().for_each(|device| self.maintain_shadow(level, device));
     }
 
-    /// What came and nobody waits for becomes durable; a log that is half full, or takes nothing, is folded.
+    /// What came and nobody waits for becomes durable; a log that is half full, or takes nothing, is replaced by a
+    /// snapshot.
     fn maintain_shadow(&self, level: &Level, device: u32) {
+        // Tried, not waited for: another thread is at it, and what it writes is what this one came for.
         let Some(mut round) = level.keepers.get(device as usize).and_then(|keeper| keeper.round.try_lock()) else {
             return;
         };
@@ -49,9 +52,11 @@ impl Engine {
             }
             return;
         }
+        // A device that refuses would otherwise be given a whole snapshot in every round.
         if round.fold_again.is_some_and(|again| Instant::now() < again) {
             return;
         }
+        debug_assert!(device < level.devices, "device {device} of {}", level.devices);
         let folded = self.fold_shadow(level, device);
         round.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
         if let Err(error) = folded {
@@ -59,14 +64,14 @@ impl Engine {
         }
     }
 
-    /// Without keepers a device's log is folded by who is about to wait for it.
+    /// Without keepers the call that is about to wait for a device's log makes room in it.
     pub(super) fn make_room(&self, level: &Level, device: u32) {
         if level.log.is_poisoned(device) || level.log.fill(device) > LOG_FILL {
             self.maintain_shadow(level, device);
         }
     }
 
-    /// Folds the shadow of one device.
+    /// Replaces the shadow of one device by a snapshot.
     fn fold_shadow(&self, level: &Level, device: u32) -> Result<()> {
         // The hot log goes on where it is: a reader of a shadow alone asks for no place in it.
         let capture = || self.capture(self.decisions.log.boundary(&self.placement.hot));
@@ -79,6 +84,7 @@ impl Engine {
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {
                 level.note(error.to_string());
+                // Served all the same: the hot log has everything, and the keeper tries again.
                 // It may lack decisions of earlier lives: their repeats succeed only after the device has them.
                 level.unsettled.note_all(level.log.end());
             }
@@ -89,12 +95,13 @@ impl Engine {
     pub(crate) fn close_device_logs(&self) -> Vec<u32> {
         let Some(level) = &self.placement.level else { return Vec::new() };
         let deadline = level.deadline();
-        // A keeper in the middle of a fold ends by the same patience.
+        // A keeper in the middle of a snapshot ends by the same patience.
         let kept: Vec<_> = level.keepers.iter().map(|keeper| keeper.round.try_lock_until(deadline)).collect();
         if let Err(error) = level.log.close(deadline) {
             level.note(error.to_string());
             return Vec::new();
         }
+        // A device of which a write is still under way stays locked: another life would meet that write.
         let idle = (0..).zip(&kept).filter(|(device, round)| round.is_some() && level.log.retire(*device));
         idle.map(|(device, _)| device).collect()
     }
@@ -125,6 +132,7 @@ pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
                     }
                     _ => return,
                 }
+                // Woken early by a call that waits (`Keeper::wake`).
                 std::thread::park_timeout(PAUSE);
             }
         })?;

@@ -9,11 +9,12 @@ use forebay_media::warm::{Placed, ReadImage, Target, Ticket, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
+
 /// One fragment on its way.
 pub(crate) struct Part {
     pub(crate) from: Location,
     pub(crate) entry: Entry,
-    /// What it was read from, if it stands on the warm level already.
+    /// What it was read from, if it is on the warm level already.
     pub(crate) image: Option<Arc<ReadImage>>,
 }
 
@@ -72,6 +73,12 @@ impl Demoter {
 
     /// Payload bytes that are not durable yet.
     pub(crate) fn in_flight(&self) -> u64 {
+        // What is forgotten here keeps the demoter waiting for nothing; what is counted twice lets it run too far ahead.
+        debug_assert_eq!(
+            self.open.iter().flat_map(|open| &open.pending).map(|pending| pending.1).sum::<u64>(),
+            self.in_flight,
+            "bytes under way are those of pending commits"
+        );
         self.in_flight
     }
 }

@@ -16,13 +16,14 @@ pub(crate) struct Keeper {
 /// What a round leaves to the next one.
 #[derive(Default)]
 pub(crate) struct Round {
-    /// When folding may be tried again, where it did not help.
+    /// When a snapshot may be tried again, where one did not help.
     pub(crate) fold_again: Option<Instant>,
 }
 
 impl Keeper {
     /// Begins the next round at once: what waits becomes durable beside the caller.
     pub(crate) fn wake(&self) {
+        // A store without threads has nobody to wake: the call that waits writes for itself.
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }

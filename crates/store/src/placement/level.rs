@@ -52,7 +52,11 @@ const PATIENCE_STALLS: u32 = 7;
 
 impl Level {
     pub(crate) fn new(warm: Arc<Warm>, log: DeviceLog, devices: u32, config: &Config, keyspace: &Keyspace) -> Level {
+        // Without a distance between the marks one event more or less would start and stop demotion.
+        debug_assert!(config.demote_low < config.demote_high, "marks are checked before a level is opened");
         Level {
+            // An eighth stays for the metas of images, the directory and the padding of commits: an image always fits into an
+            // empty container.
             image_bytes_max: warm.payload_bytes_max() / 8 * 7,
             entry_bytes_max: keyspace.schema.key_bytes() as u64 + 32,
             warm,
@@ -99,6 +103,7 @@ impl Level {
     /// Whether asking again would be in vain.
     pub(crate) fn is_refused(&self) -> bool {
         let mut refused = self.refused.lock();
+        // Asked again early where a container was given back: its space is for what waits.
         let still =
             refused.is_some_and(|(since, free)| since.elapsed() < ASK_AGAIN && self.warm.free_containers() <= free);
         if !still {
@@ -108,6 +113,7 @@ impl Level {
     }
 
     pub(crate) fn note(&self, what: String) {
+        // Bounded, and the same words once in a row: a device that fails says so in every round.
         let mut notes = self.notes.lock();
         if notes.len() < NOTES_MAX && notes.last() != Some(&what) {
             notes.push(what);
@@ -118,6 +124,7 @@ impl Level {
     pub(crate) fn must_relieve(&self, hot: &Hot, config: &Config) -> bool {
         let fill = hot.fill();
         let was = self.relieving.load(Ordering::Relaxed);
+        // Reserves grow with what is live: new events may be refused well below the mark, and then only demotion helps.
         let short = !hot.admits(Class::NewEvent);
         let now = short || fill > if was { config.demote_low } else { config.demote_high };
         self.relieving.store(now, Ordering::Relaxed);
@@ -126,6 +133,7 @@ impl Level {
 
     /// Payload bytes by which the hot level is above its lower mark.
     pub(crate) fn bytes_to_relieve(&self, hot: &Hot, config: &Config) -> u64 {
+        // A segment at least: where reserves are the reason, fill may be below its mark.
         let above = (hot.fill() - config.demote_low).max(1.0 / f64::from(hot.geometry.segments));
         (above * hot.geometry.region_bytes() as f64) as u64
     }

@@ -13,10 +13,15 @@ use forebay_media::warm::ImagePlace;
 /// Beside a location on the hot level, which leaves this bit free.
 const PERSISTED: u64 = 1 << 56;
 
+// Places have 58 bits, and the highest one says which level.
+const _: () = assert!(PERSISTED < 1 << 57);
+
 impl PlaceBits {
     /// The place of what is at a location.
     #[inline]
     pub(crate) fn of(location: Location) -> PlaceBits {
+        // Else a fragment would count as copied to a device that has nothing of it.
+        debug_assert!(location.is_warm() || location.bits() & PERSISTED == 0, "a hot location leaves this bit free");
         PlaceBits(location.bits())
     }
 
@@ -46,6 +51,7 @@ impl Word {
 
     /// The same facts about a record that is elsewhere now. A copy on a device stays known as long as the record is hot.
     pub(crate) fn carried_to(self, location: Location) -> Word {
+        // On the warm level the bit has another meaning, and the copy ends with its event.
         let moved = self.moved_to(PlaceBits::of(location));
         if self.is_persisted() && !location.is_warm() { moved.persisted() } else { moved }
     }
@@ -68,7 +74,10 @@ impl Word {
 
 /// The location of a fragment of an image.
 pub(crate) fn at(place: ImagePlace, index: u32) -> Location {
-    Location::warm(place.container, (place.position / IMAGE_ALIGN) as u32, index)
+    let location = Location::warm(place.container, (place.position / IMAGE_ALIGN) as u32, index);
+    // Positions are kept in units of their alignment, so that they fit beside the container in 57 bits.
+    debug_assert!(place_of(location).position == place.position, "an image is aligned, and within reach of a location");
+    location
 }
 
 /// The image of a location on the warm level.

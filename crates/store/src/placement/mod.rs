@@ -1,4 +1,4 @@
-//! The warm level as it stands: what is known of it, and what is under way. Nothing here decides or moves (`levels`).
+//! The warm level as it is now: what is known of it, and what is under way. Nothing here decides or moves (`levels`).
 
 mod demoter;
 mod flushing;

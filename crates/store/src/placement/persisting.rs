@@ -38,6 +38,11 @@ impl Group {
         let (mut next, mut later): (Vec<Waiting>, Vec<Waiting>) = (Vec::new(), Vec::new());
         for waiting in self.waiting.drain(..) {
             let again = next.last().is_some_and(|last| last.entry.key == waiting.entry.key);
+            // The sort keeps the order of one key: the version that was put first is written first.
+            debug_assert!(
+                !again || next.last().is_some_and(|last| last.number < waiting.number),
+                "in order of arrival"
+            );
             if again { later.push(waiting) } else { next.push(waiting) }
         }
         self.waiting = later;
@@ -45,6 +50,8 @@ impl Group {
     }
 }
 
+// Two locks, so that puts can join the next group while this one is written: `group` is held for a moment, `writer` over the
+// commit, and never one under the other.
 /// The queue before the device.
 #[derive(Default)]
 pub(crate) struct Persisting {

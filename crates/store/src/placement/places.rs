@@ -29,6 +29,17 @@ pub(crate) enum At {
     Superseded = 16,
 }
 
+// One bit each.
+const _: () = {
+    let all = [At::Warm, At::MarksLogged, At::Moving, At::SettledThere, At::Superseded];
+    let (mut bits, mut at) = (0_u8, 0);
+    while at < all.len() {
+        assert!(bits & all[at] as u8 == 0 && (all[at] as u8).is_power_of_two());
+        bits |= all[at] as u8;
+        at += 1;
+    }
+};
+
 impl EventSlab {
     #[inline]
     pub(crate) fn at(&self, event: u32, at: At) -> bool {
@@ -37,6 +48,8 @@ impl EventSlab {
 
     #[inline]
     pub(crate) fn set_at(&mut self, event: u32, at: At) {
+        // Two moves of one event would each swap its slots and end the other's images.
+        debug_assert!(at != At::Moving || !self.at(event, At::Moving), "event {event} is on its way already");
         self.leaf_mut(event).placed |= at as u8;
     }
 
@@ -114,7 +127,9 @@ impl Places {
 
     /// Only the hot level has the next version: the shadows must not record that this one ended.
     pub(crate) fn keep_superseded_back(&mut self, key: &Key) {
-        if let Some(known) = self.superseded.get_mut(key) {
+        let known = self.superseded.get_mut(key);
+        debug_assert!(known.is_some(), "a version is superseded before it is kept back");
+        if let Some(known) = known {
             known.on_hot_only = true;
         }
     }
@@ -129,6 +144,7 @@ impl Places {
         let way = self.on_the_way.entry(primary).or_default();
         way.carriers += 1;
         way.persisting += 1;
+        debug_assert!(way.carriers >= way.persisting, "{} of {} carriers persist", way.persisting, way.carriers);
     }
 
     /// Nobody will be answered any more that this fragment of the event is persisted. The event may be gone since.
@@ -151,9 +167,12 @@ impl Places {
         let Some(way) = self.on_the_way.get_mut(&primary) else { return };
         debug_assert!(way.carriers > 0, "it set out once");
         way.carriers -= 1;
+        // A put that may still be answered keeps its way: else a decision in between would miss the device that has it.
+        debug_assert!(way.carriers >= way.persisting, "{} of {} carriers persist", way.persisting, way.carriers);
         way.doubted.extend(doubted);
         way.doubted.sort_unstable();
         way.doubted.dedup();
+        // With a doubt the way stays for as long as the event lives: nobody can say when that image is gone.
         if way.carriers == 0 && way.doubted.is_empty() {
             self.on_the_way.remove(&primary);
         }
@@ -165,6 +184,7 @@ impl Places {
         if !self.on_the_way.is_empty() {
             self.on_the_way.remove(&Primary::from_packed(primary));
         }
+        // Kept by number, which the next event may get.
         self.warm_records.remove(&event);
         let copies = self.copies.remove(&event).unwrap_or_default();
         let places = copies.iter().map(|&(location, count)| (PlaceBits::of(location), count as usize));

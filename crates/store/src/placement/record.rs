@@ -27,6 +27,11 @@ impl Placement {
     /// Writes the entry of a place that has its bytes.
     #[inline]
     pub(crate) fn write_head(&self, place: &Place, head: &RecordHead, length: u32, payload_crc: u32, state: StateWord) {
+        // The segment is not used again, and the region not unmapped, while a record of it is in flight.
+        debug_assert!(
+            self.hot.segment(place.location.segment).in_flight() > 0,
+            "an entry is written to a place reserved for it"
+        );
         let RecordHead { key, status, version, flags } = *head;
         let entry = Entry { key, offset: place.offset, length, payload_crc, status, version, flags };
         self.hot.write_entry(place, &entry, state);
@@ -34,6 +39,7 @@ impl Placement {
 
     /// Writes a whole record; answers the CRC-32C of its bytes.
     pub(crate) fn write_record(&self, place: &Place, head: &RecordHead, bytes: &[u8], state: StateWord) -> u32 {
+        // In this order: an entry that is whole vouches for its payload.
         let crc = self.copy_payload(place, bytes);
         self.write_head(place, head, bytes.len() as u32, crc, state);
         crc

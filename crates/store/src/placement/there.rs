@@ -9,6 +9,6 @@ pub(crate) struct There {
     pub(crate) decisions: Vec<LogSlots>,
     /// What was damaged, and the operator accepted.
     pub(crate) losses: Vec<String>,
-    /// The store was closed in order: figures of sources have what stands there.
+    /// The store was closed in order: figures of sources include what is there.
     pub(crate) figures_kept: bool,
 }

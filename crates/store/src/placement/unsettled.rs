@@ -55,6 +55,7 @@ impl Unsettled {
             self.until_look.store(if wait == 0 { LOOK_EVERY } else { wait - 1 }, Ordering::Relaxed);
         }
         if known.len() >= UNSETTLED_MAX {
+            // Without a name it makes every repeat wait for this position: slower, and never a success too early.
             self.beyond.fetch_max(awaited.position, Ordering::AcqRel);
             return;
         }
@@ -69,6 +70,8 @@ impl Unsettled {
 
     pub(crate) fn forget(&self, awaited: &Awaited) {
         let mut known = self.awaited.lock();
+        debug_assert_eq!(self.count.load(Ordering::Relaxed), known.len() as u64, "a repeat looks only where it counts");
+        // Only this decision: a later one of the same name may wait for more.
         if known.get(&awaited.name).is_some_and(|later| later.position == awaited.position) {
             known.remove(&awaited.name);
             self.count.store(known.len() as u64, Ordering::Release);
@@ -76,6 +79,7 @@ impl Unsettled {
     }
 
     pub(crate) fn get(&self, level: &Level, name: &[u8]) -> Option<Awaited> {
+        // Those without names first: any call may be one of them.
         let position = self.beyond.load(Ordering::Acquire);
         if position > 0 {
             let devices: Vec<u32> = level.present().collect();
@@ -83,6 +87,8 @@ impl Unsettled {
                 return Some(Awaited { position, devices, name: name.to_vec() });
             }
         }
+        // Every repeat of a call comes here: without the lock where nothing is unsettled, as nearly always. Acquire pairs with
+        // the release in `note`, which comes before the decision's first answer.
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }

@@ -19,14 +19,15 @@ pub(crate) struct MaskChange {
 
 /// Carries a change out on a run's masks.
 pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64) {
-    let open = |mask: &&mut Mask| mask.source == change.source && mask.until == Until::Open;
-    if let Some(standing) = masks.iter_mut().find(open) {
+    let open = |mask: &&Mask| mask.source == change.source && mask.until == Until::Open;
+    if let Some(known) = masks.iter_mut().find(|mask| open(&&**mask)) {
         if change.set {
             // The wider of the two, and a person's word over the policy's.
-            standing.from = standing.from.min(change.from);
-            standing.automatic &= change.automatic;
+            known.from = known.from.min(change.from);
+            known.automatic &= change.automatic;
         } else {
-            standing.until = change.from.map_or(Until::Arrival(now_ns), Until::Event);
+            // Kept with its end: events of its time are complete by it also after a restart.
+            known.until = change.from.map_or(Until::Arrival(now_ns), Until::Event);
         }
     } else if change.set {
         masks.push(Mask {
@@ -36,6 +37,11 @@ pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64
             automatic: change.automatic,
         });
     }
+    debug_assert!(
+        masks.iter().filter(open).count() <= usize::from(change.set),
+        "a source has one mask in force, and none after it is lifted"
+    );
+    // Ended ones still cover the events of their time; a run that masks for ever must not fill the log with them.
     let ended = masks.iter().filter(|mask| mask.until != Until::Open).count();
     if ended > MASKS_ENDED_MAX
         && let Some(oldest) = masks.iter().position(|mask| mask.until != Until::Open)

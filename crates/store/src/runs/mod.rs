@@ -39,6 +39,7 @@ impl Runs {
     pub(crate) fn new(owner: Owner) -> Runs {
         Runs {
             known: Ranked::new(owner, locks::RUNS, Vec::new()),
+            // After cells in the order: delivery asks for holds while it has an event's lock.
             holds: RankedRw::new(owner, locks::NAMES, Vec::new()),
             holds_set: AtomicU32::new(0),
             next_hold: AtomicU32::new(1),
@@ -69,7 +70,9 @@ impl KnownRun {
         KnownRun { run, state, config, masks: Vec::new(), mask_notes: Vec::new(), producers: Vec::new() }
     }
 
+    /// Notes a change in words.
     pub(crate) fn note_mask(&mut self, schema: &KeySchema, change: &MaskChange) {
+        // The first ones stay: they say how the trouble began.
         if self.mask_notes.len() < MASK_NOTES_MAX {
             self.mask_notes.push(format!(
                 "source {} {} by {} from {}",

@@ -25,8 +25,9 @@ impl KnownProducer {
         KnownProducer { status, counts: Weak::new() }
     }
 
-    /// As it stands now.
+    /// Its figures now.
     pub(crate) fn now(&self) -> ProducerStatus {
+        // Weak: a producer that is dropped without its last report is known to be gone, whatever thread it lived on.
         match self.counts.upgrade() {
             Some(counts) if !self.status.finished => ProducerStatus {
                 announced: counts.announced.load(Ordering::Relaxed),

@@ -12,6 +12,7 @@ mod shard;
 pub(crate) use shard::Shard;
 
 use crate::events::{DecidedForm, Shape, shard_of};
+use crate::limits::SHARDS;
 use crate::locks::{self, Locked, Owner, Ranked};
 use forebay_core::limits::STAGES_MAX;
 use parking_lot::MutexGuard;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) type ShardGuard<'a> = Locked<MutexGuard<'a, Shard>>;
 
 /// A shard and what is read without its lock.
+// Two cache lines each: the processor fetches lines in pairs, and two locks in one pair would slow each other down.
 #[repr(align(128))]
 pub(crate) struct Cell {
     shard: Ranked<Shard>,
@@ -32,6 +34,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     fn new((owner, number): (Owner, u32), shape: Shape, hot_events: Arc<AtomicU64>) -> Cell {
+        debug_assert!(locks::CELL + number < locks::NAMES, "cell {number} has a rank of its own");
         Cell {
             shard: Ranked::new(owner, locks::CELL + number, Shard::new(shape, hot_events)),
             oldest_ready_ns: [const { [const { AtomicU64::new(u64::MAX) }; STAGES_MAX] }; 2],
@@ -41,6 +44,7 @@ impl Cell {
     /// Arrival of the first ready event of a stage (of those on the warm level, if `far`); `u64::MAX` without one.
     #[inline]
     pub(crate) fn oldest_ready_ns(&self, stage: u8, far: bool) -> u64 {
+        // A hint, read to choose a shard: what it promises is looked at again under the lock.
         self.oldest_ready_ns[usize::from(far)][stage as usize % STAGES_MAX].load(Ordering::Acquire)
     }
 
@@ -51,6 +55,8 @@ impl Cell {
 
     /// Publishes what the heads of the ready lists say. Called before the lock is let go where a list changed.
     pub(crate) fn publish_ready(&self, shard: &Shard) {
+        // Under the lock, so that values are published in the order in which the lists changed: an older one that came last
+        // would hide ready events from all workers until the next change.
         for (stage, ready) in shard.events.lists.ready.iter().enumerate() {
             for (list, published) in [&ready.list, &ready.far].into_iter().zip(&self.oldest_ready_ns) {
                 let oldest = list.first().map_or(u64::MAX, |event| shard.events[event].arrival_ns);
@@ -68,6 +74,8 @@ pub(crate) struct Shards {
 
 impl Shards {
     pub(crate) fn new(owner: Owner, number: u32, shape: Shape, hot_events: &Arc<AtomicU64>) -> Shards {
+        // `shard_of` answers numbers below this constant, and so do the counters of tokens.
+        debug_assert_eq!(number as usize, SHARDS, "every key has its shard");
         let cell = |at| Cell::new((owner, at), shape, hot_events.clone());
         Shards { cells: (0..number).map(cell).collect(), decided_form: shape.decided_form }
     }
@@ -84,6 +92,7 @@ impl Shards {
 
     /// All cells at once, in order.
     pub(crate) fn lock_all(&self) -> Vec<ShardGuard<'_>> {
+        // Ascending, as `locks.rs` asks: two threads that do this cannot wait for each other.
         self.cells.iter().map(Cell::lock).collect()
     }
 }

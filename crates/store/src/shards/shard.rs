@@ -46,9 +46,12 @@ impl Shard {
     /// caller publishes.
     pub(crate) fn leave_warm(&mut self, event: u32) -> bool {
         let relist = self.events[event].is(Flag::ListedFar);
+        debug_assert!(!relist || self.events[event].is(Flag::Far), "listed as far, and it is not");
+        // Out of its list while the flag still says which one that is.
         if relist {
             self.events.unlist_ready(event);
         }
+        // It reserves space for its decision again, as every event does of which anything is on the hot level.
         if self.events[event].is(Flag::Far) {
             self.places.hot_events.fetch_add(1, Ordering::Relaxed);
         }
@@ -56,15 +59,19 @@ impl Shard {
         if relist {
             self.events.list_ready(event);
         }
+        debug_assert!(!self.events[event].is(Flag::ListedFar), "an event on the hot level is listed there");
         relist
     }
 
     /// This version of one of the event's fragments, and those before it, are superseded.
     pub(crate) fn note_superseded(&mut self, event: u32, key: Key, version: u16) {
         let known = self.places.superseded.entry(key).or_default();
+        // Only upwards: a version that comes back after a loss of the hot level must stay below the next one.
+        let before = known.version;
         if version >= known.version {
             *known = Superseded { version, on_hot_only: false };
         }
+        debug_assert!(known.version >= before.max(version), "version {before} was superseded already");
         self.events.slab.set_at(event, At::Superseded);
     }
 
@@ -117,6 +124,7 @@ impl Shard {
     /// Takes a live event out for good (`ShardEvents::end`), with what is known of its places. What ended goes to `ended`.
     pub(crate) fn end(&mut self, event: u32, kind: DecisionKind, group: u64, ended: &mut Ended) {
         if let State::Live(_) = self.events[event].state {
+            // Places first: they are kept by key, and the table that has the keys goes with the event.
             ended.extend(self.forget_places(event));
             self.events.end(event, kind, group, ended);
         }
@@ -153,6 +161,8 @@ impl Shard {
             let room = most - last.len();
             let found: Vec<u32> =
                 ready.last_first(&self.events.slab).take(LOOKED_AT_MAX).filter(movable).take(room).collect();
+            // The last ones may all be on the warm level already: looked at again and again, they would cost a full search in
+            // every batch and give nothing.
             let nothing = found.is_empty();
             last.extend(found);
             if nothing && ready.len() > LOOKED_AT_MAX as u64 {
@@ -169,6 +179,7 @@ impl Shard {
                 last.extend(found.into_iter().filter(movable).take(room));
             }
         }
+        debug_assert!(last.len() <= most, "{} of {most}", last.len());
         last
     }
 

@@ -31,6 +31,7 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
     std::thread::Builder::new().name("forebay-store".to_owned()).spawn(move || {
         loop {
+            // Weak: the thread must not keep a store open that nobody has any more.
             std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
             match engine.upgrade() {
                 Some(engine) if !engine.is_closed() => engine.maintain(),
@@ -43,7 +44,7 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
 
 impl Engine {
     pub(crate) fn maintain(&self) {
-        // Also before what may take long.
+        // Also before what may take long: a trigger that is told late fills what is left.
         self.look();
         let round = self.life.maintaining.lock();
         if self.is_closed() {
@@ -57,7 +58,7 @@ impl Engine {
         self.placement.hot.seal_closed();
         self.evacuate();
         self.fold_grown_log();
-        // Whoever listens to inhibit may call the store.
+        // The listener of inhibit may call the store, `close` included.
         drop(round);
         self.look();
     }
@@ -66,6 +67,7 @@ impl Engine {
         let now = self.now_ns();
         let mut any = false;
         for cell in &self.shards.cells {
+            // Before the lock, as everywhere: a snapshot waits for effects, and must not wait for one that waits for its lock.
             let _effects = self.decisions.effects.begin();
             let mut shard = cell.lock();
             if shard.closed {
@@ -84,11 +86,13 @@ impl Engine {
                         shard.events.runs[run].forget_pauses(arrival);
                         break;
                     }
+                    // Without space the next round tries again; the store itself waits for no device.
                     let Ok(ticket) = self.make_ready(&mut shard, event) else { break };
                     ticket.unanswered();
                     moved = true;
                 }
             }
+            // Marks are durable before anybody can be given these events.
             if moved {
                 self.placement.hot.region.fence();
                 cell.publish_ready(&shard);
@@ -128,6 +132,12 @@ impl Engine {
                     break;
                 }
                 let LeaseState { event, granted_ns, .. } = shard.events.leases.out[lease];
+                debug_assert_eq!(
+                    shard.events[event].state,
+                    State::Live(LiveState::Leased),
+                    "lease {lease} is in force"
+                );
+                debug_assert_eq!(shard.events[event].lease(), lease, "event {event} has the lease that runs out");
                 let most = nanoseconds(self.config.max_hold);
                 let too_long = deadline.saturating_sub(granted_ns) >= most;
                 let reason = if too_long { Reason::HeldTooLong } else { Reason::WorkerSilent };
@@ -146,7 +156,7 @@ impl Engine {
                 }
                 (if too_long { &self.events.held_too_long } else { &self.events.workers_silent })
                     .fetch_add(1, Ordering::Relaxed);
-                self.events.leases.fetch_sub(1, Ordering::Relaxed);
+                self.events.lease_ends();
                 cell.publish_ready(&shard);
                 any = true;
             }
@@ -177,6 +187,7 @@ impl Engine {
                 }
             }
         }
+        // The emptiest first, and few in one round: each move takes the space that it is to give.
         victims.sort_unstable();
         for (_, number) in victims.into_iter().take(4) {
             if !self.evacuate_segment(number) {
@@ -237,8 +248,9 @@ impl Engine {
             _ => {
                 let event = shard.events.find(primary)?;
                 let (slot, word) = shard.events.slot(event, rest).ok()?;
-                let stands = word.is_present() && !word.is_busy() && word.location() == location;
-                stands.then_some(Current::Fragment(event, slot))
+                // One with a version in flight is left: the update has read its location, and ends that record.
+                let is_here = word.is_present() && !word.is_busy() && word.location() == location;
+                is_here.then_some(Current::Fragment(event, slot))
             }
         }
     }
@@ -255,6 +267,7 @@ impl Engine {
             // Under the lock the record is live: the pin keeps its bytes while they are copied.
             self.placement.hot.segment(from.segment).pin();
         }
+        debug_assert!(self.placement.hot.segment(from.segment).pins() > 0, "what is copied is pinned");
         let source = self
             .placement
             .hot
@@ -269,11 +282,14 @@ impl Engine {
             self.placement.hot.unpin(from.segment);
             return false;
         };
+        // Into itself, a segment would never be freed by its evacuation.
+        debug_assert_ne!(place.location.segment, from.segment, "a sealed segment takes nothing");
         // A result that the index knows is one whose verdict is recorded.
         let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
         let Entry { key, status, version, flags, .. } = *entry;
         self.placement.write_record(&place, &RecordHead { key, status, version, flags }, source, state);
         self.placement.hot.region.fence();
+        // Looked at again: while the bytes were copied the record may have ended, or a new version may have come.
         let mut shard = cell.lock();
         match self.is_current(&shard, from, entry) {
             None => self.placement.hot.abandon(place.location, entry.length),

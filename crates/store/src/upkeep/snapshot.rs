@@ -1,4 +1,4 @@
-//! Folding the decision log: what all its slots said, taken as one snapshot beside calls.
+//! Snapshots of the decision log: what all its slots said, taken beside calls.
 //!
 //! ```text
 //! boundary of a log ─▶ accounts, shard by shard ─▶ events, in slices ─▶ runs, streams, holds ─▶ effects settled ─▶ written
@@ -31,7 +31,7 @@ const SLICE_EVENTS: u32 = 2048;
 const TURN: Duration = Duration::from_micros(500);
 
 impl Engine {
-    /// Folds the log where it has grown, or where space is short and folding gives some back: on the thread of the store,
+    /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back: on the thread of the store,
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
         if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
@@ -39,18 +39,20 @@ impl Engine {
         }
     }
 
-    /// Folds the log where it has grown, or where space is short and folding gives some back.
+    /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back.
     pub(crate) fn fold_grown_log(&self) {
         let used = self.decisions.log.length();
         let per_segment = u64::from(self.placement.hot.slots_per_segment());
         let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
         let folded = slots.div_ceil(per_segment) as u32;
+        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, whatever their number.
         let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * folded;
         let short = !self.placement.hot.admits(Class::NewEvent);
         if used <= folded + 1 || used <= generous && !short {
             return;
         }
-        // Asked under the lock that closing takes for good: a call that outlives it must not fold the log of a later life.
+        // Asked under the lock that closing takes for good: a call that outlives it must not replace the log of a later
+        // life.
         if let Some(_only_one) = self.decisions.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
             let _ = self.fold_log();
@@ -83,6 +85,8 @@ impl Engine {
     pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
         let schema = &self.keyspace.schema;
         let form = self.shards.decided_form;
+        // Every cell is locked in turn, and effects are waited for.
+        self.locks.assert_free();
         // An accept that named its output before is recorded before the first event is looked at.
         let turn = self.decisions.outputs.write().begin_turn();
         self.decisions.effects.settled();
@@ -100,6 +104,7 @@ impl Engine {
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
         let mut turn_began = Instant::now();
         for (number, cell) in self.shards.cells.iter().enumerate() {
+            // Accounts before events: an event that ends in between is in neither, and its record after `seen` says how it ended.
             for batch in 0.. {
                 let shard = cell.lock();
                 let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
@@ -125,6 +130,7 @@ impl Engine {
                 for event in first..end {
                     let leaf = &shard.events[event];
                     let State::Live(state) = leaf.state else { continue };
+                    // What images say need not be said here: a full warm level would make each snapshot as large as itself.
                     let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
                     let marked = shard.events.slab.at(event, At::MarksLogged);
                     match state {
@@ -177,6 +183,8 @@ impl Engine {
             superseded.extend(absent.superseded.iter().cloned());
         }
 
+        // Each with how far the log was, under the lock under which it is written to: a record before that is in what is taken,
+        // one after it is not.
         let mut seen = [Seen::default(); 4];
         let (runs, streams, holds);
         {
@@ -199,6 +207,10 @@ impl Engine {
             (holds, seen[3]) = ((known.clone(), self.runs.next_hold.load(Ordering::Relaxed)), self.seen());
         }
         let verdicts: Vec<Given> = self.events.recent.lock().last().collect();
+        debug_assert!(
+            seen.windows(2).all(|pair| pair[0].log <= pair[1].log && pair[0].shadow <= pair[1].shadow),
+            "logs only grow"
+        );
         // What was recorded before the boundary is carried out: its records are marked, its slots can go.
         self.decisions.effects.settled();
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 impl Store {
-    /// Follows inhibit from now on. Who polls asks a watch rather than `stats`, which looks at everything.
+    /// Follows inhibit from now on. To poll, ask a watch rather than `stats`, which looks at everything.
     pub fn watch_inhibit(&self) -> InhibitWatch {
         InhibitWatch { seen: self.engine().inhibit.board.state().change, store: self.clone() }
     }
@@ -24,7 +24,7 @@ pub struct InhibitWatch {
 }
 
 impl InhibitWatch {
-    /// Inhibit as it stands now.
+    /// Inhibit as it is now.
     pub fn state(&self) -> InhibitState {
         self.store.engine().inhibit.board.state()
     }
@@ -45,6 +45,8 @@ impl fmt::Debug for InhibitWatch {
 impl Engine {
     /// Looks at both levels, sets or clears inhibit, and tells who listens. Called with no lock held.
     pub(crate) fn look(&self) -> Look {
+        // The listener is called at the end, and a reading takes every cell.
+        self.locks.assert_free();
         self.inhibit.look(&self.config, || self.reading(), || self.facts())
     }
 
