@@ -215,6 +215,7 @@ impl<T: Transport> Session<T> {
                 };
                 let wait_max = self.shared.limits.wait_max;
                 puts.iter_mut().for_each(|put| put.deadline = put.deadline.map(|deadline| deadline.min(wait_max)));
+                let fenced = self.shared.check_epoch(head.epoch).err();
                 let allowed = peer.rights.allow(Call::Put.right());
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
@@ -223,6 +224,9 @@ impl<T: Transport> Session<T> {
                     let error = super::control::no_right(Call::Put);
                     self.shared.refuse("native", "right", error.message());
                     putting.refuse(|| super::control::no_right(Call::Put));
+                }
+                if let Some(error) = fenced {
+                    putting.refuse(|| Error::fenced(error.message()));
                 }
                 self.long_fragments = putting.is_of_long_fragments();
                 self.receiving = Receiving::Put(putting);

@@ -24,6 +24,7 @@ impl<T: Transport> Session<T> {
             return Err(Error::invalid("the first frame is no hello"));
         }
         let hello = Hello::decode(meta)?;
+        self.shared.check_epoch(head.epoch)?;
         if hello.window_bytes < WINDOW_BYTES_MIN {
             return Err(Error::invalid(format!(
                 "a window of {} bytes; {WINDOW_BYTES_MIN} are the least",
@@ -77,12 +78,19 @@ impl<T: Transport> Session<T> {
                 let credit = self.give_back(head.frame_bytes());
                 return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
             }
-            FrameKind::Control => return self.control(request, served, rights, from),
+            // What a control asks is not read before its epoch is known to be right.
+            FrameKind::Control => Call::Look,
             other => {
                 let error = Error::invalid(format!("a request of kind {other:?}, which this server does not answer"));
                 return self.fail(other, head.request, error);
             }
         };
+        if let Err(error) = self.shared.check_epoch(head.epoch) {
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        if head.kind == FrameKind::Control {
+            return self.control(request, served, rights, from);
+        }
         if !rights.allow(call.right()) {
             let error = control::no_right(call);
             self.shared.refuse("native", "right", error.message());
