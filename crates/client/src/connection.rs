@@ -183,6 +183,7 @@ impl Connection {
             ))));
         }
         head.credit = std::mem::take(&mut self.owed);
+        debug_assert!(head.frame_bytes() <= self.credit, "a request beyond the credit ends the connection");
         self.credit -= head.frame_bytes();
         self.unclean = true;
         let head = head.encode();

@@ -162,6 +162,8 @@ impl Pool {
                 return Ok(connection);
             }
             if pool.all < self.options.connections_max {
+                // Counted before it is made, so that no more than allowed are made at once; made without the lock, because that
+                // takes a handshake and others may give theirs back meanwhile.
                 pool.all += 1;
                 drop(pool);
                 let opened = self.open();
@@ -180,6 +182,7 @@ impl Pool {
     }
 
     fn give_back(&self, connection: Connection) {
+        // Behind an answer that was not read to its end the next call would read the wrong bytes.
         if !connection.is_clean() {
             return self.forget();
         }
@@ -194,7 +197,10 @@ impl Pool {
     }
 
     fn forget(&self) {
-        self.connections.lock().all -= 1;
+        let mut pool = self.connections.lock();
+        debug_assert!(pool.all > pool.free.len(), "a connection is forgotten once, and not while it is free");
+        pool.all -= 1;
+        drop(pool);
         self.freed.notify_one();
     }
 }

@@ -117,6 +117,20 @@ impl Shared {
         })
     }
 
+    /// Whether a frame may be served that was sent under this epoch. A server of one node goes by no cluster map, which is
+    /// epoch 0: a sender with any other one is mistaken about who serves these events.
+    ///
+    /// # Errors
+    /// `Fenced` for another epoch.
+    pub(crate) fn check_epoch(&self, epoch: u32) -> Result<()> {
+        match epoch {
+            0 => Ok(()),
+            other => Err(Error::fenced(format!(
+                "the sender goes by epoch {other} of a cluster map, and this server by none: is the address right?"
+            ))),
+        }
+    }
+
     /// A session that had so many bytes of requests in memory has so many now.
     pub(crate) fn account(&self, before: u64, now: u64) {
         if now >= before {

@@ -130,6 +130,7 @@ impl Link {
         let permit = permit.map_err(|error| over(error.to_string()))?;
         let (sender, receiver) = oneshot::channel();
         {
+            // Under one lock: a reader that ended in between would never tell this call.
             let mut waiting = self.waiting.lock();
             if let Some(why) = &waiting.over {
                 return Err(over(why.clone()));

@@ -124,13 +124,9 @@ struct Asking {
     until: Instant,
 }
 
-/// One connection.
-pub(crate) struct Session<T> {
-    stream: T,
-    shared: Arc<Shared>,
-    peer: Option<Box<Peer>>,
+/// What comes from the client, up to the frame that is looked at.
+struct Incoming {
     inbox: Inbox,
-    outbox: Outbox,
     receiving: Receiving,
     /// What the client may still send.
     credit: u64,
@@ -140,75 +136,96 @@ pub(crate) struct Session<T> {
     is_blocked: bool,
     /// The last put was of long fragments.
     long_fragments: bool,
+    /// When what is being received must be there.
+    receive_by: Option<Instant>,
+    is_eof: bool,
+    /// The server has no memory for what comes next.
+    is_starved: bool,
+    /// Memory that the server knows of.
+    accounted: u64,
+}
+
+/// Requests that were taken and are not answered.
+#[derive(Default)]
+struct UnderWay {
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     /// Requests on threads.
     on_threads: usize,
+    /// Payload of requests on threads.
+    on_threads_bytes: u64,
     streams: Vec<Streaming>,
     asking: Vec<Asking>,
     /// Windows of a ring that are waited for.
     awaiting: Vec<Awaiting>,
     objects: Option<Arc<Objects>>,
+    /// How threads tell what they have done; made with the first thread, because most connections need none.
     done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
-    /// When what is being received must be there.
-    receive_by: Option<Instant>,
+    /// Told by the store when events become ready.
+    waker: Option<Waker>,
+}
+
+impl UnderWay {
+    /// Nothing is under way but what goes out.
+    fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.waiting() == 0
+    }
+
+    /// Requests that wait for something.
+    fn waiting(&self) -> usize {
+        self.on_threads + self.asking.len() + self.awaiting.len() + self.streams.len()
+    }
+}
+
+/// One connection.
+pub(crate) struct Session<T> {
+    stream: T,
+    shared: Arc<Shared>,
+    peer: Option<Box<Peer>>,
+    incoming: Incoming,
+    work: UnderWay,
+    outbox: Outbox,
     /// When the client must have taken a frame's worth of what goes out, or all of it.
     taken_by: Option<Instant>,
     /// What it took since that was set.
     taken: u64,
-    /// Told by the store when events become ready.
-    waker: Option<Waker>,
     timer: Option<Pin<Box<Sleep>>>,
     /// Why the connection ends, once what is under way is answered.
     ending: Option<&'static str>,
-    is_eof: bool,
-    /// The server has no memory for what comes next.
-    is_starved: bool,
-    /// Payload of requests on threads.
-    on_threads_bytes: u64,
-    /// Memory that the server knows of.
-    accounted: u64,
 }
 
 impl<T: Transport> Session<T> {
     pub(crate) fn new(stream: T, shared: Arc<Shared>) -> Session<T> {
-        let receive_by = Some(Instant::now() + shared.limits.handshake_deadline);
-        Session {
-            stream,
-            peer: None,
+        let incoming = Incoming {
             inbox: Inbox::default(),
-            outbox: Outbox::new(),
             receiving: Receiving::Head,
             credit: HELLO_BYTES_MAX,
             scanned: 0,
             is_blocked: false,
             long_fragments: false,
-            jobs: BTreeMap::new(),
-            next_job: 0,
-            on_threads: 0,
-            streams: Vec::new(),
-            asking: Vec::new(),
-            awaiting: Vec::new(),
-            objects: None,
-            done: None,
-            receive_by,
-            taken_by: None,
-            taken: 0,
-            waker: None,
-            timer: None,
-            ending: None,
+            receive_by: Some(Instant::now() + shared.limits.handshake_deadline),
             is_eof: false,
             is_starved: false,
-            on_threads_bytes: 0,
             accounted: 0,
+        };
+        Session {
+            stream,
             shared,
+            peer: None,
+            incoming,
+            work: UnderWay::default(),
+            outbox: Outbox::new(),
+            taken_by: None,
+            taken: 0,
+            timer: None,
+            ending: None,
         }
     }
 
     /// No further requests; what is under way is answered. What has come in part is given up.
     pub(crate) fn end(&mut self, reason: &'static str) {
         self.ending.get_or_insert(reason);
-        self.receiving = Receiving::Head;
+        self.incoming.receiving = Receiving::Head;
     }
 
     /// The server stops: says so, and ends.
@@ -233,7 +250,7 @@ impl<T: Transport> Session<T> {
     /// Gives up what it has, at once. The connection counts as one until threads have done what it asked of them: a client
     /// that comes and goes gets no more of them than one that stays.
     async fn leave(mut self) {
-        let (done, on_threads) = (self.done.take(), self.on_threads);
+        let (done, on_threads) = (self.work.done.take(), self.work.on_threads);
         // The other side is told that this is the end (TLS has words for it), as far as it listens.
         let _ = tokio::time::timeout(LEAVE, self.stream.shutdown()).await;
         drop(self);
@@ -260,14 +277,15 @@ impl<T: Transport> Session<T> {
             if self.flush(context).is_err() {
                 return Poll::Ready("closed");
             }
-            if (was_full || self.is_blocked) && !self.must_wait() || !self.streams.is_empty() && !self.outbox.is_ahead()
+            if (was_full || self.incoming.is_blocked) && !self.must_wait()
+                || !self.work.streams.is_empty() && !self.outbox.is_ahead()
             {
                 // What went out made room for more: nobody else will say so.
                 turns += 1;
                 moved = true;
             }
             if let Some(reason) = self.ending
-                && self.is_idle()
+                && self.work.is_idle()
                 && self.outbox.is_empty()
             {
                 return Poll::Ready(reason);
@@ -280,14 +298,14 @@ impl<T: Transport> Session<T> {
             if moved {
                 continue;
             }
-            if self.is_eof && !self.is_ending() && !self.is_blocked {
+            if self.incoming.is_eof && !self.is_ending() && !self.incoming.is_blocked {
                 self.end_of_stream();
                 continue;
             }
             if self.wants_more() {
                 match self.receive(context) {
                     Poll::Ready(Ok(0)) => {
-                        self.is_eof = true;
+                        self.incoming.is_eof = true;
                         self.outbox.expect_no_credit();
                         continue;
                     }
@@ -300,7 +318,7 @@ impl<T: Transport> Session<T> {
                 Poll::Ready(Some(reason)) => return Poll::Ready(reason),
                 Poll::Ready(None) => {}
                 Poll::Pending => {
-                    self.inbox.rest();
+                    self.incoming.inbox.rest();
                     return Poll::Pending;
                 }
             }
@@ -309,22 +327,13 @@ impl<T: Transport> Session<T> {
 
     /// Nothing more comes, and all that came whole was looked at.
     fn end_of_stream(&mut self) {
-        let frame = match &self.receiving {
-            Receiving::Head if self.inbox.len() == 0 => return self.end("closed"),
+        let frame = match &self.incoming.receiving {
+            Receiving::Head if self.incoming.inbox.len() == 0 => return self.end("closed"),
             Receiving::Head => (FrameKind::Hello, 0),
             Receiving::Meta(head) | Receiving::Payload(head, _) => (head.kind, head.request),
             Receiving::Put(putting) => (FrameKind::Call(Call::Put), putting.request),
         };
         self.fail(frame.0, frame.1, Error::invalid("the connection ends within a frame"));
-    }
-
-    /// Nothing is under way but what goes out.
-    fn is_idle(&self) -> bool {
-        self.on_threads == 0
-            && self.jobs.is_empty()
-            && self.streams.is_empty()
-            && self.asking.is_empty()
-            && self.awaiting.is_empty()
     }
 
     fn flush(&mut self, context: &mut Context<'_>) -> std::io::Result<()> {
@@ -350,24 +359,27 @@ impl<T: Transport> Session<T> {
     /// Takes what threads have done.
     fn take_done(&mut self, context: &mut Context<'_>) {
         loop {
-            let Some((_, done)) = &mut self.done else { return };
+            let Some((_, done)) = &mut self.work.done else { return };
             let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
-            self.on_threads -= 1;
+            debug_assert!(self.work.on_threads > 0, "a thread tells once what it has done");
+            self.work.on_threads -= 1;
             match done {
                 Done::Answer { head, call, things, from, answer } => {
-                    self.on_threads_bytes = self.on_threads_bytes.saturating_sub(u64::from(head.payload_bytes));
+                    self.work.on_threads_bytes =
+                        self.work.on_threads_bytes.saturating_sub(u64::from(head.payload_bytes));
                     self.answered(head, call, things, from, answer);
                 }
                 Done::Put { job, outcomes } => {
-                    let Some(mut known) = self.jobs.remove(&job) else { continue };
+                    let Some(mut known) = self.work.jobs.remove(&job) else { continue };
                     for (index, outcome) in outcomes {
                         known.putting.outcomes[index] = Some(outcome);
                     }
+                    debug_assert!(known.left > 0, "a put is answered once");
                     known.left -= 1;
                     if known.left == 0 {
                         self.answer_put(*known.putting);
                     } else {
-                        self.jobs.insert(job, known);
+                        self.work.jobs.insert(job, known);
                     }
                 }
                 Done::Part { streaming, answer } => self.part(streaming, answer),
@@ -393,7 +405,11 @@ impl<T: Transport> Session<T> {
 
     /// What the client may send anew, now that a request of so many bytes is answered.
     fn give_back(&mut self, bytes: u64) -> u32 {
-        self.credit += bytes;
+        self.incoming.credit += bytes;
+        debug_assert!(
+            self.incoming.credit <= u64::from(self.shared.limits.window_bytes),
+            "a client may never send more than the window: a frame is given back once"
+        );
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
@@ -419,9 +435,9 @@ impl<T: Transport> Session<T> {
 
     /// Has a thread do something that may wait.
     fn on_thread(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
-        let (sender, _) = self.done.get_or_insert_with(unbounded_channel);
+        let (sender, _) = self.work.done.get_or_insert_with(unbounded_channel);
         let sender = sender.clone();
-        self.on_threads += 1;
+        self.work.on_threads += 1;
         let counted = OnThread::new(&self.shared);
         tokio::task::spawn_blocking(move || {
             let done = work();
@@ -433,17 +449,17 @@ impl<T: Transport> Session<T> {
 
     /// Asks for ready events again, for those that wait for them.
     fn ask_again(&mut self, context: &mut Context<'_>) {
-        if self.asking.is_empty() {
+        if self.work.asking.is_empty() {
             return;
         }
         let Some(store) = self.peer.as_ref().and_then(|peer| peer.served.store().cloned()) else { return };
         let now = Instant::now();
         let mut at = 0;
-        while at < self.asking.len() {
+        while at < self.work.asking.len() {
             if self.outbox.is_full() {
                 return;
             }
-            let asking = &self.asking[at];
+            let asking = &self.work.asking[at];
             // Who leaves is given nothing that must come back by its time.
             let found = if self.is_leaving() { Ok(Vec::new()) } else { self.lease_any(&store, &asking.request) };
             let over = now >= asking.until || self.is_leaving();
@@ -451,21 +467,21 @@ impl<T: Transport> Session<T> {
                 at += 1;
                 continue;
             }
-            let asking = self.asking.remove(at);
+            let asking = self.work.asking.remove(at);
             let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
             self.answered(asking.head, Call::GetAny, 1, asking.from, answer);
         }
-        if !self.asking.is_empty() {
+        if !self.work.asking.is_empty() {
             store.wake_when_ready(context.waker());
-            if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                self.waker = Some(context.waker().clone());
+            if !self.work.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                self.work.waker = Some(context.waker().clone());
             }
         }
     }
 
     /// Whether the client will ask for nothing more.
     fn is_leaving(&self) -> bool {
-        self.is_eof || self.is_ending()
+        self.incoming.is_eof || self.is_ending()
     }
 
     /// Leases as many events as were asked for, as long as they fit what the client takes at once.
@@ -476,7 +492,7 @@ impl<T: Transport> Session<T> {
     /// Makes the next parts of ranges, while the client takes them.
     fn pump_streams(&mut self) {
         while !self.outbox.is_ahead()
-            && let Some(mut streaming) = (!self.streams.is_empty()).then(|| self.streams.remove(0))
+            && let Some(mut streaming) = (!self.work.streams.is_empty()).then(|| self.work.streams.remove(0))
         {
             if streaming.takes_long() || self.peer.as_ref().is_some_and(|peer| peer.has_warm) {
                 self.on_thread(move || {
@@ -497,8 +513,8 @@ impl<T: Transport> Session<T> {
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
         match streaming {
             // One list at a time: the next is made when this one is at its end.
-            streaming if more && streaming.has_list() => self.streams.insert(0, streaming),
-            streaming if more => self.streams.push(streaming),
+            streaming if more && streaming.has_list() => self.work.streams.insert(0, streaming),
+            streaming if more => self.work.streams.push(streaming),
             _ => {}
         }
     }
@@ -511,10 +527,10 @@ impl<T: Transport> Session<T> {
         let from = Instant::now();
         let Some(peer) = &self.peer else { return };
         let served = peer.served.clone();
-        let job = self.next_job;
-        self.next_job += 1;
+        let job = self.work.next_job;
+        self.work.next_job += 1;
         // As many threads as the connection may still have: each waits for some of them in turn.
-        let room = self.shared.limits.waiting_max.saturating_sub(self.waiting());
+        let room = self.shared.limits.waiting_max.saturating_sub(self.work.waiting());
         let left = if self.is_crowded() { 1 } else { room.clamp(1, waiting.len()) };
         let mut groups: Vec<Vec<_>> = (0..left).map(|_| Vec::new()).collect();
         for (number, one) in waiting.into_iter().enumerate() {
@@ -524,7 +540,7 @@ impl<T: Transport> Session<T> {
             let served = served.clone();
             self.on_thread(move || Done::Put { job, outcomes: put::wait_all(&served, group, from) });
         }
-        self.jobs.insert(job, Job { putting, left });
+        self.work.jobs.insert(job, Job { putting, left });
     }
 
     /// The next deadline that matters, and whether it is over.
@@ -534,10 +550,10 @@ impl<T: Transport> Session<T> {
             asking.until.min(Instant::now() + if filtered { LOOK_AGAIN_FILTERED } else { LOOK_AGAIN })
         };
         // While nothing more may be answered nobody is asked: what goes out is waited for.
-        let asking = if self.outbox.is_full() { None } else { self.asking.iter().map(look_again).min() };
-        let starved = self.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
+        let asking = if self.outbox.is_full() { None } else { self.work.asking.iter().map(look_again).min() };
+        let starved = self.incoming.is_starved.then(|| Instant::now() + LOOK_AGAIN_FILTERED);
         let awaiting = self.next_look_at_windows();
-        let deadlines = [self.receive_by, self.taken_by, asking, awaiting, starved];
+        let deadlines = [self.incoming.receive_by, self.taken_by, asking, awaiting, starved];
         let Some(next) = deadlines.into_iter().flatten().min() else { return Poll::Pending };
         let timer = match &mut self.timer {
             Some(timer) => {
@@ -557,7 +573,7 @@ impl<T: Transport> Session<T> {
             tracing::info!("a client takes nothing: its connection is cut");
             return Poll::Ready(Some("deadline"));
         }
-        if self.receive_by.is_some_and(|by| now >= by) {
+        if self.incoming.receive_by.is_some_and(|by| now >= by) {
             let what = if self.peer.is_some() { "frame" } else { "handshake" };
             if self.peer.is_none() {
                 self.shared.refuse("native", "handshake", "no hello in its time");
@@ -571,9 +587,10 @@ impl<T: Transport> Session<T> {
 
 impl<T> Drop for Session<T> {
     fn drop(&mut self) {
-        self.shared.account(self.accounted, 0);
+        self.shared.account(self.incoming.accounted, 0);
         let store = self.peer.as_ref().and_then(|peer| peer.served.store());
-        if let (Some(waker), Some(store)) = (&self.waker, store) {
+        // The store keeps wakers until they are woken: those of connections that are gone would pile up.
+        if let (Some(waker), Some(store)) = (&self.work.waker, store) {
             store.forget_waker(waker);
         }
     }

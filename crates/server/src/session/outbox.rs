@@ -271,6 +271,8 @@ impl Outbox {
                 return;
             }
             let Some(frame) = self.held.pop_front() else { return };
+            // What a client has no credit for would wait in its socket in front of what it needs.
+            debug_assert!(bytes <= self.credit, "no more goes out than the client has agreed to take");
             self.credit -= bytes;
             self.unsent += bytes;
             let tail = match self.queue.back_mut() {
@@ -353,6 +355,7 @@ impl Outbox {
     }
 
     fn sent(&mut self, bytes: usize) {
+        debug_assert!(bytes as u64 <= self.unsent, "the socket takes no more than there is");
         self.unsent -= bytes as u64;
         self.gone += bytes;
         while let Some(piece) = self.queue.front() {

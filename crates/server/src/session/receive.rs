@@ -26,15 +26,10 @@ const CREDIT_BYTES: usize = 64 << 10;
 impl<T: Transport> Session<T> {
     /// Whether anything more is read: requests, or behind those that must wait the credit that the client gives.
     pub(super) fn wants_more(&self) -> bool {
-        if self.is_eof || self.ending.is_some_and(|_| !self.outbox.lacks_credit()) {
+        if self.incoming.is_eof || self.ending.is_some_and(|_| !self.outbox.lacks_credit()) {
             return false;
         }
-        !self.is_blocked || self.inbox.len() < self.shared.limits.window_bytes as usize + CREDIT_BYTES
-    }
-
-    /// Requests that wait for something.
-    pub(super) fn waiting(&self) -> usize {
-        self.on_threads + self.asking.len() + self.awaiting.len() + self.streams.len()
+        !self.incoming.is_blocked || self.incoming.inbox.len() < self.shared.limits.window_bytes as usize + CREDIT_BYTES
     }
 
     /// Whether so much waits for threads, over all connections, that nobody gets more than one.
@@ -46,8 +41,8 @@ impl<T: Transport> Session<T> {
     pub(super) fn must_wait(&self) -> bool {
         self.is_ending()
             || self.outbox.is_full()
-            || self.waiting() >= self.shared.limits.waiting_max
-            || (self.is_crowded() && self.on_threads > 0)
+            || self.work.waiting() >= self.shared.limits.waiting_max
+            || (self.is_crowded() && self.work.on_threads > 0)
     }
 
     /// Looks at the frames that are there; whether anything moved.
@@ -56,8 +51,8 @@ impl<T: Transport> Session<T> {
         let mut ended = false;
         loop {
             // Kept until the next look: what is read in between goes where this says.
-            self.is_blocked = self.must_wait();
-            if self.is_blocked {
+            self.incoming.is_blocked = self.must_wait();
+            if self.incoming.is_blocked {
                 self.scan_credit();
                 break;
             }
@@ -67,7 +62,7 @@ impl<T: Transport> Session<T> {
             match self.look() {
                 Ok(true) => {
                     moved = true;
-                    ended |= matches!(self.receiving, Receiving::Head);
+                    ended |= matches!(self.incoming.receiving, Receiving::Head);
                     *turns += 1;
                 }
                 Ok(false) => break,
@@ -79,14 +74,14 @@ impl<T: Transport> Session<T> {
         }
         self.account();
         // What is under way must end in time; what has not begun may take as long as it likes.
-        let begun = !matches!(self.receiving, Receiving::Head) || self.inbox.len() > 0;
+        let begun = !matches!(self.incoming.receiving, Receiving::Head) || self.incoming.inbox.len() > 0;
         if self.peer.is_some() {
             // While the server does not look, the client is not late.
-            if !begun || ended || self.is_blocked {
-                self.receive_by = None;
+            if !begun || ended || self.incoming.is_blocked {
+                self.incoming.receive_by = None;
             }
-            if begun && self.receive_by.is_none() && !self.is_blocked {
-                self.receive_by = Some(Instant::now() + self.shared.limits.frame_deadline);
+            if begun && self.incoming.receive_by.is_none() && !self.incoming.is_blocked {
+                self.incoming.receive_by = Some(Instant::now() + self.shared.limits.frame_deadline);
             }
         }
         moved
@@ -94,64 +89,66 @@ impl<T: Transport> Session<T> {
 
     /// One step with what is in the inbox; `false` where more must come first.
     fn look(&mut self) -> std::result::Result<bool, (FrameKind, u64, Error)> {
-        match std::mem::replace(&mut self.receiving, Receiving::Head) {
+        match std::mem::replace(&mut self.incoming.receiving, Receiving::Head) {
             Receiving::Head => {
-                let Some(bytes) = self.inbox.bytes().first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(false) };
+                let Some(bytes) = self.incoming.inbox.bytes().first_chunk::<FRAME_HEAD_BYTES>() else {
+                    return Ok(false);
+                };
                 let window = if self.peer.is_some() { u64::from(self.shared.limits.window_bytes) } else { 4096 };
                 let head = FrameHead::decode(bytes, window).map_err(|error| (FrameKind::Hello, 0, error))?;
-                if self.scanned == 0 {
+                if self.incoming.scanned == 0 {
                     if self.peer.is_some() {
                         self.outbox.grant(head.credit);
                     }
-                    self.scanned = head.frame_bytes() as usize;
+                    self.incoming.scanned = head.frame_bytes() as usize;
                 }
                 self.take(FRAME_HEAD_BYTES);
                 self.spend(&head).map_err(|error| (head.kind, head.request, error))?;
-                self.receiving = Receiving::Meta(head);
+                self.incoming.receiving = Receiving::Meta(head);
                 Ok(true)
             }
             Receiving::Meta(head) => {
                 let wanted = head.meta_bytes as usize;
-                if self.inbox.len() < wanted {
-                    self.receiving = Receiving::Meta(head);
+                if self.incoming.inbox.len() < wanted {
+                    self.incoming.receiving = Receiving::Meta(head);
                     return Ok(false);
                 }
                 let failed = |error| (head.kind, head.request, error);
-                head.check_meta(&self.inbox.bytes()[..wanted]).map_err(failed)?;
+                head.check_meta(&self.incoming.inbox.bytes()[..wanted]).map_err(failed)?;
                 self.meta(head).map_err(failed)?;
                 Ok(true)
             }
             Receiving::Payload(head, meta) => {
                 let wanted = head.payload_bytes as usize;
-                if self.inbox.len() < wanted {
-                    self.receiving = Receiving::Payload(head, meta);
+                if self.incoming.inbox.len() < wanted {
+                    self.incoming.receiving = Receiving::Payload(head, meta);
                     return Ok(false);
                 }
-                let payload = self.inbox.bytes()[..wanted].to_vec();
+                let payload = self.incoming.inbox.bytes()[..wanted].to_vec();
                 self.take(wanted);
                 self.request(Request { head, meta, payload });
                 Ok(true)
             }
             Receiving::Put(mut putting) => {
-                let before = self.inbox.len();
+                let before = self.incoming.inbox.len();
                 let Some(peer) = &self.peer else { return Ok(false) };
-                let waiting = putting.take(&peer.served, &self.shared, &mut self.inbox);
-                self.scanned = self.scanned.saturating_sub(before - self.inbox.len());
+                let waiting = putting.take(&peer.served, &self.shared, &mut self.incoming.inbox);
+                self.incoming.scanned = self.incoming.scanned.saturating_sub(before - self.incoming.inbox.len());
                 putting.waiting.extend(waiting);
                 if putting.is_received() {
                     let waiting = std::mem::take(&mut putting.waiting);
                     self.received(putting, waiting);
                     return Ok(true);
                 }
-                self.receiving = Receiving::Put(putting);
-                Ok(before != self.inbox.len())
+                self.incoming.receiving = Receiving::Put(putting);
+                Ok(before != self.incoming.inbox.len())
             }
         }
     }
 
     fn take(&mut self, bytes: usize) {
-        self.inbox.consume(bytes);
-        self.scanned = self.scanned.saturating_sub(bytes);
+        self.incoming.inbox.consume(bytes);
+        self.incoming.scanned = self.incoming.scanned.saturating_sub(bytes);
     }
 
     /// A frame takes of what the client may send.
@@ -174,10 +171,13 @@ impl<T: Transport> Session<T> {
             )));
         }
         let bytes = head.frame_bytes();
-        let left = self.credit.checked_sub(bytes).ok_or_else(|| {
-            Error::invalid(format!("a frame of {bytes} bytes where {} more are allowed: wait for answers", self.credit))
+        let left = self.incoming.credit.checked_sub(bytes).ok_or_else(|| {
+            Error::invalid(format!(
+                "a frame of {bytes} bytes where {} more are allowed: wait for answers",
+                self.incoming.credit
+            ))
         })?;
-        self.credit = left;
+        self.incoming.credit = left;
         Ok(())
     }
 
@@ -189,11 +189,11 @@ impl<T: Transport> Session<T> {
     /// A frame whose meta is there.
     fn meta(&mut self, head: FrameHead) -> Result<()> {
         let length = head.meta_bytes as usize;
-        let meta = &self.inbox.bytes()[..length];
+        let meta = &self.incoming.inbox.bytes()[..length];
         let Some(peer) = &self.peer else {
             let meta = meta.to_vec();
             self.take(length);
-            self.receive_by = None;
+            self.incoming.receive_by = None;
             return self.hello(head, &meta);
         };
         match head.kind {
@@ -215,6 +215,7 @@ impl<T: Transport> Session<T> {
                 };
                 let wait_max = self.shared.limits.wait_max;
                 puts.iter_mut().for_each(|put| put.deadline = put.deadline.map(|deadline| deadline.min(wait_max)));
+                let fenced = self.shared.check_epoch(head.epoch).err();
                 let allowed = peer.rights.allow(Call::Put.right());
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
@@ -224,18 +225,21 @@ impl<T: Transport> Session<T> {
                     self.shared.refuse("native", "right", error.message());
                     putting.refuse(|| super::control::no_right(Call::Put));
                 }
-                self.long_fragments = putting.is_of_long_fragments();
-                self.receiving = Receiving::Put(putting);
+                if let Some(error) = fenced {
+                    putting.refuse(|| Error::fenced(error.message()));
+                }
+                self.incoming.long_fragments = putting.is_of_long_fragments();
+                self.incoming.receiving = Receiving::Put(putting);
             }
             _ => {
-                self.long_fragments = false;
+                self.incoming.long_fragments = false;
                 let meta = meta.to_vec();
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
                 if head.payload_bytes == 0 {
                     self.request(Request { head, meta, payload: Vec::new() });
                 } else {
-                    self.receiving = Receiving::Payload(head, meta);
+                    self.incoming.receiving = Receiving::Payload(head, meta);
                 }
             }
         }
@@ -244,62 +248,65 @@ impl<T: Transport> Session<T> {
 
     /// Reads what comes next to where it belongs.
     pub(super) fn receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let blocked = self.is_blocked;
-        if let (Receiving::Put(putting), Some(peer), false) = (&mut self.receiving, &self.peer, blocked) {
-            let before = self.inbox.len();
-            let read = putting.poll_receive(&peer.served, &self.shared, &mut self.inbox, &mut self.stream, context);
+        let blocked = self.incoming.is_blocked;
+        if let (Receiving::Put(putting), Some(peer), false) = (&mut self.incoming.receiving, &self.peer, blocked) {
+            let before = self.incoming.inbox.len();
+            let read =
+                putting.poll_receive(&peer.served, &self.shared, &mut self.incoming.inbox, &mut self.stream, context);
             if let Poll::Ready(Ok(read)) = read {
-                self.scanned = self.scanned.saturating_sub(read - (self.inbox.len() - before));
+                self.incoming.scanned =
+                    self.incoming.scanned.saturating_sub(read - (self.incoming.inbox.len() - before));
             }
             return read;
         }
-        let wanted = match &self.receiving {
-            _ if blocked => self.inbox.len() + READ_BYTES,
+        let wanted = match &self.incoming.receiving {
+            _ if blocked => self.incoming.inbox.len() + READ_BYTES,
             Receiving::Head | Receiving::Put(_) => FRAME_HEAD_BYTES,
             Receiving::Meta(head) => head.meta_bytes as usize,
             Receiving::Payload(head, _) => head.payload_bytes as usize,
         };
         // No more memory than twice what came: a promise alone takes none.
-        let wanted = wanted.clamp(FRAME_HEAD_BYTES, READ_BYTES.max(2 * self.inbox.len()));
+        let wanted = wanted.clamp(FRAME_HEAD_BYTES, READ_BYTES.max(2 * self.incoming.inbox.len()));
         let more = wanted.saturating_sub(READ_BYTES) as u64;
-        self.is_starved = more > self.inbox.memory() && !self.shared.has_memory(more - self.inbox.memory());
-        if self.is_starved {
+        self.incoming.is_starved =
+            more > self.incoming.inbox.memory() && !self.shared.has_memory(more - self.incoming.inbox.memory());
+        if self.incoming.is_starved {
             // Asked again in a while: others give memory back.
             return Poll::Pending;
         }
-        self.inbox.reserve(wanted);
+        self.incoming.inbox.reserve(wanted);
         self.account();
         let most = if wanted as u64 > WHOLE_BYTES {
-            wanted.saturating_sub(self.inbox.len()).max(READ_BYTES)
+            wanted.saturating_sub(self.incoming.inbox.len()).max(READ_BYTES)
         } else {
             self.read_ahead()
         };
-        let mut places = [self.inbox.spare(most.max(wanted.saturating_sub(self.inbox.len())))];
+        let mut places = [self.incoming.inbox.spare(most.max(wanted.saturating_sub(self.incoming.inbox.len())))];
         let read = match self.stream.poll_read_into(context, &mut places) {
             Poll::Ready(Ok(read)) => read,
             other => return other,
         };
-        self.inbox.added(read);
+        self.incoming.inbox.added(read);
         Poll::Ready(Ok(read))
     }
 
     /// How much is read at once where nothing says what comes: after a long fragment little, so that the next one goes
     /// straight to its place.
     fn read_ahead(&self) -> usize {
-        if self.long_fragments { 512 } else { READ_BYTES }
+        if self.incoming.long_fragments { 512 } else { READ_BYTES }
     }
 
     /// Tells the server how much memory this connection's requests take.
     pub(super) fn account(&mut self) {
-        let receiving = match &self.receiving {
+        let receiving = match &self.incoming.receiving {
             Receiving::Put(putting) => putting.held,
             _ => 0,
         };
-        let jobs: u64 = self.jobs.values().map(|job| job.putting.held).sum();
-        let now = self.inbox.memory() + receiving + jobs + self.on_threads_bytes;
-        if now != self.accounted {
-            self.shared.account(self.accounted, now);
-            self.accounted = now;
+        let jobs: u64 = self.work.jobs.values().map(|job| job.putting.held).sum();
+        let now = self.incoming.inbox.memory() + receiving + jobs + self.work.on_threads_bytes;
+        if now != self.incoming.accounted {
+            self.shared.account(self.incoming.accounted, now);
+            self.incoming.accounted = now;
         }
     }
 
@@ -309,11 +316,13 @@ impl<T: Transport> Session<T> {
             return;
         }
         let window = u64::from(self.shared.limits.window_bytes);
-        while let Some(bytes) = self.inbox.bytes().get(self.scanned..).and_then(|rest| rest.first_chunk()) {
+        while let Some(bytes) =
+            self.incoming.inbox.bytes().get(self.incoming.scanned..).and_then(|rest| rest.first_chunk())
+        {
             // What is wrong is told when its turn comes.
             let Ok(head) = FrameHead::decode(bytes, window) else { return };
             self.outbox.grant(head.credit);
-            self.scanned += head.frame_bytes() as usize;
+            self.incoming.scanned += head.frame_bytes() as usize;
         }
     }
 }

@@ -24,6 +24,7 @@ impl<T: Transport> Session<T> {
             return Err(Error::invalid("the first frame is no hello"));
         }
         let hello = Hello::decode(meta)?;
+        self.shared.check_epoch(head.epoch)?;
         if hello.window_bytes < WINDOW_BYTES_MIN {
             return Err(Error::invalid(format!(
                 "a window of {} bytes; {WINDOW_BYTES_MIN} are the least",
@@ -59,7 +60,7 @@ impl<T: Transport> Session<T> {
         };
         tracing::debug!(client = hello.name, token = %grant.name, keyspace = served.name(), "hello");
         self.outbox.open(hello.window_bytes);
-        self.credit = u64::from(window);
+        self.incoming.credit = u64::from(window);
         self.peer = Some(Box::new(Peer { served, rights, has_warm }));
         self.outbox.answer(FrameKind::Hello, head.request, Answer::of(welcome.encode()?), 0);
         Ok(())
@@ -77,12 +78,19 @@ impl<T: Transport> Session<T> {
                 let credit = self.give_back(head.frame_bytes());
                 return self.outbox.answer(head.kind, head.request, Answer::of(request.meta), credit);
             }
-            FrameKind::Control => return self.control(request, served, rights, from),
+            // What a control asks is not read before its epoch is known to be right.
+            FrameKind::Control => Call::Look,
             other => {
                 let error = Error::invalid(format!("a request of kind {other:?}, which this server does not answer"));
                 return self.fail(other, head.request, error);
             }
         };
+        if let Err(error) = self.shared.check_epoch(head.epoch) {
+            return self.answered(head, call, 1, from, Err(error));
+        }
+        if head.kind == FrameKind::Control {
+            return self.control(request, served, rights, from);
+        }
         if !rights.allow(call.right()) {
             let error = control::no_right(call);
             self.shared.refuse("native", "right", error.message());
@@ -93,19 +101,25 @@ impl<T: Transport> Session<T> {
             Served::Events(store) if call != Call::Window => store,
             other => return self.answered(head, call, 1, from, Err(other.other_kind(call.name()))),
         };
+        self.call(call, request, store, has_warm, from);
+    }
+
+    /// Makes a call on events, here or where it may wait.
+    fn call(&mut self, call: Call, request: Request, store: Store, has_warm: bool, from: Instant) {
+        let head = request.head;
         match call {
             Call::GetAny => self.get_any(request, &store, from),
             Call::Verdict => self.verdicts(request, store, from),
             Call::Range => match Streaming::start(&store, head, &request.meta, self.outbox.window()) {
                 Ok(streaming) => {
                     self.shared.metrics.answered(call, 1, None, from.elapsed());
-                    self.streams.push(streaming);
+                    self.work.streams.push(streaming);
                     self.pump_streams();
                 }
                 Err(error) => self.answered(head, call, 1, from, Err(error)),
             },
             Call::Watch => {
-                let objects = self.objects.get_or_insert_default().clone();
+                let objects = self.work.objects.get_or_insert_default().clone();
                 match control::asked(&objects, &request.meta) {
                     Ok((object, wait)) => {
                         let until = from + wait.min(self.shared.limits.wait_max);
@@ -118,7 +132,7 @@ impl<T: Transport> Session<T> {
             _ => {
                 let most = self.outbox.window();
                 if calls::waits(&store, call, &request, has_warm) {
-                    self.on_threads_bytes += u64::from(head.payload_bytes);
+                    self.work.on_threads_bytes += u64::from(head.payload_bytes);
                     return self.on_thread(move || {
                         let (answer, things) = calls::make(&store, call, &request, most);
                         Done::Answer { head, call, things, from, answer }
@@ -138,7 +152,7 @@ impl<T: Transport> Session<T> {
         };
         let things = verdicts.len() as u64;
         if calls::verdicts_wait(&store, &request, &verdicts) {
-            self.on_threads_bytes += u64::from(head.payload_bytes);
+            self.work.on_threads_bytes += u64::from(head.payload_bytes);
             return self.on_thread(move || {
                 let answer = Ok(calls::judge_all(&store, &verdicts, &request.payload));
                 Done::Answer { head, call, things, from, answer }
@@ -159,7 +173,7 @@ impl<T: Transport> Session<T> {
             self.shared.refuse("native", "right", error.message());
             return self.answered(head, call, 1, from, Err(error));
         }
-        let objects = self.objects.get_or_insert_default().clone();
+        let objects = self.work.objects.get_or_insert_default().clone();
         self.on_thread(move || {
             let answer = control::make(&served, &objects, control);
             Done::Answer { head, call, things: 1, from, answer }
@@ -181,7 +195,7 @@ impl<T: Transport> Session<T> {
         }
         let found = self.lease_any(store, &asked);
         if matches!(&found, Ok(leases) if leases.is_empty()) && !wait.is_zero() {
-            return self.asking.push(Asking { head, request: asked, from, until: from + wait });
+            return self.work.asking.push(Asking { head, request: asked, from, until: from + wait });
         }
         let answer = found.and_then(|leases| calls::say_leases(store.keyspace(), leases));
         self.answered(head, Call::GetAny, 1, from, answer);

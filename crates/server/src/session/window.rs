@@ -51,19 +51,19 @@ impl<T: Transport> Session<T> {
             self.give_window(awaiting);
             self.pump_streams();
         } else {
-            self.awaiting.push(awaiting);
+            self.work.awaiting.push(awaiting);
         }
     }
 
     /// Looks whether windows that are waited for have arrived, or will not in their time.
     pub(super) fn look_at_windows(&mut self) {
-        if self.awaiting.is_empty() {
+        if self.work.awaiting.is_empty() {
             return;
         }
         let (now, is_leaving) = (Instant::now(), self.is_leaving());
         let mut at = 0;
-        while at < self.awaiting.len() && !self.outbox.is_full() {
-            let Awaiting { ring, window, until, next_look, .. } = &mut self.awaiting[at];
+        while at < self.work.awaiting.len() && !self.outbox.is_full() {
+            let Awaiting { ring, window, until, next_look, .. } = &mut self.work.awaiting[at];
             if now < *next_look && now < *until && !is_leaving {
                 at += 1;
                 continue;
@@ -74,14 +74,14 @@ impl<T: Transport> Session<T> {
                 at += 1;
                 continue;
             }
-            let awaiting = self.awaiting.remove(at);
+            let awaiting = self.work.awaiting.remove(at);
             self.give_window(awaiting);
         }
     }
 
     /// When that is due again.
     pub(super) fn next_look_at_windows(&self) -> Option<Instant> {
-        let next = self.awaiting.iter().map(|awaiting| awaiting.until.min(awaiting.next_look)).min();
+        let next = self.work.awaiting.iter().map(|awaiting| awaiting.until.min(awaiting.next_look)).min();
         // While nothing more may be answered nobody looks: what goes out is waited for.
         next.filter(|_| !self.outbox.is_full())
     }
@@ -96,7 +96,7 @@ impl<T: Transport> Session<T> {
             stretch: 0,
             fragment: 0,
         };
-        self.streams.push(Streaming::of_window(head, parts, self.outbox.window()));
+        self.work.streams.push(Streaming::of_window(head, parts, self.outbox.window()));
     }
 }
 

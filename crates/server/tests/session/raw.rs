@@ -2,7 +2,7 @@
 
 use forebay_core::{Call, Error, GetAny, Key, Keyspace, PutOutcome, Result, crc32c};
 use forebay_wire::{
-    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WireLease, WirePut, WireReader, WireWriter,
+    FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello, WireLease, WireOutcome, WirePut, WireReader, WireWriter,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -223,9 +223,7 @@ pub(crate) fn put(keyspace: &Keyspace, all: &[(Key, &[u8], Option<Duration>)]) -
 }
 
 pub(crate) fn outcomes(answer: &Frame) -> Vec<Result<PutOutcome>> {
-    let one = |read: &mut WireReader<'_>| {
-        read.outcome(|read| Ok([PutOutcome::Stored, PutOutcome::Duplicate, PutOutcome::Late][usize::from(read.u8()?)]))
-    };
+    let one = |read: &mut WireReader<'_>| read.outcome(|read| PutOutcome::of_byte(read.u8()?));
     WireReader::whole(&answer.meta, |read| read.list(1, one)).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! What no client should send: a clear error, the end of that connection, and of no other.
 
-use crate::raw::{Raw, credit, frame, get, hello, put, sealed};
+use crate::raw::{Raw, credit, frame, get, hello, outcomes, put, sealed};
 use crate::scene::{Scene, WINDOW, resident_bytes};
 use forebay_core::{Call, Kind};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, Hello};
@@ -106,6 +106,29 @@ fn who_ends_between_frames_gets_all_answers() {
         assert_eq!(raw.answer(number).payload.len(), 3000);
     }
     assert!(raw.try_frame().is_none());
+}
+
+#[test]
+fn a_map_that_this_server_does_not_have_is_fenced() {
+    let scene = Scene::new();
+    let mut raw = scene.client();
+    let epoch_of = |mut bytes: Vec<u8>| {
+        bytes[16..20].copy_from_slice(&7_u32.to_le_bytes());
+        sealed(bytes)
+    };
+    let (meta, payload) = put(&scene.keyspace, &[(scene.key(1, 0), &[1; 5000], None), (scene.key(1, 1), b"x", None)]);
+    raw.write(&epoch_of(frame(Call::Put, 100, &meta, &payload)));
+    let answers = outcomes(&raw.answer(100));
+    assert!(answers.len() == 2 && answers.iter().all(|one| one.as_ref().unwrap_err().kind() == Kind::Fenced));
+    assert_eq!(scene.store.get(&scene.key(1, 0)).unwrap().map(|_| ()), None);
+    for kind in [FrameKind::Call(Call::Get), FrameKind::Call(Call::GetAny), FrameKind::Control] {
+        raw.write(&epoch_of(frame(kind, 101, b"", b"")));
+        let answer = raw.answer(101);
+        assert_eq!((answer.error().kind(), answer.head.epoch), (Kind::Fenced, 0));
+    }
+    // Each such frame is refused by itself: the connection goes on.
+    let _ = raw.put(&scene.keyspace, &scene.key(1, 0), &[1; 5000]).unwrap();
+    scene.check_ledger();
 }
 
 #[test]
