@@ -182,7 +182,13 @@ fn the_last_and_the_next_are_accounted_for_to_the_frame() {
         assert!(link.eras.len() == 1 && era.begin <= retro.begin && era.end >= retro.end, "{era:?} in {retro:?}");
         // Where the machine stood still the links lost frames before the ring, and that is a gap.
         let absent: u64 = link.gaps.iter().map(|gap| gap.frames).sum();
-        assert_eq!(link.recorded + absent, (era.end - era.begin) / 2048);
+        // A gap is a stretch of ticks: at its ends a frame may be half in it.
+        let wanted = (era.end - era.begin) / 2048;
+        assert!(
+            (link.recorded + absent).abs_diff(wanted) <= link.gaps.len() as u64,
+            "{} and {absent} of {wanted}",
+            link.recorded
+        );
         assert!(retro.not_taken > 0 || absent == 0, "{:?}", link.gaps);
     }
     let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
