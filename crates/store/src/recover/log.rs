@@ -1,4 +1,13 @@
 //! What was decided, from the log: the last whole snapshot, then each slot after it.
+//!
+//! ```text
+//! snapshot segments ─▶ Whole ─▶ Folded ─▶ Replay ◀─ slots from the boundary on ◀─ chain of log segments
+//! ```
+//!
+//! *Invariants*: one log is read, and nothing is merged (0016): the hot log, or the longest shadow where it is lost. What is
+//! said of an event replaces what was said before; an account is only booked from where the snapshot took it.
+//!
+//! *On failure*: a hole in the log is corruption: what was decided in it is not known, and cannot be guessed.
 
 use super::Decided;
 use crate::RunState;
@@ -13,7 +22,7 @@ use crate::shards::ShardGuard;
 use forebay_core::limits::STREAMS_MAX;
 use forebay_core::{Error, Interval, IntervalSet, Ledger, Result, Tally, Token};
 use forebay_media::bytes::{Blob, Decision, DecisionKind, SegmentHeader, SegmentKind, Slot};
-use forebay_media::hot::LOG;
+use forebay_media::hot::{Boundary, FREE, LOG};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use forebay_media::warm::LogSlots;
 use std::sync::Arc;
@@ -31,6 +40,7 @@ fn read_slots(engine: &Engine, number: u32, kind: SegmentKind) -> Result<Vec<Slo
     let count = hot.slots_per_segment();
     let slots: Vec<Slot> = (0..count).map_while(read).collect();
     let end = slots.len() as u32;
+    // Each slot was durable before the next one was written: a gap is rot, not a call that was cut off.
     if kind == SegmentKind::Log
         && let Some(later) = (end..count).find(|&slot| read(slot).is_some())
     {
@@ -61,6 +71,7 @@ fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<W
             let Slot::Blob(chunk) = slot else {
                 return Err(Error::corrupt(format!("segment {}: a decision in a snapshot", header.segment)));
             };
+            // One that was given up has no last chunk: the next one begins in its place.
             if chunk.first {
                 building = Some(Whole { segments: Vec::new(), bytes: Vec::new() });
             }
@@ -77,22 +88,20 @@ fn last_snapshot(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<W
     found.ok_or_else(|| Error::corrupt("the decision log has no whole snapshot: what was decided is not known"))
 }
 
-/// Reads the log into the shards and the lists of what is decided.
-pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
-    let snapshot = last_snapshot(engine, headers)?;
-    let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
-    let slots = snapshot.bytes.len().div_ceil(engine.placement.hot.slots.blob_bytes()) as u64;
-    engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
-    let boundary = folded.boundary;
+/// Segments of the log in their order, with the slots of each.
+type Chain = Vec<(u32, Vec<Slot>)>;
+
+/// The log's segments that are not folded, without a hole between them.
+fn chain_of(engine: &Engine, headers: &[Option<SegmentHeader>], boundary: Boundary) -> Result<Chain> {
     // What is before the boundary is folded, and free.
     let goes_on = |header: &&SegmentHeader| header.kind == SegmentKind::Log && header.order >= boundary.order;
     let mut log: Vec<&SegmentHeader> = headers.iter().flatten().filter(goes_on).collect();
     log.sort_unstable_by_key(|header| header.order);
-    let mut chain: Vec<(u32, Vec<Slot>)> = Vec::new();
+    let mut chain = Chain::new();
     let mut log_first = None;
     for header in log {
         // A segment in between that is gone would be a hole.
-        let before: usize = chain.iter().map(|(_, slots): &(u32, Vec<Slot>)| slots.len()).sum();
+        let before: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
         let first = log_first.get_or_insert(header.payload_end);
         if header.payload_end != *first + before as u64 {
             return Err(Error::corrupt(format!(
@@ -103,12 +112,14 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
             )));
         }
         let slots = read_slots(engine, header.segment, SegmentKind::Log)?;
+        debug_assert!(slots.len() <= engine.placement.hot.slots_per_segment() as usize);
         // One that was taken and not written to is no part of the log, also where a later life went on in another.
         if !slots.is_empty() {
             chain.push((header.segment, slots));
         }
     }
     let full = engine.placement.hot.slots_per_segment() as usize;
+    // Only the last one may end early: a slot is durable before its segment's successor is taken.
     for pair in chain.windows(2) {
         if pair[0].1.len() != full {
             return Err(Error::corrupt(format!(
@@ -119,6 +130,11 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
             )));
         }
     }
+    Ok(chain)
+}
+
+/// Slots at the beginning of the chain that the snapshot has already: a boundary is mostly in the middle of a segment.
+fn skipped_of(engine: &Engine, chain: &[(u32, Vec<Slot>)], boundary: Boundary) -> Result<usize> {
     let first_order =
         chain.first().map_or(0, |(first, _)| engine.placement.hot.segment(*first).order.load(Ordering::Relaxed));
     let skipped = if first_order == boundary.order { boundary.slot as usize } else { 0 };
@@ -129,9 +145,23 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
             boundary.slot, boundary.order
         )));
     }
+    Ok(skipped)
+}
+
+/// Reads the log into the shards and the lists of what is decided.
+pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
+    let snapshot = last_snapshot(engine, headers)?;
+    let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
+    let slots = snapshot.bytes.len().div_ceil(engine.placement.hot.slots.blob_bytes()) as u64;
+    engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
+    let boundary = folded.boundary;
+    let chain = chain_of(engine, headers, boundary)?;
+    let skipped = skipped_of(engine, &chain, boundary)?;
     let total: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
     let position = boundary.position + (total - skipped) as u64;
+    // They are no data, and must not be taken for new records while the rest is read.
     for number in chain.iter().map(|(number, _)| number).chain(&snapshot.segments) {
+        debug_assert!(engine.placement.hot.segment(*number).state() == FREE, "nothing else has taken the segment");
         engine.placement.hot.segment(*number).set_state(LOG);
     }
     let last = chain.last().map_or(0, |last| last.1.len()) as u32;
@@ -139,6 +169,7 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     engine.decisions.log.adopt(segments, last, position, snapshot.segments);
     let slots = (boundary.position..).zip(chain.into_iter().flat_map(|(_, slots)| slots).skip(skipped));
     let mut replay = Replay::new(engine, folded, |seen| seen.log)?;
+    // A blob is booked at the position where it begins: that is what a snapshot compares with.
     let mut blob = Vec::new();
     let mut begun = 0;
     for (position, slot) in slots {
@@ -162,6 +193,7 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
 /// Reads the shadows of devices where there is no hot log: all hold the same, so that the longest of the last life says it
 /// all. A shadow that was not folded in that life lacks entries, and is older.
 pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Decided> {
+    // Life first: one that was not folded in the last life may be longer, and lacks what was decided in it.
     let longest =
         shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));
     let found = longest.and_then(|slots| snapshot_of(slots).map(|snapshot| (slots, snapshot)));
@@ -170,6 +202,7 @@ pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Deci
     let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
     // What replaced these went with the hot level.
     replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);
+    // An entry has the same position in every shadow: a file begins with one that this number says.
     let mut position = longest.position();
     longest.each(&mut |slot| {
         match slot {
@@ -222,6 +255,7 @@ impl<'a> Replay<'a> {
             seen: folded.seen.each_ref().map(&of_log),
             accounts_seen: folded.accounts_seen.iter().map(|batch| batch.each_ref().map(&of_log)).collect(),
         };
+        debug_assert!(replay.shards.len() == SHARDS, "the snapshot's accounts are by shard");
         let Replay { shards, runs, streams, decided, .. } = &mut replay;
         adopt_snapshot(engine, shards, runs, streams, decided, folded)?;
         Ok(replay)
@@ -239,6 +273,8 @@ impl<'a> Replay<'a> {
             Blob::Hold => holds_seen,
             Blob::Snapshot => return Err(Error::corrupt("a snapshot in the middle of a log")),
         };
+        // Parts of a snapshot are taken one after another while calls go on (`Seen`): some of what is behind its boundary
+        // is in it. A stream that is added a second time would take the number of the next one.
         if position < seen {
             return Ok(());
         }
@@ -281,6 +317,9 @@ impl<'a> Replay<'a> {
     }
 
     fn end(mut self) -> Result<Decided> {
+        let complete = |shard: &ShardGuard<'_>| shard.events.runs.len() == self.runs.len();
+        debug_assert!(self.shards.iter().all(complete), "every shard knows every run, under the same index");
+        // Once, at the end: the shards share the masks, and each change would copy them.
         for known in &self.runs {
             let masks = Arc::new(known.masks.clone());
             for shard in self.shards.iter_mut() {
@@ -305,6 +344,7 @@ fn known_run(runs: &mut [KnownRun], run: u64) -> Result<&mut KnownRun> {
 
 fn adopt_hold(engine: &Engine, hold: Hold, set: bool) {
     let mut holds = engine.runs.holds.write();
+    // Also of one that was taken back: a client that still has its number must not find another hold under it.
     engine.runs.next_hold.fetch_max(hold.id.saturating_add(1), Ordering::Relaxed);
     holds.retain(|known| known.id != hold.id);
     if set {
@@ -325,6 +365,7 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
             }
             None => {
                 shard.events.add_run(known.run, plan.clone(), known.state, now, shadowed);
+                // A run's sums are over all shards: the first one has them.
                 if at == 0 {
                     let index = shard.events.runs.len() - 1;
                     shard.events.runs[index].ledger = with_stored(ledger);
@@ -342,6 +383,8 @@ fn adopt_run(engine: &Engine, shards: &mut Shards<'_>, runs: &mut Vec<KnownRun>,
 
 /// The sums on the left follow from the terms on the right.
 fn with_stored(mut ledger: Ledger) -> Ledger {
+    let none = Tally::default();
+    debug_assert!(ledger.stored == none && ledger.offered == none, "a snapshot has the terms alone");
     for (_, term) in ledger.stored_terms() {
         ledger.stored += Tally { events: 0, ..term };
     }
@@ -379,6 +422,7 @@ fn adopt_snapshot(
         let primary = engine.keyspace.schema.primary_of(&incident.key);
         shards[engine.shards.shard_of(primary.as_bytes())].events.incidents.note(incident);
     }
+    // A client whose answer was lost repeats its verdict to this life.
     let mut recent = engine.events.recent.lock();
     for given in folded.verdicts {
         recent.keep(given, true, engine.verdicts_kept());
@@ -425,8 +469,10 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
         let mut start = interval.start;
         loop {
             let last = (start | ((1 << SHARD_BLOCK_BITS) - 1)).min(end);
+            debug_assert!(start <= last && shard_of_parts(high, start) == shard_of_parts(high, last), "one block");
             let piece = Interval { start, length: (last - start) as u32 };
             let of_shard = &mut pieces[shard_of_parts(high, start)];
+            // Blocks side by side may have the same shard: one interval takes less memory there than two that touch.
             match of_shard.last_mut() {
                 Some(before) if before.start + u64::from(before.length) + 1 == start => {
                     before.length += piece.length + 1;
@@ -442,7 +488,7 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
     pieces
 }
 
-/// Whoever repeats a verdict is answered as the first time.
+/// A verdict that is repeated is answered as it was the first time.
 fn note_verdict(engine: &Engine, primary: &[u8], decision: &Decision) {
     let Some(verdict) = Verdict::of(decision.kind) else { return };
     let Token { boot, counter, .. } = decision.token;
@@ -474,54 +520,76 @@ impl Replay<'_> {
         let Some(index) = shard.events.run_index(run) else {
             return Err(Error::corrupt(format!("a {:?} record of run {run}, which was never opened", decision.kind)));
         };
+        let endings_bytes = shard.events.shape.endings_bytes;
+        // A run that was opened since is in no batch: nothing of it is booked.
         let seen = accounts_seen.get(usize::from(index) / BATCH_RUNS).map_or(0, |batch| batch[number]);
         let booked = position < seen;
         note_verdict(engine, primary, decision);
-        let endings_bytes = shard.events.shape.endings_bytes;
         let of_run = &mut shard.events.runs[index as usize];
-        let detail = decision.detail;
-        let judged = (primary.to_vec(), decision.token.counter as u32);
-        match decision.kind {
-            DecisionKind::Accept => {
-                decided.results.insert(judged);
-                decided.debug.remove(primary);
-                decided.accepted.insert(primary, u64::from(detail));
-            }
-            DecisionKind::Pass => {
-                decided.results.insert(judged);
-                decided.passed.insert(primary.to_vec(), decision.stage);
-            }
-            DecisionKind::Debug => {
-                decided.debug.insert(primary, u64::from(detail));
-                decided.replayed.remove(primary);
-            }
-            DecisionKind::Mark => decided.marks.insert(primary, mark_of(decision.stage, detail)),
-            DecisionKind::Replay => {
-                decided.debug.remove(primary);
-                decided.replayed.insert(primary.to_vec());
-            }
-            DecisionKind::RemoveKey => _ = decided.removed.insert(decision.key.clone(), detail & 1 != 0),
-            DecisionKind::Supersede => {
-                let known = decided.superseded.entry(decision.key.clone()).or_default();
-                known.version = known.version.max(detail as u16);
-                known.on_hot_only = detail & ON_HOT_ONLY != 0;
-            }
-            DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
-                if of_run.state != RunState::Closed || of_run.keeps_decided {
-                    of_run.decided.insert(engine.shards.decided_form, primary);
-                    if let Some(ending) = Ending::of(decision.kind) {
-                        let endings = &mut of_run.endings[ending as usize];
-                        endings.insert_within(endings_bytes, engine.shards.decided_form, primary);
-                    }
+        debug_assert!(of_run.run == run, "an index is of one run");
+        say(decided, decision, primary);
+        if is_end(decision.kind) {
+            debug_assert!(
+                !decided.accepted.contains(primary) && !decided.debug.contains(primary),
+                "it is in no stream"
+            );
+            // A closed run needs no memory of its events: all of them are decided. Unless containers have images of them.
+            if of_run.state != RunState::Closed || of_run.keeps_decided {
+                of_run.decided.insert(engine.shards.decided_form, primary);
+                if let Some(ending) = Ending::of(decision.kind) {
+                    let endings = &mut of_run.endings[ending as usize];
+                    endings.insert_within(endings_bytes, engine.shards.decided_form, primary);
                 }
-                decided.accepted.remove(primary);
-                decided.debug.remove(primary);
             }
         }
+        // What is said of an event may be said again; an account may not be booked again.
         if !booked {
             book(engine, of_run, decision);
         }
         Ok(())
+    }
+}
+
+/// Whether nothing comes after this in the life of an event.
+fn is_end(kind: DecisionKind) -> bool {
+    use DecisionKind::{NeverSeen, Reject, Release, RemoveEvent};
+    matches!(kind, Reject | Release | RemoveEvent | NeverSeen)
+}
+
+/// What a decision says of its event, or of one of its keys.
+fn say(decided: &mut Decided, decision: &Decision, primary: &[u8]) {
+    let detail = decision.detail;
+    let judged = (primary.to_vec(), decision.token.counter as u32);
+    match decision.kind {
+        DecisionKind::Accept => {
+            decided.results.insert(judged);
+            decided.debug.remove(primary);
+            decided.accepted.insert(primary, u64::from(detail));
+        }
+        DecisionKind::Pass => {
+            decided.results.insert(judged);
+            decided.passed.insert(primary.to_vec(), decision.stage);
+        }
+        DecisionKind::Debug => {
+            decided.debug.insert(primary, u64::from(detail));
+            decided.replayed.remove(primary);
+        }
+        DecisionKind::Mark => decided.marks.insert(primary, mark_of(decision.stage, detail)),
+        DecisionKind::Replay => {
+            decided.debug.remove(primary);
+            decided.replayed.insert(primary.to_vec());
+        }
+        DecisionKind::RemoveKey => _ = decided.removed.insert(decision.key.clone(), detail & 1 != 0),
+        DecisionKind::Supersede => {
+            let known = decided.superseded.entry(decision.key.clone()).or_default();
+            // The end of recovery logs what was cut off in the order in which it was found, which need not be that of versions.
+            known.version = known.version.max(detail as u16);
+            known.on_hot_only = detail & ON_HOT_ONLY != 0;
+        }
+        DecisionKind::Reject | DecisionKind::Release | DecisionKind::RemoveEvent | DecisionKind::NeverSeen => {
+            decided.accepted.remove(primary);
+            decided.debug.remove(primary);
+        }
     }
 }
 

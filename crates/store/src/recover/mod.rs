@@ -37,7 +37,7 @@ struct Decided {
     accepted: Standing,
     /// With the reason.
     debug: Standing,
-    /// Stage that an event was passed to, since the last snapshot: later ones stand in its marks.
+    /// Stage that an event was passed to, since the last snapshot; its marks may say a later one.
     passed: HashMap<Vec<u8>, u8>,
     /// Verdicts since the last snapshot whose results count: event, low bits of the token's counter.
     results: HashSet<(Vec<u8>, u32)>,
@@ -91,9 +91,14 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     let headers = read_headers(engine)?;
     // The hot log alone says what is decided; the shadows are brought up to it.
     let decided = log::read(engine, &headers)?;
+    debug_assert!(
+        headers.len() == engine.placement.hot.geometry.segments as usize,
+        "a header, or none, for each segment"
+    );
     let mut shards = engine.shards.lock_all();
     let in_use = |header: &&SegmentHeader| header.kind == SegmentKind::Data;
     let mut data: Vec<&SegmentHeader> = headers.iter().flatten().filter(in_use).collect();
+    // As they were filled, so that events are listed about in the order of their arrival.
     data.sort_unstable_by_key(|header| header.order);
     let doubted = |header: &&&SegmentHeader| {
         // On persistent memory a sealed segment was flushed; elsewhere the kernel wrote pages in any order.
@@ -107,6 +112,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     for header in data {
         records.segment(header)?;
     }
+    // After all records: which copies in images count depends on what the hot level has.
     if let (Some(there), Some(level)) = (there, &engine.placement.level) {
         let figures_kept = there.figures_kept;
         adopt_images(engine, level, &mut records, there, figures_kept)?;
@@ -115,6 +121,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
     keep_absent(engine, &decided, &records.shards);
     let replaced = Replaced(records.replaced);
     drop(shards);
+    // Only now: a segment whose records all ended was kept by nothing but its being read.
     for number in 0..engine.placement.hot.geometry.segments {
         engine.placement.hot.free_if_idle(number);
         if engine.placement.hot.segment(number).state() == FREE && headers[number as usize].is_none_or(is_not_data) {
@@ -126,6 +133,7 @@ pub(crate) fn recover(engine: &Engine, power_lost: bool, there: Option<&mut Ther
 
 /// Rebuilds the state of a store whose hot level is gone, from its devices alone.
 pub(crate) fn recover_from_warm(engine: &Engine, mut there: There) -> Result<Replaced> {
+    // Each device has all decisions: the one that knows most says it all, for the images of every device.
     let decided = log::read_shadows(engine, &there.decisions)?;
     let mut shards = engine.shards.lock_all();
     shards.iter_mut().for_each(|shard| shard.events.recovering = true);
@@ -176,6 +184,7 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             .map(|(key, version)| (key.clone(), *version))
             .collect(),
     };
+    // Calls look them up by binary search for as long as the device is missing.
     absent.superseded.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     absent.accepted.sort_unstable();
     absent.debug.sort_unstable();
@@ -186,11 +195,12 @@ fn keep_absent(engine: &Engine, decided: &Decided, shards: &[&mut Shard]) {
             absent.accepted.len() + absent.debug.len() + absent.marks.len()
         ));
     }
+    // Those events have numbers of outputs that no live event may have: these are not to be forgotten.
     engine.decisions.outputs.write().keep();
     let _ = engine.decisions.absent.set(absent);
 }
 
-/// What stands on the devices, and what does not any more: losses by name, and what was perhaps never acknowledged.
+/// What the devices have, and what they have no more: losses by name, and what was perhaps never acknowledged.
 fn adopt_images(
     engine: &Engine,
     level: &Level,
@@ -243,6 +253,7 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
 pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     let mut shards = engine.shards.lock_all();
     for shard in &mut shards {
+        debug_assert!(!shard.events.recovering, "lists are as they were");
         // An event on which processes died too often goes where a person looks.
         let mut failed = shard.events.ready_events();
         failed.retain(|&event| shard.events[event].deliveries() >= engine.keyspace.deliveries_max);
@@ -270,6 +281,7 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         Err(error) if error.kind() == forebay_core::Kind::Full => {}
         other => _ = other?,
     }
+    // Now the devices know this life, whose positions are behind all that they had: calls of earlier lives can be answered.
     engine.fold_shadows();
     left.iter().for_each(|version| version.end(engine));
     engine.placement.hot.region.fence();
@@ -337,6 +349,7 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
         }
         headers.push(header);
     }
+    // Segments that this life takes come behind all that are there: the log and the snapshots are found by order.
     hot.continue_order(order);
     Ok(headers)
 }

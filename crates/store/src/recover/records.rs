@@ -1,4 +1,10 @@
 //! What is there: every record of every data segment goes to its event, or was ended by a decision.
+//!
+//! *Invariants*: a decision dominates every record that it covers; of several versions of a fragment the highest one is used
+//! (`Records::second_record`); while records are adopted every event is open, and no list is made before all is read
+//! (`settle`).
+//!
+//! *Not here*: what the warm level has (`images.rs`), which is read between the records and `settle`.
 
 use super::{Decided, Version};
 use crate::RunState;
@@ -9,7 +15,7 @@ use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Error, Key, Ledger, LiveState, Result, Tally};
 use forebay_media::bytes::{Entry, EntryFlags, ImageMarks, Mark, RecordSeed, SegmentHeader, SegmentState, StateWord};
-use forebay_media::hot::{CLOSED, Location, Place, SEALED};
+use forebay_media::hot::{CLOSED, FREE, Location, Place, SEALED};
 use forebay_media::limits::SEGMENT_HEADER_BYTES;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -35,7 +41,7 @@ pub(super) struct Records<'a> {
     pub(super) mixed: HashSet<(usize, u32)>,
     /// There is no hot level to ask.
     pub(super) hot_lost: bool,
-    /// When recovery began: ages start anew.
+    /// When recovery began: ages are counted from here.
     pub(super) now_ns: u64,
     /// Places of an open segment that hold no whole entry.
     incomplete: Vec<u32>,
@@ -84,6 +90,7 @@ impl<'a> Records<'a> {
         let entries = hot.entries_possible(header);
         let seed = hot.seed(number);
         self.incomplete.clear();
+        debug_assert!(hot.segment(number).state() == FREE, "each segment is adopted once");
         let (mut end, mut payload_end, mut dead) = (0, SEGMENT_HEADER_BYTES as u64, 0);
         // While its records are adopted the segment must not be freed, even if all found so far have ended.
         hot.segment(number).pin();
@@ -92,57 +99,74 @@ impl<'a> Records<'a> {
             let location = Location { segment: number, entry };
             let found = hot.read_entry(location).filter(|found| hot.fits(location, found));
             let Some(found) = found else {
+                // A segment is sealed once all its entries are there or void. In an open one an entry that does not verify
+                // was never acknowledged.
                 if sealed {
                     self.lost(format!("segment {number} entry {entry}: does not verify in a sealed segment"))?;
                 }
                 self.incomplete.push(entry);
                 continue;
             };
-            let bytes = hot.record_bytes(found.length);
-            payload_end = payload_end.max(found.offset + bytes - entry_bytes);
+            payload_end = payload_end.max(found.offset + hot.record_bytes(found.length) - entry_bytes);
             // Holes before this entry are places whose writers did not finish.
             end = entry + 1;
-            let word = StateWord::decode(hot.region.load_word(hot.state_word_offset(location)), seed, entry);
-            if word.is_none() && sealed {
-                self.lost(format!("segment {number} entry {entry}: its state word does not verify"))?;
-            }
-            let state = word.unwrap_or(StateWord::FRESH);
-            let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID {
-                Fate::Dead
-            } else {
-                self.record(location, &found, state, sealed)?
-            };
-            match fate {
-                Fate::Live => {
-                    hot.segment(number).adopt();
-                    // The log that says so is folded: from here on a result says of itself that it counts.
-                    let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
-                    let state = StateWord { ready: state.ready || counts, ..state };
-                    if word != Some(state) {
-                        hot.mark(location, state);
-                    }
-                }
-                Fate::Doomed => dead += bytes,
-                Fate::Dead => {
-                    dead += bytes;
-                    if word.is_none_or(|word| word.mark == Mark::Live) {
-                        hot.mark(location, StateWord::ENDED);
-                    }
-                }
-            }
+            dead += self.entry(location, &found, seed, sealed)?;
         }
         hot.segment(number).dead_bytes.fetch_add(dead, Ordering::Relaxed);
         hot.segment(number).entries.store(entries, Ordering::Relaxed);
         let most = hot.geometry.segment_bytes;
         hot.segment(number).payload_end.fetch_min(most, Ordering::Relaxed);
+        debug_assert!(self.incomplete.is_sorted(), "holes are found in the order of entries");
         if !sealed {
+            // It takes no more records in this life: its end is behind the last entry that verifies.
             self.close_holes(number, seed, end);
             hot.segment(number).entries.store(end, Ordering::Relaxed);
             hot.segment(number).payload_end.store(payload_end, Ordering::Relaxed);
         }
+        // What the words say is durable before the log that says the same is folded (`finish`).
         hot.region.fence();
         hot.unpin(number);
         Ok(())
+    }
+
+    /// Adopts one record of a segment, and corrects its state word where what became of it is not what the word says.
+    /// Answers its bytes if it is dead.
+    fn entry(&mut self, location: Location, found: &Entry, seed: RecordSeed, sealed: bool) -> Result<u64> {
+        let hot = &self.engine.placement.hot;
+        let Location { segment: number, entry } = location;
+        let bytes = hot.record_bytes(found.length);
+        let word = StateWord::decode(hot.region.load_word(hot.state_word_offset(location)), seed, entry);
+        if word.is_none() && sealed {
+            self.lost(format!("segment {number} entry {entry}: its state word does not verify"))?;
+        }
+        // In an open segment the word may not have reached the medium before power was lost.
+        let state = word.unwrap_or(StateWord::FRESH);
+        let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID {
+            Fate::Dead
+        } else {
+            self.record(location, found, state, sealed)?
+        };
+        match fate {
+            Fate::Live => {
+                hot.segment(number).adopt();
+                // The log that says so is folded: from here on a result says of itself that it counts.
+                let counts = found.flags.0 & EntryFlags::RESULT.0 != 0;
+                let state = StateWord { ready: state.ready || counts, ..state };
+                debug_assert!(state.mark == Mark::Live, "a mark of death is never taken back");
+                if word != Some(state) {
+                    hot.mark(location, state);
+                }
+                Ok(0)
+            }
+            // Its word stays: if the store refuses to open, the next opening must find the same.
+            Fate::Doomed => Ok(bytes),
+            Fate::Dead => {
+                if word.is_none_or(|word| word.mark == Mark::Live) {
+                    hot.mark(location, StateWord::ENDED);
+                }
+                Ok(bytes)
+            }
+        }
     }
 
     /// Gives the holes of an open segment void entries: it will be sealed, and then every entry counts.
@@ -168,47 +192,19 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
+    /// A record that is not marked dead: decisions first, then its bytes, then its event.
     fn record(&mut self, location: Location, entry: &Entry, state: StateWord, sealed: bool) -> Result<Fate> {
         let engine = self.engine;
-        let schema = &engine.keyspace.schema;
-        let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
+        let (primary, _) = entry.key.as_bytes().split_at(engine.keyspace.schema.primary_bytes());
         let (at, known) = match &self.last {
             Some((last, at, event)) if last.as_slice() == primary => (*at, Some(*event)),
             _ => (engine.shards.shard_of(primary), None),
         };
-        let shard = &mut *self.shards[at];
-        let run = match known {
-            // It has a record that lives.
-            Some(event) => shard.events[event].run,
-            None => {
-                let number = schema.run_of(primary);
-                let Some(run) = shard.events.run_index(number) else {
-                    let place = format!("segment {} entry {}", location.segment, location.entry);
-                    self.lost(format!("{place}: run {number} was never opened"))?;
-                    return Ok(Fate::Dead);
-                };
-                let of_run = &shard.events.runs[run as usize];
-                let over =
-                    of_run.state == RunState::Closed || of_run.decided.contains(engine.shards.decided_form, primary);
-                if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
-                    return Ok(Fate::Dead);
-                }
-                run
-            }
-        };
-        let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
-        let judged = || self.decided.results.contains(&(primary.to_vec(), entry.status));
-        if result && !state.ready && !judged() {
-            // Its worker died before the verdict was recorded.
+        debug_assert!(known.is_none_or(|event| self.shards[at].events.primary(event).as_bytes() == primary));
+        let Some(run) = self.run_of_record(at, known, location, primary)? else { return Ok(Fate::Dead) };
+        // Decisions before bytes: what a decision ended may have rotted since, and nothing is lost by that.
+        if self.was_ended(entry, state, primary) {
             return Ok(Fate::Dead);
-        }
-        if entry.flags.is_fragment() {
-            let key = entry.key.as_bytes();
-            let removed = !self.decided.removed.is_empty() && self.decided.removed.contains_key(key);
-            let superseded = || self.decided.superseded.get(key).is_some_and(|ended| ended.version >= entry.version);
-            if removed || !self.decided.superseded.is_empty() && superseded() {
-                return Ok(Fate::Dead);
-            }
         }
         if !self.rotten.is_empty() && self.rotten.contains(&location) {
             // In an open segment power was lost before the fence: never acknowledged.
@@ -227,6 +223,7 @@ impl<'a> Records<'a> {
             return Ok(Fate::Dead);
         }
         if entry.flags == EntryFlags::CONFLICT {
+            // It belongs to a key, not to the event: it must not make one of an event that has nothing else.
             shard.places.kept.push(Kept {
                 key: entry.key,
                 location,
@@ -240,6 +237,7 @@ impl<'a> Records<'a> {
             engine.placement.hot.events.fetch_add(1, Ordering::Relaxed);
             shard.events.create(primary, run, self.now_ns)
         });
+        debug_assert!(shard.events[event].run == run, "an event's key names its run");
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
         }
@@ -247,70 +245,143 @@ impl<'a> Records<'a> {
         if entry.flags == EntryFlags::ATTRIBUTES {
             return self.attributes(at, event, location, entry);
         }
+        self.fragment(at, event, location, entry)
+    }
+
+    /// The run of a record, by its index; `None` where the event was decided, or the run is not known.
+    fn run_of_record(&self, at: usize, known: Option<u32>, location: Location, primary: &[u8]) -> Result<Option<u16>> {
+        let shard = &*self.shards[at];
+        // It has a record that lives.
+        if let Some(event) = known {
+            return Ok(Some(shard.events[event].run));
+        }
+        let number = self.engine.keyspace.schema.run_of(primary);
+        let Some(run) = shard.events.run_index(number) else {
+            let place = format!("segment {} entry {}", location.segment, location.entry);
+            self.lost(format!("{place}: run {number} was never opened"))?;
+            return Ok(None);
+        };
+        let of_run = &shard.events.runs[run as usize];
+        // Closing a run ends its events, but for those that are to be kept: the log names these.
+        let over =
+            of_run.state == RunState::Closed || of_run.decided.contains(self.engine.shards.decided_form, primary);
+        if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
+            return Ok(None);
+        }
+        Ok(Some(run))
+    }
+
+    /// Whether this record alone was ended, although its event lives: a result without its verdict, a removed key, a
+    /// superseded version.
+    fn was_ended(&self, entry: &Entry, state: StateWord, primary: &[u8]) -> bool {
+        let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
+        let judged = || self.decided.results.contains(&(primary.to_vec(), entry.status));
+        if result && !state.ready && !judged() {
+            // Its worker died before the verdict was recorded.
+            return true;
+        }
+        if !entry.flags.is_fragment() {
+            return false;
+        }
+        let key = entry.key.as_bytes();
+        let removed = !self.decided.removed.is_empty() && self.decided.removed.contains_key(key);
+        let superseded = || self.decided.superseded.get(key).is_some_and(|ended| ended.version >= entry.version);
+        removed || !self.decided.superseded.is_empty() && superseded()
+    }
+
+    /// A fragment of a live event.
+    fn fragment(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
+        let (primary, rest) = entry.key.as_bytes().split_at(self.engine.keyspace.schema.primary_bytes());
         let late = entry.flags.0 & EntryFlags::LATE.0 != 0;
+        let result = entry.flags.0 & EntryFlags::RESULT.0 != 0;
         let here = Word::of(location).of_fragment(late, entry.length);
         let here = if result { here.of_result() } else { here };
+        let shard = &mut *self.shards[at];
         match shard.events.slot(event, rest) {
             Err(slot) => {
                 shard.insert_slot(event, slot, rest, here);
-                let run = &mut shard.events.runs[run as usize];
-                run.ledger.offered += Tally::fragment(u64::from(entry.length));
+                debug_assert!(shard.events.slot(event, rest) == Ok((slot, here)), "slots are sorted");
+                let run = shard.events[event].run as usize;
+                shard.events.runs[run].ledger.offered += Tally::fragment(u64::from(entry.length));
                 if result {
                     shard.events.add_result(event, (primary, rest), entry.length);
                 } else {
                     shard.events.arrived(event, (primary, rest), entry.length);
                 }
+                Ok(Fate::Live)
             }
-            Ok((slot, word)) => {
-                let standing = word.location();
-                let Some(other) = engine.placement.hot.read_entry(standing) else {
-                    return Err(Error::internal("a record that was just adopted"));
-                };
-                let on_hot_only = engine.placement.level.is_some();
-                if on_hot_only && entry.version != other.version {
-                    // A container may have the lower one as well: it is counted once, and stays there for the case that the
-                    // hot level is lost.
-                    let lower = entry.version.min(other.version);
-                    shard.note_superseded(event, entry.key, lower);
-                    shard.places.keep_superseded_back(&entry.key);
-                }
-                // An evacuated copy is the same version; an update whose record is missing is a higher one.
-                let (loser, lower) = match entry.version.cmp(&other.version) {
-                    std::cmp::Ordering::Equal => {
-                        return Ok(Fate::Dead);
-                    }
-                    std::cmp::Ordering::Less => {
-                        let version = Version { location, length: entry.length, on_hot_only };
-                        supersede(&mut self.replaced, &mut shard.events.runs[run as usize].ledger, version);
-                        return Ok(Fate::Live);
-                    }
-                    std::cmp::Ordering::Greater => (standing, other),
-                };
-                shard.events.set_word(event, slot, here);
-                let leaf = &mut shard.events[event];
-                leaf.bytes = leaf.bytes + u64::from(entry.length) - u64::from(lower.length);
-                let live = leaf.state;
-                let ledger = &mut shard.events.runs[run as usize].ledger;
-                let (new, old) = (Tally::fragment(u64::from(entry.length)), Tally::fragment(u64::from(lower.length)));
-                ledger.offered += new;
-                ledger.stored += new;
-                ledger.offered -= old;
-                ledger.stored -= old;
-                if let State::Live(live) = live {
-                    *ledger.live(live) += new;
-                    *ledger.live(live) -= old;
-                }
-                let version = Version { location: loser, length: lower.length, on_hot_only };
-                supersede(&mut self.replaced, ledger, version);
-            }
+            Ok((slot, word)) => self.second_record(at, (event, slot), word, (location, entry, here)),
         }
+    }
+
+    /// Another record of a fragment that is there already: a copy that was made to free a segment, or a version whose
+    /// update was cut off.
+    fn second_record(
+        &mut self,
+        at: usize,
+        (event, slot): (u32, usize),
+        word: Word,
+        (location, entry, here): (Location, &Entry, Word),
+    ) -> Result<Fate> {
+        let engine = self.engine;
+        let shard = &mut *self.shards[at];
+        let run = shard.events[event].run as usize;
+        let standing = word.location();
+        debug_assert!(
+            !word.is_warm() && word.is_present(),
+            "records are adopted before images, and before what is removed"
+        );
+        debug_assert!(standing != location, "each entry is adopted once");
+        let Some(other) = engine.placement.hot.read_entry(standing) else {
+            return Err(Error::internal("a record that was just adopted"));
+        };
+        let on_hot_only = engine.placement.level.is_some();
+        if on_hot_only && entry.version != other.version {
+            // A container may have the lower one as well: it is counted once, and stays there for the case that the
+            // hot level is lost.
+            let lower = entry.version.min(other.version);
+            shard.note_superseded(event, entry.key, lower);
+            shard.places.keep_superseded_back(&entry.key);
+        }
+        // An evacuated copy is the same version; an update whose record is missing is a higher one.
+        let (loser, lower) = match entry.version.cmp(&other.version) {
+            std::cmp::Ordering::Equal => {
+                return Ok(Fate::Dead);
+            }
+            std::cmp::Ordering::Less => {
+                let version = Version { location, length: entry.length, on_hot_only };
+                supersede(&mut self.replaced, &mut shard.events.runs[run].ledger, version);
+                return Ok(Fate::Live);
+            }
+            std::cmp::Ordering::Greater => (standing, other),
+        };
+        shard.events.set_word(event, slot, here);
+        let leaf = &mut shard.events[event];
+        leaf.bytes = leaf.bytes + u64::from(entry.length) - u64::from(lower.length);
+        let live = leaf.state;
+        debug_assert!(live == State::Live(LiveState::Open), "events leave the open ones when all is read");
+        let ledger = &mut shard.events.runs[run].ledger;
+        // The length that was booked for the slot was that of the lower version; `supersede` books that one as its own.
+        let (new, old) = (Tally::fragment(u64::from(entry.length)), Tally::fragment(u64::from(lower.length)));
+        ledger.offered += new;
+        ledger.stored += new;
+        ledger.offered -= old;
+        ledger.stored -= old;
+        if let State::Live(live) = live {
+            *ledger.live(live) += new;
+            *ledger.live(live) -= old;
+        }
+        let version = Version { location: loser, length: lower.length, on_hot_only };
+        supersede(&mut self.replaced, ledger, version);
         Ok(Fate::Live)
     }
 
     /// What rotted and was found nowhere else is lost: an error, unless the operator accepted that.
     fn settle_doomed(&mut self) -> Result<()> {
         let (engine, schema) = (self.engine, &self.engine.keyspace.schema);
+        debug_assert!(self.doomed.is_empty() || !self.hot_lost, "only records of the hot level are looked at for rot");
         for (location, entry) in std::mem::take(&mut self.doomed) {
+            debug_assert!(self.rotten.contains(&location), "what verifies is not given up");
             let (primary, rest) = entry.key.as_bytes().split_at(schema.primary_bytes());
             let shard = &*self.shards[engine.shards.shard_of(primary)];
             let word =
@@ -329,6 +400,7 @@ impl<'a> Records<'a> {
                 ))?;
                 self.book_lost(&entry);
             }
+            // Only now: had the store refused to open, the loss would be found again by the next opening.
             engine.placement.hot.mark(location, StateWord::ENDED);
         }
         Ok(())
@@ -356,6 +428,8 @@ impl<'a> Records<'a> {
         let shard = &mut *self.shards[at];
         if let Some(word) = shard.events.attribute_word(event) {
             let standing = word.location();
+            debug_assert!(!word.is_warm(), "event records of images are adopted after these");
+            // A change of attributes writes the whole record again, so that the highest version says it all.
             let other = self.engine.placement.hot.read_entry(standing);
             if other.is_some_and(|other| other.version >= entry.version) {
                 return Ok(Fate::Dead);
@@ -368,10 +442,22 @@ impl<'a> Records<'a> {
 
     /// Everything is read: removed keys close their slots, lists are as they were.
     pub(super) fn settle(&mut self) -> Result<()> {
-        let engine = self.engine;
-        let schema = &engine.keyspace.schema;
+        // Marks first: the lists that events go to follow from them. What rotted is judged once images are known.
         self.settle_images();
         self.settle_doomed()?;
+        self.settle_removed();
+        for at in 0..self.shards.len() {
+            self.settle_shard(at)?;
+        }
+        // Decisions last: in the order of calls they came after all that makes an event ready.
+        self.settle_decided();
+        Ok(())
+    }
+
+    /// Removed keys of live events close their slots: a put of such a key must not be taken again.
+    fn settle_removed(&mut self) {
+        let engine = self.engine;
+        let schema = &engine.keyspace.schema;
         for (key, &result) in &self.decided.removed {
             let (primary, rest) = key.split_at(schema.primary_bytes());
             let shard = &mut *self.shards[engine.shards.shard_of(primary)];
@@ -403,59 +489,20 @@ impl<'a> Records<'a> {
                     shard.events.runs[run as usize].ledger.live(state).events += 1;
                 }
             }
+            let closed = |(_, word): (usize, Word)| word.is_removed();
+            debug_assert!(shard.events.slot(event, rest).is_ok_and(closed), "no record of a removed key was adopted");
         }
-        for at in 0..self.shards.len() {
-            self.settle_shard(at)?;
-        }
-        self.settle_decided();
-        Ok(())
     }
 
     fn settle_shard(&mut self, at: usize) -> Result<()> {
         let engine = self.engine;
+        debug_assert!(self.shards[at].events.recovering, "a shard is settled once");
         for run in 0..self.shards[at].events.runs.len() {
             let mut next = self.shards[at].events.runs[run].open.first();
             while let Some(event) = next {
+                // Asked before the event is settled: that may take it out of the list.
                 next = crate::events::List::after(&self.shards[at].events.slab, event);
-                self.read_event_record(at, event)?;
-                let shard = &mut *self.shards[at];
-                let of_run = &shard.events.runs[run];
-                let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
-                let leaf = &shard.events[event];
-                if shard.events.slots(event) == 0 {
-                    if leaf.is(Flag::Announced) {
-                        shard.events.runs[run].ledger.awaited += 1;
-                        continue;
-                    }
-                    // Only attributes: its first fragment never came.
-                    if let Some(word) = shard.events.attribute_word(event) {
-                        engine
-                            .placement
-                            .hot
-                            .end_record(word.location(), engine.placement.hot.length_of(word.location()));
-                    }
-                    let reserved = !shard.events[event].is(Flag::Far);
-                    shard.withdraw(event);
-                    engine.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
-                } else if leaf.present > 0 {
-                    let primary = shard.events.primary(event);
-                    let passed = self.decided.passed.get(primary.as_bytes());
-                    if let Some(&stage) = passed.filter(|&&stage| stage > shard.events[event].stage()) {
-                        shard.events[event].set_progress(stage, 0);
-                        shard.events[event].mark_ready();
-                        if shard.events.slab.at(event, At::Warm) {
-                            // Its images say less, and the record that says it is folded soon.
-                            shard.events.slab.set_at(event, At::MarksLogged);
-                        }
-                    }
-                    let marked = shard.events[event].is_marked_ready() || stopped;
-                    shard.events.consider_recovered(event);
-                    if marked && shard.events[event].state == State::Live(LiveState::Open) {
-                        shard.events[event].mark_ready();
-                        shard.events.move_to(event, LiveState::Ready);
-                    }
-                    self.adopt_image_state(at, event);
-                }
+                self.settle_event(at, run, event)?;
             }
         }
         let shard = &mut *self.shards[at];
@@ -468,6 +515,53 @@ impl<'a> Records<'a> {
             }
         }
         engine.placement.hot.region.fence();
+        Ok(())
+    }
+
+    /// An event of which all is known now: it stays open, or it goes where its marks say.
+    fn settle_event(&mut self, at: usize, run: usize, event: u32) -> Result<()> {
+        let engine = self.engine;
+        // What completes it may be in its own record: before it is considered.
+        self.read_event_record(at, event)?;
+        let shard = &mut *self.shards[at];
+        debug_assert!(shard.events[event].run as usize == run, "it is in its run's list");
+        let of_run = &shard.events.runs[run];
+        let stopped = !of_run.state.takes_events() && of_run.plan.grace_ns == 0;
+        let leaf = &shard.events[event];
+        if shard.events.slots(event) == 0 {
+            debug_assert!(leaf.present == 0, "a fragment has a slot");
+            if leaf.is(Flag::Announced) {
+                shard.events.runs[run].ledger.awaited += 1;
+                return Ok(());
+            }
+            // Only attributes: its first fragment never came.
+            if let Some(word) = shard.events.attribute_word(event) {
+                engine.placement.hot.end_record(word.location(), engine.placement.hot.length_of(word.location()));
+            }
+            let reserved = !shard.events[event].is(Flag::Far);
+            shard.withdraw(event);
+            engine.placement.hot.events.fetch_sub(u64::from(reserved), Ordering::Relaxed);
+        } else if leaf.present > 0 {
+            let primary = shard.events.primary(event);
+            let passed = self.decided.passed.get(primary.as_bytes());
+            if let Some(&stage) = passed.filter(|&&stage| stage > shard.events[event].stage()) {
+                // A verdict is logged before it is marked: a kill in between leaves the mark behind the log.
+                shard.events[event].set_progress(stage, 0);
+                shard.events[event].mark_ready();
+                if shard.events.slab.at(event, At::Warm) {
+                    // Its images say less, and the record that says it is folded soon.
+                    shard.events.slab.set_at(event, At::MarksLogged);
+                }
+            }
+            let marked = shard.events[event].is_marked_ready() || stopped;
+            shard.events.consider_recovered(event);
+            // It was ready before, or its run takes nothing more: it does not wait for what it lacks.
+            if marked && shard.events[event].state == State::Live(LiveState::Open) {
+                shard.events[event].mark_ready();
+                shard.events.move_to(event, LiveState::Ready);
+            }
+            self.adopt_image_state(at, event);
+        }
         Ok(())
     }
 

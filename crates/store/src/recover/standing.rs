@@ -1,4 +1,4 @@
-//! Where events stand by what a log says: a number each, out of a snapshot's intervals and what came after it.
+//! What a log says of events: a number each, out of a snapshot's intervals and what came after it.
 //!
 //! *Invariants*: what was said last counts; what a snapshot says takes no memory beyond its intervals.
 
@@ -23,6 +23,7 @@ impl Standing {
 
     /// Begins with what a snapshot says.
     pub(super) fn adopt(&mut self, table: KeyTable) {
+        // Nothing that was said before this snapshot counts: the snapshot has all of it.
         self.since.clear();
         self.folded.clear();
         for (number, high, intervals) in table.groups {
@@ -33,6 +34,8 @@ impl Standing {
     }
 
     pub(super) fn get(&self, primary: &[u8]) -> Option<u64> {
+        debug_assert!(primary.len() == self.primary_bytes, "a key of another length is never found");
+        // What was said last counts, also where it takes back what the snapshot says.
         if !self.since.is_empty()
             && let Some(said) = self.since.get(primary)
         {
@@ -53,10 +56,12 @@ impl Standing {
     }
 
     pub(super) fn insert(&mut self, primary: &[u8], number: u64) {
+        debug_assert!(primary.len() == self.primary_bytes, "a whole key is no event's");
         self.since.insert(primary.to_vec(), Some(number));
     }
 
     pub(super) fn remove(&mut self, primary: &[u8]) {
+        // Without this the memory of all rejected events would be kept here as well.
         if self.contains(primary) {
             self.since.insert(primary.to_vec(), None);
         }

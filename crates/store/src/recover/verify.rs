@@ -1,7 +1,7 @@
 //! Comparing payloads with their checksums, before their records are believed: by all processors, segment by segment.
 
 use crate::engine::Engine;
-use forebay_media::bytes::{Mark, SegmentHeader, StateWord};
+use forebay_media::bytes::{Mark, SegmentHeader, SegmentKind, StateWord};
 use forebay_media::hot::{Location, checksum};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,21 +17,26 @@ pub(super) fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Loc
         }
         rotten
     };
-    std::thread::scope(|scope| {
+    let rotten = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         running
             .into_iter()
             .flat_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
-    })
+    });
+    debug_assert!(next.into_inner() >= headers.len(), "every segment was compared");
+    rotten
 }
 
 fn verify(engine: &Engine, header: &SegmentHeader, rotten: &mut Vec<Location>) {
     let hot = &engine.placement.hot;
+    debug_assert!(header.kind == SegmentKind::Data, "the log has checksums of its own, slot by slot");
     let seed = hot.seed(header.segment);
     for entry in 0..hot.entries_possible(header) {
         let location = Location { segment: header.segment, entry };
         let Some(found) = hot.read_entry(location).filter(|found| hot.fits(location, found)) else { continue };
+        // The payload of a record that has ended is nobody's: it may have rotted, and nothing is lost by that. A word that
+        // does not verify says nothing of the kind.
         let word = StateWord::decode(hot.region.load_word(hot.state_word_offset(location)), seed, entry);
         if word.is_some_and(|word| word.mark == Mark::Dead) {
             continue;
