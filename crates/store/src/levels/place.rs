@@ -94,9 +94,9 @@ impl Engine {
         read.collect()
     }
 
-    /// The entry of a fragment on the warm level; reads the device.
+    /// The entry of a fragment on the warm level; reads the device. Not under a lock, but for recovery, which has all of them and
+    /// makes nobody wait.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
-        self.locks.assert_free();
         let level =
             self.placement.level.as_ref().ok_or_else(|| Error::internal("a warm location without a warm level"))?;
         level.warm.read_fragment(place_of(location), location.index())?.entry(location.index())
