@@ -27,9 +27,10 @@ impl Placement {
     /// Writes the entry of a place that has its bytes.
     #[inline]
     pub(crate) fn write_head(&self, place: &Place, head: &RecordHead, length: u32, payload_crc: u32, state: StateWord) {
-        // The segment is not used again, and the region not unmapped, while a record of it is in flight.
+        // The segment is not used again, and the region not unmapped, while a record of it is in flight. Recovery fills holes
+        // before anything is.
         debug_assert!(
-            self.hot.segment(place.location.segment).in_flight() > 0,
+            head.flags == EntryFlags::VOID || self.hot.segment(place.location.segment).in_flight() > 0,
             "an entry is written to a place reserved for it"
         );
         let RecordHead { key, status, version, flags } = *head;
