@@ -165,19 +165,24 @@ fn a_trigger_records_what_was_and_what_comes() {
 #[test]
 fn a_triggered_recording_that_is_killed_plays_what_was_durable() {
     let temp = Temp::new();
-    let mut child = temp
-        .command(&["record", "--warm", "rec", "--last", "300ms", "--next", "60s", "--rate-scale", "0.01"])
-        .args(["--ring", "ring"])
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(3500));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let played = temp.run(&["play", "rec", "--verify"]);
-    assert_code(&played, 0);
-    assert!(stdout(&played).contains("rebuilt from the containers"), "{}", stdout(&played));
-    let played = &temp.json(&["play", "rec"], 0)[0];
-    assert!(played["frames"].as_u64() > Some(600), "{played}");
+    // On a busy machine a life is longer, until enough of it was durable.
+    for (life, seconds) in [3.5, 10.0, 30.0].into_iter().enumerate() {
+        let (warm, ring) = (format!("rec{life}"), format!("ring{life}"));
+        let mut child = temp
+            .command(&["record", "--warm", &warm, "--last", "300ms", "--next", "60s", "--rate-scale", "0.01"])
+            .args(["--ring", &ring])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let played = temp.run(&["play", &warm, "--verify"]);
+        if played.status.code() == Some(0) && temp.json(&["play", &warm], 0)[0]["frames"].as_u64() > Some(600) {
+            assert!(stdout(&played).contains("rebuilt from the containers"), "{}", stdout(&played));
+            return;
+        }
+    }
+    panic!("no life of 30 s left 600 frames");
 }
