@@ -173,7 +173,7 @@ fn bytes(source: u8, tick: u64) -> Vec<u8> {
     (0..100 + tick % 900).map(|at| (at * 7 + tick + u64::from(source)) as u8).collect()
 }
 
-/// Pushes so many frames per link, and what they were.
+/// Pushes `frames` frames into each link; answers what they were.
 fn push_all(rig: &Rig, links: u8, frames: u64) -> BTreeMap<(u8, u64), Vec<u8>> {
     let mut produced = BTreeMap::new();
     let mut links = rig.recording.links((1..=links).map(link_config).collect()).unwrap();
