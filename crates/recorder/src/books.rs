@@ -189,7 +189,7 @@ impl Account {
             last.frames += gap.frames;
             return;
         }
-        // Bounded memory, exact sums: past the bound a gap of the same era and reason stands for several, and says so.
+        // Bounded memory, exact sums: past the bound a gap of the same era and reason replaces several, and says so.
         if self.gaps.len() >= GAPS_MAX
             && let Some(newest) = self.newest.get(&(gap.era, gap.reason)).and_then(|&at| self.gaps.get_mut(at))
         {
@@ -218,7 +218,7 @@ impl Account {
 pub(super) fn in_order(mut gaps: Vec<ManifestGap>) -> Vec<ManifestGap> {
     gaps.sort_by_key(|gap| (gap.era, gap.begin, gap.end));
     gaps.dedup_by(|next, gap| {
-        // A gap that stands for several is not joined: its ticks are no longer exact, those of its neighbour are.
+        // A gap that replaces several is not joined: its ticks are no longer exact, those of its neighbour are.
         let joins = (gap.era, gap.reason, gap.end) == (next.era, next.reason, next.begin)
             && gap.stretches == 1
             && next.stretches == 1;

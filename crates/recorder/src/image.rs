@@ -28,11 +28,11 @@ pub(super) struct Frame {
 /// whose fields a recording uses for other things: here they have their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameEntry {
-    /// First tick; stands where an event has the sub-keys of a fragment, big-endian, so that it sorts as a key does.
+    /// First tick; in the place where an event has the sub-keys of a fragment, big-endian, so that it sorts as a key does.
     pub(super) tick: u64,
-    /// Ticks covered; stands where a producer's status is.
+    /// Ticks covered; in the place of a producer's status.
     pub(super) span: u32,
-    /// Number of the reason of the gap before it, 0 without one; stands where the version is: no frame is ever updated.
+    /// Number of the reason of the gap before it, 0 without one; in the place of the version: no frame is ever updated.
     pub(super) gap_code: u16,
 }
 

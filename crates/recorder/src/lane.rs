@@ -292,7 +292,7 @@ impl Writing<'_> {
 
     /// Nothing that is not durable counts: it is written again, for a few times.
     fn failed(&mut self, error: &Error, image: Option<Image>) {
-        // First what stands: it must not be written a second time, nor be named as missed.
+        // First what is there: it must not be written a second time, nor be named as missed.
         self.settle_to(self.sink.durable());
         let under_way = self.under_way.drain(..).flat_map(|(_, images)| images);
         let mut images: Vec<Image> = under_way.chain(self.written.drain(..)).chain(image).collect();
@@ -340,7 +340,7 @@ impl Writing<'_> {
         drop(image);
         let waiting = self.lane.waiting.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(waiting > 0, "a lane settles an image that it did not have");
-        // Release, with the acquire of `is_settled`: whoever finds nothing outstanding finds all of it booked.
+        // Release, with the acquire of `is_settled`: a thread that finds nothing outstanding finds all of it booked.
         let outstanding = self.recorder.outstanding.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(outstanding > 0, "an image is settled twice");
     }

@@ -182,7 +182,7 @@ impl LinkManifest {
                 return wrong(format!("{gap:?} does not lie in {era:?}"));
             }
         }
-        // A gap that stands for several may reach over others: it is left out of the order, not of the sums.
+        // A gap that replaces several may reach over others: it is left out of the order, not of the sums.
         let mut last: Option<&ManifestGap> = None;
         for gap in self.gaps.iter().filter(|gap| gap.stretches == 1) {
             match last {

@@ -117,7 +117,7 @@ impl Recording {
             threads: Mutex::default(),
             finished: Mutex::default(),
         };
-        // What the recording is stands on the medium before the first frame can: containers alone say nothing of links.
+        // The description of the recording is on the medium before the first frame can be: containers alone say nothing of links.
         recording.describe()?;
         for (index, start) in lanes.into_iter().enumerate() {
             let recorder = recording.recorder.clone();

@@ -1,6 +1,6 @@
 //! One chunk in memory: which fragments it holds, in time order.
 //!
-//! *Invariants*: items are sorted by timestamp, no timestamp stands twice in a source (`put`); 16 bytes per fragment,
+//! *Invariants*: items are sorted by timestamp, no timestamp occurs twice in a source (`put`); 16 bytes per fragment,
 //! without slack once the chunk is closed (tests/ring/memory.rs).
 
 use forebay_core::{RingStamp, Tally};
@@ -67,11 +67,11 @@ impl Chunk {
             Some(last) if last.timestamp > item.timestamp => {
                 let at = self.items.partition_point(|other| other.timestamp < item.timestamp);
                 let taken = self.items.get(at).is_some_and(|other| other.timestamp == item.timestamp);
-                debug_assert!(!taken, "timestamp {} stands twice in a chunk", item.timestamp);
+                debug_assert!(!taken, "timestamp {} occurs twice in a chunk", item.timestamp);
                 self.items.insert(at, item);
             }
             last => {
-                debug_assert!(last.is_none_or(|last| last.timestamp < item.timestamp), "a timestamp stands twice");
+                debug_assert!(last.is_none_or(|last| last.timestamp < item.timestamp), "a timestamp occurs twice");
                 self.items.push(item);
             }
         }

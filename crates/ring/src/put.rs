@@ -278,7 +278,7 @@ impl Engine {
         let ledger: &mut Ledger = source.accounts.of(claimed.stamp.run);
         ledger.offered += tally;
         ledger.stored += tally;
-        // Not for a reservation whose chunk is closed: `NO_OPEN_CHUNK` stands there.
+        // Not for a reservation whose chunk is closed: its word is `NO_OPEN_CHUNK`.
         if source.cursor.is_some() {
             cell.idle_since_ns.store(now_ns, Ordering::Relaxed);
         }

@@ -258,7 +258,7 @@ fn adopt(
     }
     // A put compares before it writes: two in one chunk are damage, whichever of them is right.
     if found.chunk.find(stamp.timestamp).is_some() {
-        lost(engine, format!("segment {segment} entry {at}: timestamp {} stands twice", stamp.timestamp))?;
+        lost(engine, format!("segment {segment} entry {at}: timestamp {} occurs twice", stamp.timestamp))?;
         return Ok(false);
     }
     found.chunk.insert(&stamp, location.entry, entry.length);

@@ -138,7 +138,7 @@ impl EntryLayout {
         debug_assert!(entry.offset.is_multiple_of(PAYLOAD_ALIGN as u64), "the offset is kept in units of a line");
         debug_assert!(entry.flags.is_known(), "flags that no reader knows");
         let out = &mut out[..self.state_offset()];
-        // The number stands where the checksum will: it is covered, and costs no bytes.
+        // The number is where the checksum will be: it is covered, and costs no bytes.
         out[..4].copy_from_slice(&number.to_le_bytes());
         out[4..6].copy_from_slice(&entry.version.to_le_bytes());
         out[6..8].copy_from_slice(&entry.flags.0.to_le_bytes());

@@ -183,7 +183,7 @@ mod x86 {
     /// The features are there and `source` has at least 256 bytes. Except in mode READ, `target` is valid for writes of
     /// `source.len()` bytes; except in mode PLAIN too, it is aligned to 64.
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    // SAFETY: what callers must keep stands above; each block below says why that is enough for it.
+    // SAFETY: the obligations of callers are listed above; each block below says why that is enough for it.
     pub(super) unsafe fn fold<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> u32 {
         debug_assert!(source.len() >= BLOCK_BYTES, "the lanes begin with one whole block");
         debug_assert!(
@@ -211,7 +211,7 @@ mod x86 {
     /// As for [`fold`]; `offset` is a multiple of 64, and the line lies within `source`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    // SAFETY: what callers must keep stands above.
+    // SAFETY: the obligations of callers are listed above.
     unsafe fn move_line<const MODE: u8>(target: *mut u8, source: &[u8], offset: usize) -> __m512i {
         // SAFETY: the line lies within `source`.
         let data = unsafe { _mm512_loadu_si512(source.as_ptr().add(offset).cast()) };
@@ -234,7 +234,7 @@ mod x86 {
     /// As for [`fold`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    // SAFETY: what callers must keep stands above; offsets below stay within the whole blocks of `source`.
+    // SAFETY: the obligations of callers are listed above; offsets below stay within the whole blocks of `source`.
     unsafe fn fold_blocks<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> __m512i {
         // SAFETY: as this function's callers vouch; every line that is asked for lies in a whole block.
         let line = |offset: usize| unsafe { move_line::<MODE>(target, source, offset) };
@@ -268,7 +268,7 @@ mod x86 {
     /// As for [`fold`]; `from` is a multiple of 64.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
-    // SAFETY: what callers must keep stands above; the loop ends before a line that is not whole.
+    // SAFETY: the obligations of callers are listed above; the loop ends before a line that is not whole.
     unsafe fn fold_lines<const MODE: u8>(mut state: __m512i, from: usize, target: *mut u8, source: &[u8]) -> __m512i {
         let over_512 = broadcast(FOLD_512);
         let mut offset = from;
@@ -281,7 +281,7 @@ mod x86 {
         state
     }
 
-    /// The checksum that a register of 512 bits stands for: 512 to 128 bits by folding, 128 to 32 by the processor's own
+    /// The checksum that a register of 512 bits holds: 512 to 128 bits by folding, 128 to 32 by the processor's own
     /// instruction.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]

@@ -72,7 +72,7 @@ impl Log {
             Blob::Stream | Blob::Output => Class::Decision,
             _ => Class::Evacuation,
         };
-        // One hold for all pieces: a reader takes pieces of one blob only where they stand side by side.
+        // One hold for all pieces: a reader takes pieces of one blob only where they are side by side.
         let mut tail = self.tail.lock();
         for chunk in hot.slots.chunks(blob, data) {
             let encode = |seed, number, out: &mut [u8]| hot.slots.encode_blob(&chunk, seed, number, out);

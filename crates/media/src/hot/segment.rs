@@ -170,7 +170,7 @@ impl Segment {
     #[inline]
     fn let_go(&self, of: u64) -> Left {
         // Release: this thread's accesses to the memory come before another thread sees the need gone and reuses it.
-        // Acquire: whoever finds zero frees the segment, and must see the accesses of all who let go before.
+        // Acquire: a thread that finds zero frees the segment, and must see the accesses of all who let go before.
         let before = self.needs.fetch_sub(of, Ordering::AcqRel);
         debug_assert!(!underflows(before, of), "let go of twice");
         Left(before - of)

@@ -230,7 +230,7 @@ impl Hot {
         // The floor is reserved from the start: otherwise the capacity would shrink as the memory of verdicts fills.
         let growing = self.snapshot_floor + self.removed.load(Ordering::Relaxed) / 2 + outputs;
         let snapshot = self.snapshot_slots.load(Ordering::Relaxed).max(growing);
-        // Two snapshots: the one in force stands until the next one is whole and durable.
+        // Two snapshots: the one in force stays until the next one is whole and durable.
         let slots = self.events.load(Ordering::Relaxed) * (2 * self.stages + 1) / 2 + 2 * snapshot;
         let decisions = slots.div_ceil(u64::from(self.slots_per_segment())) as u32 + RESERVE_DECISIONS;
         decisions
