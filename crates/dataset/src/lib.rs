@@ -9,8 +9,26 @@
 
 mod array;
 mod codec;
+mod compact;
+mod directory;
+mod frame;
+mod gc;
+mod parallel;
+mod product;
+mod read;
+mod root;
 mod scalar;
-mod storage;
+pub mod storage;
+mod types;
+mod write;
 
-pub use array::{Array, Stream, Type};
+pub use array::Array;
+pub use codec::Effort;
+pub use compact::compact;
+pub use forebay_core::{Error, Kind, Result};
+pub use gc::{Collected, gc};
+pub use product::Product;
+pub use read::{Column, Damage, Dataset, Part, ReadOptions, Verified, VersionInfo};
 pub use scalar::{Buffer, Scalar};
+pub use types::{Node, Role, Type};
+pub use write::{Committed, WriteOptions, Writer};

@@ -37,3 +37,22 @@ pub fn decode(_scalar: Scalar, encoded: &[u8], out: &mut [u8]) -> Result<(), Dam
     out.copy_from_slice(encoded);
     Ok(())
 }
+
+/// Rows of bools of the same length, encoded together.
+pub fn encode_bools(rows: &[&[u8]], _effort: Effort) -> Vec<u8> {
+    rows.concat()
+}
+
+/// Decodes the rows of a group.
+///
+/// # Errors
+/// Where the bytes do not decode to just these rows.
+pub fn decode_bools(encoded: &[u8], rows: &mut [&mut [u8]]) -> Result<(), Damaged> {
+    let mut rest = encoded;
+    for row in rows {
+        let (own, after) = rest.split_at_checked(row.len()).ok_or(Damaged("length"))?;
+        row.copy_from_slice(own);
+        rest = after;
+    }
+    Ok(())
+}

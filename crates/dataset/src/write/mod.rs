@@ -1,0 +1,218 @@
+//! Writes a dataset: batches are encoded and put while the next one is collected, and a commit makes them a version.
+//!
+//! ```text
+//! push ─▶ open batch ─▶ encode (all cores) ─▶ uploader thread ─▶ objects, directories
+//! commit ─▶ heartbeat ─▶ conditional put of the root ─▶ the announcement is taken back
+//! ```
+//!
+//! *Invariants*: nothing that a root names is ever changed; objects are durable before the root that names them is put; the uploader holds
+//! at most one encoded batch while the next one is encoded, so that a writer has at most two batches in memory.
+//!
+//! *On failure*: a writer that dies leaves its announced prefix, which `gc` removes; the dataset opens as before.
+
+mod announce;
+mod batch;
+mod commit;
+mod layer;
+mod upload;
+
+pub(crate) use announce::{Announcement, alive, change_writers, claim, encode as encode_writers, object, read_alive, writers};
+pub use commit::Committed;
+
+use crate::codec::Effort;
+use crate::root::{self, Root};
+use crate::storage::{self, Storage, Tag};
+use crate::{Array, Product, parallel};
+use commit::Change;
+use forebay_core::{Error, Result};
+use layer::Table;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use upload::Uploader;
+
+/// Settings of a writer.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// Events of a full batch, a multiple of 256; none: as many as have 64 MiB in memory.
+    pub batch_events: Option<u32>,
+    /// Bytes that a stripe or a group object should have when it is stored (default 512 KiB).
+    pub target_bytes: u32,
+    /// How hard to compress.
+    pub effort: Effort,
+    /// Threads that encode; none: one a core.
+    pub threads: Option<usize>,
+    /// Time between heartbeats (default 60 s). `gc` must be told a longer time than ten of these.
+    pub heartbeat: Duration,
+    /// How storage behaves.
+    pub storage: storage::Options,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions {
+            batch_events: None,
+            target_bytes: 512 << 10,
+            effort: Effort::Default,
+            threads: None,
+            heartbeat: Duration::from_secs(60),
+            storage: storage::Options::default(),
+        }
+    }
+}
+
+/// Writes one version of a dataset. Dropped without a commit, it changes nothing.
+#[derive(Debug)]
+pub struct Writer {
+    storage: Arc<dyn Storage>,
+    options: WriteOptions,
+    change: Change,
+    /// The root that the change is made to, and its tag; none: there is no dataset yet.
+    base: Option<(Root, Tag)>,
+    tables: Vec<Table>,
+    uploader: Uploader,
+    prefix: String,
+    facts: BTreeMap<String, Value>,
+}
+
+impl Writer {
+    /// Begins a new dataset.
+    ///
+    /// # Errors
+    /// `Conflict` where there is one already; errors of the storage.
+    pub fn create(url: &str, options: WriteOptions) -> Result<Writer> {
+        Writer::begin(url, options, Change::Create)
+    }
+
+    /// Appends events to a dataset. Products that are new are missing in the events before.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no dataset; errors of the storage.
+    pub fn append(url: &str, options: WriteOptions) -> Result<Writer> {
+        Writer::begin(url, options, Change::Append)
+    }
+
+    /// Adds products to the events that there are, which are pushed in the same order.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn add(url: &str, options: WriteOptions) -> Result<Writer> {
+        Writer::begin(url, options, Change::Add)
+    }
+
+    /// Writes new values of products for the events that there are, which are pushed in the same order.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn replace(url: &str, options: WriteOptions) -> Result<Writer> {
+        Writer::begin(url, options, Change::Replace)
+    }
+
+    /// Writes all products again with new batches.
+    pub(crate) fn rewrite(url: &str, options: WriteOptions) -> Result<Writer> {
+        Writer::begin(url, options, Change::Rewrite)
+    }
+
+    fn begin(url: &str, options: WriteOptions, change: Change) -> Result<Writer> {
+        if options.batch_events.is_some_and(|events| events == 0 || events % (1 << batch::SHIFT_MAX) != 0) {
+            return Err(Error::invalid("the events of a batch are a multiple of 256"));
+        }
+        if options.target_bytes < 4096 {
+            return Err(Error::invalid("stripes should have at least 4096 bytes"));
+        }
+        let storage = storage::open(url, &options.storage)?;
+        let base = read_root(storage.as_ref())?;
+        match (&base, change) {
+            (Some(_), Change::Create) => {
+                return Err(Error::conflict(format!("{}: there is a dataset already; append to it, or choose another place", storage.url())));
+            }
+            (None, change) if change != Change::Create => {
+                return Err(Error::invalid(format!("{}: there is no dataset", storage.url())));
+            }
+            _ => {}
+        }
+        let announcement = Announcement::new(storage.as_ref())?;
+        let prefix = announcement.prefix.clone();
+        let uploader = Uploader::start(Arc::clone(&storage), announcement, options.heartbeat)?;
+        Ok(Writer { storage, options, change, base, tables: Vec::new(), uploader, prefix, facts: BTreeMap::new() })
+    }
+
+    /// Adds events of a table: the same number of each product. Events are cut into batches here.
+    ///
+    /// # Errors
+    /// `Invalid` where the arrays do not fit each other or their types, `Conflict` where a product has another type in the dataset;
+    /// errors of the storage, also of earlier pushes.
+    pub fn push(&mut self, table: &str, columns: &[(Product, Array)]) -> Result<()> {
+        let Some((_, first)) = columns.first() else {
+            return Err(Error::invalid("no columns"));
+        };
+        let events = first.events;
+        let mut names = std::collections::HashSet::new();
+        for (product, array) in columns {
+            let name = &product.name;
+            if name.is_empty() || !names.insert(name) {
+                return Err(Error::invalid(format!("column {name:?} is twice here, or has no name")));
+            }
+            if array.events != events || array.ty != product.ty {
+                let (has, ty) = (array.events, &array.ty);
+                return Err(Error::invalid(format!(
+                    "column {name}: {has} events of type {ty}; the others have {events}, its type is {}",
+                    product.ty
+                )));
+            }
+            array.check().map_err(|error| Error::invalid(format!("column {name}: {error}")))?;
+        }
+        let at = match self.tables.iter().position(|known| known.name == table) {
+            Some(at) => at,
+            None => {
+                let batches = self.fixed_batches(table)?;
+                self.tables.push(Table::new(table, batches));
+                self.tables.len() - 1
+            }
+        };
+        commit::check_columns(self.base.as_ref().map(|base| &base.0), self.change, table, columns)?;
+        let threads = self.options.threads.unwrap_or_else(parallel::cores);
+        self.tables[at].push(columns, &self.options, threads, &mut self.uploader)
+    }
+
+    /// The batches that pushed events must fall into, where events are there already.
+    fn fixed_batches(&self, table: &str) -> Result<Option<Vec<u32>>> {
+        if !matches!(self.change, Change::Add | Change::Replace) {
+            return Ok(None);
+        }
+        let (root, _) = self.base.as_ref().ok_or_else(|| Error::internal("a change of nothing"))?;
+        let number = root.tables.iter().position(|known| known == table);
+        let state = number.and_then(|number| root.versions.last()?.tables.get(number));
+        let Some(state) = state else {
+            return Err(Error::invalid(format!("{}: there is no table {table}", self.storage.url())));
+        };
+        Ok(Some(root.batches(state).collect()))
+    }
+
+    /// Notes a fact about the dataset in the version. Facts of earlier versions stay; lists are appended to.
+    pub fn fact(&mut self, name: &str, value: Value) {
+        self.facts.insert(name.to_owned(), value);
+    }
+
+    /// Makes what was pushed the next version of the dataset.
+    ///
+    /// # Errors
+    /// `Conflict` where another writer made a version meanwhile: a repeat of the call tries on top of it, without writing the events
+    /// again. `OutcomeUnknown` where the answer was lost: a repeat tells. `Fenced` where `gc` took the writer for dead. `Invalid` where
+    /// added products do not have just the events that there are.
+    pub fn commit(&mut self, note: &str) -> Result<Committed> {
+        let threads = self.options.threads.unwrap_or_else(parallel::cores);
+        for table in &mut self.tables {
+            table.finish(&self.options, threads, &mut self.uploader)?;
+        }
+        self.uploader.settle()?;
+        self.put_root(note)
+    }
+}
+
+/// The root of a dataset and its tag, where there is one.
+pub(crate) fn read_root(storage: &dyn Storage) -> Result<Option<(Root, Tag)>> {
+    let found = storage.get(root::NAME, root::BYTES_MAX)?;
+    found.map(|(bytes, tag)| Ok((Root::decode(&bytes, storage.url())?, tag))).transpose()
+}
