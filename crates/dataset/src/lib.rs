@@ -10,7 +10,7 @@
 mod array;
 mod codec;
 mod scalar;
-mod storage;
+pub mod storage;
 
 pub use array::{Array, Stream, Type};
 pub use scalar::{Buffer, Scalar};
