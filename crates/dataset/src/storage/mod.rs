@@ -1,12 +1,28 @@
 //! Where the objects of a dataset are: a directory, or a bucket of S3.
+//!
+//! ```text
+//! reader, writer ──▶ Storage ──▶ Directory   files, fsync, a lock for conditions
+//!                            └─▶ Bucket      object_store: requests in flight, repeats, deadlines, credentials
+//! ```
+//!
+//! *Not here*: the meaning of objects; nothing here lists what is in a place, so a bucket needs no index.
 
+mod bucket;
 mod directory;
+mod names;
+mod options;
+mod spans;
 
+pub use bucket::Bucket;
 pub use directory::Directory;
+pub use options::Options;
 
 use bytes::Bytes;
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a conditional put compares: changes whenever the object does.
@@ -53,11 +69,14 @@ pub struct Traffic {
     pub bytes_written: u64,
 }
 
-/// A place for objects, addressed by names below it. Names have letters, digits, `-`, `.` and `/`. Calls block; a place may be used from many threads.
-/// Every call has a deadline and is repeated where repeating is safe.
+/// A place for objects, addressed by names below it. Names have letters, digits, `-`, `_`, `.` and `/`; no part of a name
+/// begins with a dot. Calls block; a place may be used from many threads, and after a fork.
+///
+/// Each request has a deadline and is repeated where repeating is safe; a call ends with the first request that fails.
 ///
 /// Errors: `Unavailable` where the place did not answer in time (for what writes: `OutcomeUnknown`, if a request may have had
-/// an effect), `Invalid` for credentials and addresses that cannot work, `Corrupt` for answers that cannot be.
+/// an effect), `Invalid` for credentials, addresses and names that cannot work, `Corrupt` for answers that cannot be, `Full`
+/// where a file system has no space.
 #[expect(clippy::missing_errors_doc, reason = "the sentence above says it for all")]
 pub trait Storage: Send + Sync + std::fmt::Debug {
     /// The place as users write it: a path or `s3://bucket/prefix`.
@@ -69,6 +88,7 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     fn get(&self, name: &str, bytes_max: u64) -> Result<Option<(Bytes, Tag)>>;
 
     /// Parts of objects, in the order asked for: many requests at once, but bounded; neighbouring ranges in one request.
+    /// Parts that came with one request share its memory until the last of them is dropped.
     ///
     /// `Corrupt` where an object is not there or is shorter.
     fn parts(&self, parts: &[Part]) -> Result<Vec<Bytes>>;
@@ -76,15 +96,99 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Puts objects that no one else writes, many at once, but bounded. When it returns they are durable.
     fn put(&self, objects: &[(String, Bytes)]) -> Result<()>;
 
-    /// Puts one object on a condition, durably. A repeat that meets its own success is success.
+    /// Puts one object on a condition, durably. A repeat that meets its own success is success: the bytes of two writers
+    /// must differ.
+    ///
+    /// `OutcomeUnknown` also where a try without an answer was followed by somebody else's object: the caller looks whether
+    /// that one is built on its own.
     fn put_if(&self, name: &str, bytes: &Bytes, condition: Condition<'_>) -> Result<Put>;
 
     /// Removes objects; one that is not there is none.
     fn remove(&self, names: &[String]) -> Result<()>;
 
-    /// How long ago an object was written, by the clock of the place, or `None` where no object has this name.
+    /// How long ago an object was written, by the clock of the place, to a second or two, or `None` where no object has this
+    /// name.
     fn age(&self, name: &str) -> Result<Option<Duration>>;
 
     /// What was asked of this place until now.
     fn traffic(&self) -> Traffic;
+
+    /// Refuses a place that ignores the conditions of [`Storage::put_if`], where two writers would overwrite each other: a
+    /// writer calls it once, with a name of its own, before it writes. No object of this name remains.
+    fn check_conditions(&self, name: &str) -> Result<()> {
+        let ignored = |condition: &str| {
+            Err(Error::invalid(format!(
+                "{} ignores the condition `{condition}`: two writers would overwrite each other there; use a bucket whose \
+                 server has conditional puts",
+                self.url()
+            )))
+        };
+        let first = Bytes::from_static(b"the first of two objects that check conditions");
+        let second = Bytes::from_static(b"the second one, which must be refused");
+        let put = self.put_if(name, &first, Condition::Absent)?;
+        if let Put::Done(tag) = &put {
+            let again = self.put_if(name, &second, Condition::Absent)?;
+            if again != Put::Refused {
+                self.remove(&[name.to_owned()])?;
+                return ignored("If-None-Match");
+            }
+            // What the tag of another object looks like here.
+            let other = Tag(tag.0.chars().rev().collect());
+            let stale = match other == *tag {
+                true => None,
+                false => Some(self.put_if(name, &second, Condition::Unchanged(&other))?),
+            };
+            self.remove(&[name.to_owned()])?;
+            if stale.is_some_and(|put| put != Put::Refused) {
+                return ignored("If-Match");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The place with this address: `s3://bucket/prefix`, a path, or `file://` and a path. Nothing is asked of it yet.
+///
+/// # Errors
+/// `Invalid` where the address is none, or where the credentials that the environment gives cannot be used.
+pub fn open(url: &str, options: &Options) -> Result<Arc<dyn Storage>> {
+    if url.starts_with("s3://") {
+        return Ok(Arc::new(Bucket::new(url, options)?));
+    }
+    let path = url.strip_prefix("file://").unwrap_or(url);
+    if path.is_empty() || path.contains("://") {
+        return Err(Error::invalid(format!("{url:?} is no place for objects: give a path, or s3://bucket/prefix")));
+    }
+    Ok(Arc::new(Directory::new(PathBuf::from(path), options)))
+}
+
+/// Requests and bytes, counted by many threads.
+#[derive(Debug, Default)]
+struct Counters {
+    reads: AtomicU64,
+    bytes_read: AtomicU64,
+    writes: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl Counters {
+    fn read(&self, bytes: u64) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn write(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn traffic(&self) -> Traffic {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic {
+            reads: load(&self.reads),
+            bytes_read: load(&self.bytes_read),
+            writes: load(&self.writes),
+            bytes_written: load(&self.bytes_written),
+        }
+    }
 }
