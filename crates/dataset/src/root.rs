@@ -188,7 +188,7 @@ impl Root {
     }
 
     /// Checks the invariants of the head of this file.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> std::result::Result<(), String> {
         let products = &self.products;
         let n = products.name.len();
         let lists = [products.table.len(), products.ty.len(), products.title.len(), products.type_name.len(), products.counter.len()];
@@ -245,7 +245,7 @@ impl Layer {
         self.directories.batches.iter().sum()
     }
 
-    fn check(&self, places: usize) -> Result<(), &'static str> {
+    fn check(&self, places: usize) -> std::result::Result<(), &'static str> {
         let directories = &self.directories;
         let n = directories.object.len();
         if directories.batches.len() != n || directories.bytes.len() != n {

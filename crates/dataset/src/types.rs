@@ -35,7 +35,7 @@ pub enum Type {
 }
 
 /// What the values of a stream mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Values of the product.
     Values,
