@@ -10,7 +10,7 @@ use super::Damaged;
 use super::bits::{BitReader, BitWriter};
 use super::map::{Frame, Map};
 use super::rans::{self, Decoder, Table};
-use super::tree::{self, LOG_MAX, Tree, Word};
+use super::tree::{LOG_MAX, Tree, Word};
 use crate::Scalar;
 use std::cell::RefCell;
 
@@ -126,9 +126,7 @@ fn decode_words<W: Word>(
     out: &mut [u8],
     width: usize,
 ) -> Result<(), Damaged> {
-    table.reset();
-    let wide = size_of::<W>() == 8;
-    tree::read(&mut bits, count, frame.range_bits, log, &mut |leaf, before| table.add(leaf, before, wide))?;
+    table.read(&mut bits, count, frame.range_bits, log)?;
     let mut decoder = Decoder::new(table, log, bits, count)?;
     let mut words = [W::default(); BLOCK];
     for out in out.chunks_mut(BLOCK * width) {

@@ -1,24 +1,29 @@
 //! Asymmetric numeral systems: the bins of values, coded by their shares, and the bits that follow raw.
 //!
 //! ```text
-//! raw bits of all values ──▶ … ◀── words of 16 bits, states: read from the end backwards
+//! states | raw bits of all values ──▶ … ◀── words of 16 bits, read from the end backwards
 //! ```
 //!
-//! Value `i` belongs to state `i % lanes`: a processor works on several states at a time. A state is between `2^16` and
-//! `2^32`; the encoder starts with the last value of a lane, so the decoder ends there. What a state holds at the end would
-//! be lost: the lowest raw bits of the last value of the lane are kept in it.
+//! Value `i` belongs to state `i % lanes`: a processor works on several states at a time. A state is between `2^12` and
+//! `2^28`; the encoder starts with the last value of a lane, so the decoder ends there. What a state holds at the end would
+//! be lost: it begins with the lowest raw bits of the last value of the lane, and no higher than it must.
 //!
 //! *Invariants*: a decoder that read all values has used up the words to the last raw bit, and each state is where the
 //! encoder began; anything else is damage.
 
 use super::Damaged;
 use super::bits::{BitReader, BitWriter, load, low_mask};
-use super::tree::{LOG_MAX, Leaf, Word};
+use super::tree::{self, LOG_MAX, Leaf, Word};
 
-/// States begin here: below it, a state takes a word.
-const STATE_MIN: u32 = 1 << 16;
-/// Raw bits of the last values that their states take.
-const KEPT_BITS: u32 = 16;
+/// Logarithm of the least state: below it, a state takes a word.
+const MIN_LOG: u32 = LOG_MAX;
+const STATE_MIN: u32 = 1 << MIN_LOG;
+/// States are below 2 to this.
+const STATE_BITS: u32 = MIN_LOG + 16;
+/// Bits that tell the length of a state.
+const LENGTH_BITS: u32 = 4;
+/// Raw bits of the last values that their states take; one more, and the state could be too large.
+const KEPT_BITS: u32 = 15;
 /// More lanes decode faster; each takes about two bytes.
 pub(super) const LANES: usize = 4;
 /// Entries of a table.
@@ -26,23 +31,25 @@ const SLOTS: usize = 1 << LOG_MAX;
 
 /// The number of states for this many values.
 pub(super) fn lanes(count: usize) -> usize {
-    if count < 256 { 1 } else { LANES }
+    if count < 64 { 1 } else { LANES }
 }
 
-/// Writes the values by their bins: raw bits behind those in `bits`, then the words.
-pub(super) fn encode<W: Word>(values: &[W], leaves: &[Leaf], range_bits: u32, log: u32, bits: BitWriter) -> Vec<u8> {
+/// Where the state of a lane begins, before its last value and without the bits of that: the least that its share may follow.
+fn start_of(share: u32, log: u32) -> u32 {
+    share << (MIN_LOG - log)
+}
+
+/// Writes the values by their bins behind what is in `bits`.
+pub(super) fn encode<W: Word>(
+    values: &[W],
+    leaves: &[Leaf],
+    range_bits: u32,
+    log: u32,
+    mut bits: BitWriter,
+) -> Vec<u8> {
     let (count, lanes) = (values.len(), lanes(values.len()));
     let finder = Finder::of(leaves, range_bits);
     let found: Vec<u16> = values.iter().map(|value| finder.find(value.wide())).collect();
-
-    let mut raw = bits;
-    for (at, (value, &leaf)) in values.iter().zip(&found).enumerate() {
-        let leaf = &leaves[usize::from(leaf)];
-        let kept = if at + lanes >= count { leaf.bits.min(KEPT_BITS) } else { 0 };
-        raw.put((value.wide() - leaf.lower) >> kept, leaf.bits - kept);
-    }
-    let mut out = raw.finish();
-
     let starts: Vec<u32> = leaves
         .iter()
         .scan(0, |before, leaf| {
@@ -50,22 +57,35 @@ pub(super) fn encode<W: Word>(values: &[W], leaves: &[Leaf], range_bits: u32, lo
             Some(*before - leaf.share)
         })
         .collect();
-    let mut states = [STATE_MIN; LANES];
+
+    let mut words = Vec::with_capacity(count);
+    let mut states = [0; LANES];
     for at in (0..count).rev() {
         let leaf = &leaves[usize::from(found[at])];
         let state = &mut states[at % lanes];
         if at + lanes >= count {
-            *state |= ((values[at].wide() - leaf.lower) & low_mask(leaf.bits.min(KEPT_BITS))) as u32;
+            let kept = (values[at].wide() - leaf.lower) & low_mask(leaf.bits.min(KEPT_BITS));
+            *state = start_of(leaf.share, log) + kept as u32;
         }
-        if *state >= leaf.share << (32 - log) {
-            out.extend_from_slice(&(*state as u16).to_le_bytes());
+        if *state >= leaf.share << (STATE_BITS - log) {
+            words.extend_from_slice(&(*state as u16).to_le_bytes());
             *state >>= 16;
         }
         *state = ((*state / leaf.share) << log) + *state % leaf.share + starts[usize::from(found[at])];
     }
-    for state in states[..lanes].iter().rev() {
-        out.extend_from_slice(&state.to_le_bytes());
+
+    for &state in &states[..lanes] {
+        let length = state.ilog2();
+        bits.put(u64::from(length - MIN_LOG), LENGTH_BITS);
+        bits.put(u64::from(state) & low_mask(length), length);
     }
+    for (at, (value, &leaf)) in values.iter().zip(&found).enumerate() {
+        let leaf = &leaves[usize::from(leaf)];
+        let kept = if at + lanes >= count { leaf.bits.min(KEPT_BITS) } else { 0 };
+        bits.put((value.wide() - leaf.lower) >> kept, leaf.bits - kept);
+    }
+    let mut out = bits.finish();
+    out.extend_from_slice(&words);
     out
 }
 
@@ -108,13 +128,20 @@ impl Finder<'_> {
 /// What a decoder looks up: for each of `2^L` slots, the bin in one word.
 ///
 /// ```text
-/// bits 0-31 lower end of the bin, or its number | 32-38 raw bits | 39-50 share - 1 | 51-62 slot within the bin
+/// bits 0-32 name | 33-39 raw bits | 40-51 share | 52-63 slot within the bin
 /// ```
+///
+/// The lower end of a bin ends in as many zero bits as follow raw. So a name is the lower end, then a one above as many zeros: the
+/// decoder gets the mask of the raw bits by a subtraction. Bins of words with more than 32 bits are named by their number.
 pub(super) struct Table {
     slots: Box<[u64; SLOTS]>,
     /// Lower ends of the bins where they have more than 32 bits.
     lowers: Vec<u64>,
 }
+
+const RAW_AT: u32 = 33;
+const SHARE_AT: u32 = 40;
+const WITHIN_AT: u32 = 52;
 
 impl Table {
     /// An empty one.
@@ -122,23 +149,39 @@ impl Table {
         Table { slots: Box::new([0; SLOTS]), lowers: Vec::new() }
     }
 
-    /// Empties it for values of this many bits.
-    pub(super) fn reset(&mut self) {
+    /// Reads the tree of words below `2^range_bits`.
+    pub(super) fn read(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        count: usize,
+        range_bits: u32,
+        log: u32,
+    ) -> Result<(), Damaged> {
         self.lowers.clear();
+        let wide = range_bits > 32;
+        let mut bins = 0;
+        tree::read(bits, count, range_bits, log, &mut |leaf, before| {
+            bins += 1;
+            self.add(leaf, before, wide);
+        })?;
+        // Its share would not fit, and an encoder packs such words.
+        if bins == 1 { Err(Damaged("a table has one bin")) } else { Ok(()) }
     }
 
     /// Adds a bin, with the sum of the shares before it.
     #[inline]
-    pub(super) fn add(&mut self, leaf: Leaf, before: u32, wide: bool) {
-        let name = if wide { self.lowers.len() as u64 } else { leaf.lower };
-        if wide {
+    fn add(&mut self, leaf: Leaf, before: u32, wide: bool) {
+        let name = if wide {
             self.lowers.push(leaf.lower);
-        }
-        let mut slot = name | u64::from(leaf.bits) << 32 | u64::from(leaf.share - 1) << 39;
+            self.lowers.len() as u64 - 1
+        } else {
+            leaf.lower << 1 | 1 << leaf.bits
+        };
+        let mut slot = name | u64::from(leaf.bits) << RAW_AT | u64::from(leaf.share & 0xfff) << SHARE_AT;
         if let Some(slots) = self.slots.get_mut(before as usize..(before + leaf.share) as usize) {
             for entry in slots {
                 *entry = slot;
-                slot += 1 << 51;
+                slot = slot.wrapping_add(1 << WITHIN_AT);
             }
         }
     }
@@ -159,15 +202,20 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Begins with the raw bits that `raw` is at and the states at the end of its bytes.
-    pub(super) fn new(table: &'a Table, log: u32, raw: BitReader<'a>, count: usize) -> Result<Decoder<'a>, Damaged> {
+    /// Begins with the states that `raw` is at; the words are at the end of its bytes.
+    pub(super) fn new(
+        table: &'a Table,
+        log: u32,
+        mut raw: BitReader<'a>,
+        count: usize,
+    ) -> Result<Decoder<'a>, Damaged> {
         let lanes = lanes(count);
-        let mut end = raw.bytes.len();
         let mut states = [0; LANES];
         for state in &mut states[..lanes] {
-            end = end.checked_sub(4).ok_or(Damaged("states are missing"))?;
-            *state = (load_u16(raw.bytes, end + 2) << 16) | load_u16(raw.bytes, end);
+            let length = raw.get(LENGTH_BITS)? as u32 + MIN_LOG;
+            *state = 1 << length | raw.get(length)? as u32;
         }
+        let end = raw.bytes.len();
         Ok(Decoder { table, log, lanes, states, raw, end, left: count })
     }
 
@@ -187,11 +235,21 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Decodes while a whole word of both ends can be read; returns the number of values.
-    #[inline]
+    /// Decodes while whole words of both ends can be read; returns the number of values.
     fn decode_fast<W: Word>(&mut self, out: &mut [W]) -> usize {
+        // Shifts by a constant are much cheaper.
+        match self.log {
+            12 => self.decode_fours::<W, 12>(out),
+            11 => self.decode_fours::<W, 11>(out),
+            10 => self.decode_fours::<W, 10>(out),
+            9 => self.decode_fours::<W, 9>(out),
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn decode_fours<W: Word, const LOG: u32>(&mut self, out: &mut [W]) -> usize {
         let wide = size_of::<W>() == 8;
-        let (log, mask) = (self.log, (1_u32 << self.log) - 1);
         let bytes = self.raw.bytes;
         let (mut at, mut end) = (self.raw.at, self.end);
         let mut states = self.states;
@@ -199,37 +257,39 @@ impl<'a> Decoder<'a> {
         let lowers = &self.table.lowers[..];
         let mut done = 0;
         for four in out.as_chunks_mut::<LANES>().0 {
-            // 4 values take at most 256 raw bits, and a whole word is read for the last of them.
-            if end < 8 || (at >> 3) + 40 > bytes.len() {
-                break;
-            }
-            let mut words = load(&bytes[end - 8..]);
-            let mut taken = 0;
+            // 4 words take at most 4 times 64 raw bits, and more are loaded for the last of them.
+            let ends = end.checked_sub(8).and_then(|from| bytes.get(from..end)?.as_chunks::<2>().0.try_into().ok());
+            let Some(words): Option<&[[u8; 2]; 4]> = ends else { break };
+            let Some(window) = bytes.get(at >> 3..).and_then(<[u8]>::first_chunk::<{ 32 + 16 }>) else { break };
+            let mut taken = 0_usize;
+            let mut bit = at & 7;
             for lane in 0..LANES {
                 let state = states[lane];
-                let slot = slots[(state & mask) as usize % SLOTS];
-                let (share, within) = ((slot >> 39) as u32 & 0xfff, (slot >> 51) as u32);
-                let next = (share + 1).wrapping_mul(state >> log).wrapping_add(within);
-                let short = u32::from(next < STATE_MIN);
-                let word = (words >> 48) as u32;
-                states[lane] = (next << (short * 16)) | (word & short.wrapping_neg());
-                words <<= short * 16;
-                taken += short as usize;
+                let slot = slots[state as usize % (1 << LOG) % SLOTS];
+                let share = (slot >> SHARE_AT) as u32 & 0xfff;
+                let next = share.wrapping_mul(state >> LOG).wrapping_add((slot >> WITHIN_AT) as u32);
+                // No branch: no processor foresees which states take a word.
+                let short = next < STATE_MIN;
+                let word = u32::from(u16::from_le_bytes(words[3 - taken % 4]));
+                states[lane] = if short { next << 16 | word } else { next };
+                taken += usize::from(short);
 
-                let raw_bits = (slot >> 32) as u32 & 0x7f;
-                let word = load(&bytes[at >> 3..]) >> (at & 7);
-                let raw = if wide && raw_bits > 56 {
-                    // At most 64 bits, in at most 9 bytes.
-                    let high = u64::from(bytes[(at >> 3) + 8]);
-                    (word | (high << 1 << (63 - (at & 7)))) & low_mask(raw_bits)
+                let raw_bits = (slot >> RAW_AT) as u32 & 0x7f;
+                let byte = bit >> 3 & 31;
+                let loaded = load(&window[byte..byte + 8]) >> (bit & 7);
+                four[lane] = if wide {
+                    // Up to 64 bits are in up to 9 bytes.
+                    let loaded = loaded | u64::from(window[byte + 8]) << 1 << (63 - (bit & 7));
+                    let lower = lowers.get(slot as u32 as usize).copied().unwrap_or(0);
+                    W::narrow(lower.wrapping_add(loaded & low_mask(raw_bits)))
                 } else {
-                    word & ((1 << (raw_bits & 63)) - 1)
+                    let mask = (slot ^ slot.wrapping_sub(1)) >> 1;
+                    let name = slot >> 1;
+                    W::narrow(((loaded ^ name) & mask) ^ name)
                 };
-                at += raw_bits as usize;
-                let lower = slot & 0xffff_ffff;
-                let lower = if wide { lowers.get(lower as usize).copied().unwrap_or(0) } else { lower };
-                four[lane] = W::narrow(lower.wrapping_add(raw));
+                bit += raw_bits as usize;
             }
+            at = (at & !7) + bit;
             end -= taken * 2;
             done += LANES;
         }
@@ -243,27 +303,31 @@ impl<'a> Decoder<'a> {
     fn one(&mut self, lane: usize) -> Result<u64, Damaged> {
         let state = self.states[lane];
         let slot = self.table.slots[(state & ((1 << self.log) - 1)) as usize % SLOTS];
-        let (share, within) = ((slot >> 39) as u32 & 0xfff, (slot >> 51) as u32);
-        let mut next = (share + 1).wrapping_mul(state >> self.log).wrapping_add(within);
-        if next < STATE_MIN {
+        let share = (slot >> SHARE_AT) as u32 & 0xfff;
+        let mut next = share.wrapping_mul(state >> self.log).wrapping_add((slot >> WITHIN_AT) as u32);
+        let last = self.left <= self.lanes;
+        if next < STATE_MIN && !last {
             self.end = self.end.checked_sub(2).ok_or(Damaged("words are missing"))?;
             next = (next << 16) | load_u16(self.raw.bytes, self.end);
         }
         self.states[lane] = next;
-        let raw_bits = (slot >> 32) as u32 & 0x7f;
+        let raw_bits = (slot >> RAW_AT) as u32 & 0x7f;
         let mut kept = 0;
         let mut raw = 0;
-        if self.left <= self.lanes {
+        if last {
             kept = raw_bits.min(KEPT_BITS);
-            raw = u64::from(next ^ STATE_MIN);
+            raw = u64::from(next.wrapping_sub(start_of(share, self.log)));
             if raw > low_mask(kept) {
                 return Err(Damaged("a state did not end where it began"));
             }
         }
         raw |= self.raw.get(raw_bits - kept)? << kept;
-        let lower = slot & 0xffff_ffff;
-        let lower = if self.table.lowers.is_empty() { lower } else { self.table.lowers[lower as usize] };
-        Ok(lower.wrapping_add(raw))
+        if self.table.lowers.is_empty() {
+            let name = slot & ((1 << RAW_AT) - 1);
+            Ok(((name & name.wrapping_sub(1)) >> 1) | raw)
+        } else {
+            Ok(self.table.lowers[slot as u32 as usize % SLOTS].wrapping_add(raw))
+        }
     }
 
     /// Checks that all of the bytes were used.

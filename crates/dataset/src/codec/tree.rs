@@ -184,9 +184,9 @@ impl Tree {
         self.nodes.iter().filter_map(leaf).collect()
     }
 
-    /// Whether the values have no structure that a table would use.
+    /// Whether there is one bin, so that a table would be of no use.
     pub(super) fn is_leaf(&self) -> bool {
-        self.nodes.len() == 1
+        self.nodes.iter().all(|node| !matches!(node, Node::Split { .. }))
     }
 
     /// Writes the tree.
