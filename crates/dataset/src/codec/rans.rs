@@ -193,13 +193,21 @@ pub(super) struct Decoder<'a> {
     log: u32,
     lanes: usize,
     states: [u32; LANES],
-    /// The next raw bits.
-    raw: BitReader<'a>,
+    bytes: &'a [u8],
+    /// The last bytes, with room around them, once they are reached: whole words can be read there too.
+    tail: Option<[u8; TAIL_BEFORE + WINDOW + WINDOW]>,
+    /// The next raw bit.
+    at: usize,
     /// Words that were not read yet end here.
     end: usize,
     /// Values that are left.
     left: usize,
 }
+
+/// Bytes that hold the raw bits of a value of each lane, at any bit, and what is loaded with the last of them.
+const WINDOW: usize = 48;
+/// Bytes of the words that a value of each lane takes.
+const TAIL_BEFORE: usize = 2 * LANES;
 
 impl<'a> Decoder<'a> {
     /// Begins with the states that `raw` is at; the words are at the end of its bytes.
@@ -215,8 +223,28 @@ impl<'a> Decoder<'a> {
             let length = raw.get(LENGTH_BITS)? as u32 + MIN_LOG;
             *state = 1 << length | raw.get(length)? as u32;
         }
-        let end = raw.bytes.len();
-        Ok(Decoder { table, log, lanes, states, raw, end, left: count })
+        let (bytes, end) = (raw.bytes, raw.bytes.len());
+        Ok(Decoder { table, log, lanes, states, bytes, tail: None, at: raw.at, end, left: count })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.tail.as_ref().map_or(self.bytes, |tail| tail)
+    }
+
+    /// Goes on in a copy of the bytes that are left, where they are few.
+    fn enter_tail(&mut self) -> bool {
+        let left = self.bytes.get(self.at >> 3..self.end);
+        match left {
+            Some(left) if self.tail.is_none() && left.len() <= WINDOW => {
+                let mut tail = [0; TAIL_BEFORE + WINDOW + WINDOW];
+                tail[TAIL_BEFORE..][..left.len()].copy_from_slice(left);
+                self.tail = Some(tail);
+                self.at = TAIL_BEFORE * 8 + (self.at & 7);
+                self.end = TAIL_BEFORE + left.len();
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The next values; the last call for a stripe must ask for all that are left.
@@ -226,6 +254,9 @@ impl<'a> Decoder<'a> {
             // The last values are read slowly: they end in the states.
             let fast = out.len().min(self.left.saturating_sub(LANES)) / LANES * LANES;
             done = self.decode_fast(&mut out[..fast]);
+            if done < fast && self.enter_tail() {
+                done += self.decode_fast(&mut out[done..fast]);
+            }
             self.left -= done;
         }
         for (at, value) in out.iter_mut().enumerate().skip(done) {
@@ -243,6 +274,8 @@ impl<'a> Decoder<'a> {
             11 => self.decode_fours::<W, 11>(out),
             10 => self.decode_fours::<W, 10>(out),
             9 => self.decode_fours::<W, 9>(out),
+            8 => self.decode_fours::<W, 8>(out),
+            7 => self.decode_fours::<W, 7>(out),
             _ => 0,
         }
     }
@@ -250,8 +283,8 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn decode_fours<W: Word, const LOG: u32>(&mut self, out: &mut [W]) -> usize {
         let wide = size_of::<W>() == 8;
-        let bytes = self.raw.bytes;
-        let (mut at, mut end) = (self.raw.at, self.end);
+        let bytes = self.bytes();
+        let (mut at, mut end) = (self.at, self.end);
         let mut states = self.states;
         let slots = &*self.table.slots;
         let lowers = &self.table.lowers[..];
@@ -260,7 +293,7 @@ impl<'a> Decoder<'a> {
             // 4 words take at most 4 times 64 raw bits, and more are loaded for the last of them.
             let ends = end.checked_sub(8).and_then(|from| bytes.get(from..end)?.as_chunks::<2>().0.try_into().ok());
             let Some(words): Option<&[[u8; 2]; 4]> = ends else { break };
-            let Some(window) = bytes.get(at >> 3..).and_then(<[u8]>::first_chunk::<{ 32 + 16 }>) else { break };
+            let Some(window) = bytes.get(at >> 3..).and_then(<[u8]>::first_chunk::<WINDOW>) else { break };
             let mut taken = 0_usize;
             let mut bit = at & 7;
             for lane in 0..LANES {
@@ -293,7 +326,7 @@ impl<'a> Decoder<'a> {
             end -= taken * 2;
             done += LANES;
         }
-        self.raw.at = at;
+        self.at = at;
         self.end = end;
         self.states = states;
         done
@@ -308,7 +341,8 @@ impl<'a> Decoder<'a> {
         let last = self.left <= self.lanes;
         if next < STATE_MIN && !last {
             self.end = self.end.checked_sub(2).ok_or(Damaged("words are missing"))?;
-            next = (next << 16) | load_u16(self.raw.bytes, self.end);
+            let word = self.bytes().get(self.end..self.end + 2).ok_or(Damaged("words are missing"))?;
+            next = (next << 16) | u32::from(word[0]) | u32::from(word[1]) << 8;
         }
         self.states[lane] = next;
         let raw_bits = (slot >> RAW_AT) as u32 & 0x7f;
@@ -321,7 +355,9 @@ impl<'a> Decoder<'a> {
                 return Err(Damaged("a state did not end where it began"));
             }
         }
-        raw |= self.raw.get(raw_bits - kept)? << kept;
+        let mut reader = BitReader { bytes: self.bytes(), at: self.at };
+        raw |= reader.get(raw_bits - kept)? << kept;
+        self.at = reader.at;
         if self.table.lowers.is_empty() {
             let name = slot & ((1 << RAW_AT) - 1);
             Ok(((name & name.wrapping_sub(1)) >> 1) | raw)
@@ -332,14 +368,10 @@ impl<'a> Decoder<'a> {
 
     /// Checks that all of the bytes were used.
     pub(super) fn finish(self) -> Result<(), Damaged> {
-        if self.left != 0 || self.raw.bytes_read() != self.end {
+        if self.left != 0 || self.at.div_ceil(8) != self.end {
             return Err(Damaged("not all bytes were used"));
         }
         Ok(())
     }
 }
 
-#[inline]
-fn load_u16(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
-}
