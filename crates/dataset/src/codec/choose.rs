@@ -11,6 +11,13 @@ use crate::Scalar;
 const WORSE: f64 = 1.05;
 const BETTER: f64 = 0.8;
 
+/// Values that the map is chosen by.
+const SAMPLE: usize = 512;
+/// zstd is tried where values occur this often on average: below, it never won.
+const REPEATS_MIN: usize = 8;
+
+const MAPS: [Map; 3] = [Map::Ordered, Map::Folded, Map::Delta];
+
 /// An encoding with its parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
@@ -98,25 +105,23 @@ impl Stripe<'_> {
         }
     }
 
-    /// The smallest encoding; no choice where nothing is smaller than the values.
+    /// The encoding that is chosen; no choice where nothing is smaller than the values.
     fn best(&self, dictionaries: bool) -> (Option<Choice>, Vec<u8>) {
-        let plans = [Map::Ordered, Map::Folded, Map::Delta].map(|map| Plan::of(self.scalar, &self.wide, map));
-        let plan = plans.iter().min_by_key(|plan| plan.bytes);
+        let maps = match self.effort {
+            Effort::Default => vec![self.likely_map()],
+            Effort::Best => MAPS.to_vec(),
+        };
         let mut best = (None, self.raw());
-        if let Some(plan) = plan {
-            let encoded = write(plan);
+        let mut repeats = false;
+        let plans = maps.into_iter().map(|map| Plan::of(self.scalar, &self.wide, map));
+        if let Some(plan) = plans.min_by_key(|plan| plan.bytes) {
+            repeats = plan.different <= self.wide.len() / REPEATS_MIN;
+            let encoded = write(&plan);
             if encoded.len() < best.1.len() {
                 best = (Some(Choice::Numeric(plan.map)), encoded);
             }
         }
-        let mut others = vec![Choice::Packed(Layout::Values)];
-        if self.scalar.width() > 1 {
-            others.extend([Choice::Packed(Layout::Planes), Choice::Packed(Layout::DeltaPlanes)]);
-            if dictionaries {
-                others.push(Choice::Dictionary);
-            }
-        }
-        for choice in others {
+        for choice in self.packed_choices(repeats, dictionaries) {
             if let Some(encoded) = self.encode(choice)
                 && encoded.len() < best.1.len()
             {
@@ -124,6 +129,31 @@ impl Stripe<'_> {
             }
         }
         best
+    }
+
+    /// The map that suits the first values, or others where these are all the same.
+    fn likely_map(&self) -> Map {
+        let first = self.wide.windows(2).position(|pair| pair[0] != pair[1]).unwrap_or(0);
+        let from = first.min(self.wide.len().saturating_sub(SAMPLE));
+        let sample = &self.wide[from..self.wide.len().min(from + SAMPLE)];
+        let cost = |&map: &Map| Plan::of(self.scalar, sample, map).bytes;
+        MAPS.into_iter().min_by_key(cost).unwrap_or(Map::Ordered)
+    }
+
+    /// What zstd is worth trying for.
+    fn packed_choices(&self, repeats: bool, dictionaries: bool) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        let best = self.effort == Effort::Best;
+        if repeats || best || self.scalar == Scalar::U8 {
+            choices.push(Choice::Packed(Layout::Values));
+        }
+        if best && self.scalar.width() > 1 {
+            choices.extend([Choice::Packed(Layout::Planes), Choice::Packed(Layout::DeltaPlanes)]);
+        }
+        if (repeats || best) && dictionaries && self.scalar.width() > 1 {
+            choices.push(Choice::Dictionary);
+        }
+        choices
     }
 }
 

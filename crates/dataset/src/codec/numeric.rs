@@ -27,8 +27,9 @@ pub(super) struct Plan {
     tree: Option<(Tree, u32)>,
     /// Bytes it will take, about.
     pub(super) bytes: usize,
-    /// Different values, about.
     pub(super) map: Map,
+    /// Different words.
+    pub(super) different: usize,
 }
 
 /// The logarithm of the table for this many values: larger ones gain nothing.
@@ -40,13 +41,18 @@ impl Plan {
     /// Plans the encoding of values, of which at least two differ.
     pub(super) fn of(scalar: Scalar, values: &[u64], map: Map) -> Plan {
         let (frame, words) = Frame::of(scalar, values, map);
-        let sorted = sorted(&words, frame.range_bits);
         let log = log_for(values.len());
-        let tree = Tree::of(&sorted, frame.range_bits, log);
+        let (tree, different) = if frame.range_bits <= 32 {
+            let sorted = sorted(words.iter().map(|&word| word as u32).collect(), frame.range_bits);
+            (Tree::of(&sorted, frame.range_bits, log), different(&sorted))
+        } else {
+            let sorted = sorted(words.clone(), frame.range_bits);
+            (Tree::of(&sorted, frame.range_bits, log), different(&sorted))
+        };
         let packed = (words.len() * frame.range_bits as usize).div_ceil(8);
-        let coded = (tree.cost / 8.0) as usize + 2 * rans::lanes(words.len());
+        let coded = (tree.cost / 8.0) as usize + rans::lanes(words.len());
         let (tree, bytes) = if coded < packed && !tree.is_leaf() { (Some((tree, log)), coded) } else { (None, packed) };
-        Plan { frame, words, tree, bytes: bytes + 4, map }
+        Plan { frame, words, tree, bytes: bytes + 4, map, different }
     }
 
     /// The logarithm of the table, 0 without one.
@@ -68,17 +74,21 @@ impl Plan {
     }
 }
 
+/// Different words among sorted ones.
+fn different<W: Word>(sorted: &[W]) -> usize {
+    1 + sorted.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
 /// The words in their order, by the bits that differ.
-fn sorted(words: &[u64], range_bits: u32) -> Vec<u64> {
-    let mut words = words.to_vec();
+fn sorted<W: Word>(mut words: Vec<W>, range_bits: u32) -> Vec<W> {
     if words.len() < 128 {
         words.sort_unstable();
         return words;
     }
-    let mut other = vec![0; words.len()];
+    let mut other = vec![W::default(); words.len()];
     for shift in (0..range_bits).step_by(DIGIT_BITS as usize) {
-        let digit = |word: u64| (word >> shift) as usize & ((1 << DIGIT_BITS) - 1);
-        let mut starts = [0_usize; 1 << DIGIT_BITS];
+        let digit = |word: W| (word.wide() >> shift) as usize & ((1 << DIGIT_BITS) - 1);
+        let mut starts = [0_u32; 1 << DIGIT_BITS];
         words.iter().for_each(|&word| starts[digit(word)] += 1);
         let mut sum = 0;
         for start in &mut starts {
@@ -86,7 +96,7 @@ fn sorted(words: &[u64], range_bits: u32) -> Vec<u64> {
         }
         for &word in &words {
             let start = &mut starts[digit(word)];
-            other[*start] = word;
+            other[*start as usize] = word;
             *start += 1;
         }
         std::mem::swap(&mut words, &mut other);

@@ -118,8 +118,7 @@ impl Precision {
     /// The level whose division is nearest to this one.
     fn nearest_level(self, share: u32, wanted: f32) -> u32 {
         let levels = 1 << self.level_bits(share);
-        // Inverse of the smooth step.
-        let at = 0.5 - ((1.0 - 2.0 * wanted).asin() / 3.0).sin();
+        let at = INVERSE[(wanted * INVERSES as f32) as usize % INVERSES];
         ((at * levels as f32) as u32).min(levels - 1)
     }
 }
@@ -163,6 +162,13 @@ impl Kind {
 fn levels_width(bits: u32) -> u32 {
     bits_of(u64::from(bits - 1))
 }
+
+/// Where the smooth step reaches a share, in steps of it.
+static INVERSE: LazyLock<Vec<f32>> = LazyLock::new(|| {
+    let share = |at: usize| (at as f32 + 0.5) / INVERSES as f32;
+    (0..INVERSES).map(|at| 0.5 - ((1.0 - 2.0 * share(at)).asin() / 3.0).sin()).collect()
+});
+const INVERSES: usize = 4096;
 
 static LOG2: LazyLock<Vec<f32>> = LazyLock::new(|| (0..=1 << LOG_MAX).map(|n| (n.max(1) as f32).log2()).collect());
 
