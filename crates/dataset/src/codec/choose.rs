@@ -12,7 +12,7 @@ const WORSE: f64 = 1.05;
 const BETTER: f64 = 0.8;
 
 /// Values that the map is chosen by.
-const SAMPLE: usize = 512;
+const SAMPLE: usize = 384;
 /// zstd is tried where values occur this often on average: below, it never won.
 const REPEATS_MIN: usize = 8;
 
@@ -108,8 +108,8 @@ impl Stripe<'_> {
     /// The encoding that is chosen; no choice where nothing is smaller than the values.
     fn best(&self, dictionaries: bool) -> (Option<Choice>, Vec<u8>) {
         let maps = match self.effort {
-            Effort::Default => vec![self.likely_map()],
-            Effort::Best => MAPS.to_vec(),
+            Effort::Default if self.wide.len() > SAMPLE => vec![self.likely_map()],
+            _ => MAPS.to_vec(),
         };
         let mut best = (None, self.raw());
         let mut repeats = false;
@@ -131,11 +131,15 @@ impl Stripe<'_> {
         best
     }
 
-    /// The map that suits the first values, or others where these are all the same.
+    /// The map that suits a sample of neighbours best.
     fn likely_map(&self) -> Map {
-        let first = self.wide.windows(2).position(|pair| pair[0] != pair[1]).unwrap_or(0);
-        let from = first.min(self.wide.len().saturating_sub(SAMPLE));
-        let sample = &self.wide[from..self.wide.len().min(from + SAMPLE)];
+        let count = self.wide.len();
+        let sampled = (count / 8).clamp(SAMPLE, SAMPLE * 8);
+        // Where all values are the same, any map suits: the sample begins where they differ.
+        let middle = (count - sampled) / 2;
+        let from = self.wide[middle..].windows(2).position(|pair| pair[0] != pair[1]).unwrap_or(0);
+        let from = (middle + from).min(count - sampled);
+        let sample = &self.wide[from..from + sampled];
         let cost = |&map: &Map| Plan::of(self.scalar, sample, map).bytes;
         MAPS.into_iter().min_by_key(cost).unwrap_or(Map::Ordered)
     }

@@ -21,16 +21,12 @@ fn codes_of(values: usize) -> Scalar {
 
 /// Encodes by a dictionary; `None` where too many values are different.
 pub(super) fn encode(scalar: Scalar, wide: &[u64], effort: Effort, first: u8) -> Option<Vec<u8>> {
-    let mut different = wide.to_vec();
-    different.sort_unstable();
-    different.dedup();
-    if different.len() > VALUES_MAX.min(wide.len() / 2) {
-        return None;
-    }
+    let (different, numbers) = number(wide, VALUES_MAX.min(wide.len() / 2))?;
     let codes = codes_of(different.len());
-    let code = |value: &u64| different.partition_point(|other| other < value);
-    let coded: Vec<u8> =
-        wide.iter().map(code).flat_map(|code| code.to_le_bytes().into_iter().take(codes.width())).collect();
+    let coded: Vec<u8> = match codes {
+        Scalar::U8 => numbers.iter().map(|&number| number as u8).collect(),
+        _ => numbers.iter().flat_map(|&number| (number as u16).to_le_bytes()).collect(),
+    };
     let values: Vec<u8> =
         different.iter().flat_map(|value| value.to_le_bytes().into_iter().take(scalar.width())).collect();
 
@@ -41,6 +37,37 @@ pub(super) fn encode(scalar: Scalar, wide: &[u64], effort: Effort, first: u8) ->
     out.extend_from_slice(&part);
     out.extend_from_slice(&encode_part(codes, &coded, effort));
     Some(out)
+}
+
+/// The different values in their order, and the number of each value among them; `None` where there are more than `most`.
+fn number(wide: &[u64], most: usize) -> Option<(Vec<u64>, Vec<u32>)> {
+    // A table of open addresses, never more than half full: the numbers of values as they are first seen, plus one.
+    let log = (2 * most + 2).ilog2() + 1;
+    let mut table = vec![0_u32; 1 << log];
+    let mut seen: Vec<u64> = Vec::new();
+    let mut numbers = Vec::with_capacity(wide.len());
+    for &value in wide {
+        let mut at = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - log)) as usize;
+        let number = loop {
+            match table[at] {
+                0 if seen.len() == most => return None,
+                0 => {
+                    seen.push(value);
+                    table[at] = seen.len() as u32;
+                    break seen.len() as u32 - 1;
+                }
+                number if seen[number as usize - 1] == value => break number - 1,
+                _ => at = (at + 1) & (table.len() - 1),
+            }
+        };
+        numbers.push(number);
+    }
+    let mut order: Vec<u32> = (0..seen.len() as u32).collect();
+    order.sort_unstable_by_key(|&number| seen[number as usize]);
+    let mut places = vec![0; seen.len()];
+    order.iter().enumerate().for_each(|(place, &number)| places[number as usize] = place as u32);
+    numbers.iter_mut().for_each(|number| *number = places[*number as usize]);
+    Some((order.iter().map(|&number| seen[number as usize]).collect(), numbers))
 }
 
 /// Decodes; `decode` reads a part.
