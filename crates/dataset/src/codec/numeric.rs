@@ -34,7 +34,7 @@ pub(super) struct Plan {
 
 /// The logarithm of the table for this many values: larger ones gain nothing.
 fn log_for(count: usize) -> u32 {
-    (usize::BITS - count.leading_zeros() + 1).clamp(6, LOG_MAX)
+    (usize::BITS - count.leading_zeros()).clamp(6, LOG_MAX)
 }
 
 impl Plan {
