@@ -9,7 +9,7 @@
 //! *Invariant*: a permit is held over the waits between repeats too: a server that has too much to do gets fewer requests.
 
 use super::address::{Address, Server};
-use super::attempt::{self, ATTEMPT, Attempt, ERROR_BYTES_MAX, Failure, Seen};
+use super::attempt::{self, ATTEMPT, Attempt, ERROR_BYTES_MAX, Expected, Failure, Seen};
 use super::credentials::{Keys, Source};
 use super::http::Http;
 use super::repeat::Repeat;
@@ -74,11 +74,11 @@ impl Lane {
     /// One attempt, ended at the deadline.
     async fn attempt<T>(
         &self,
-        bytes_max: u64,
+        expected: Expected,
         deadline: Instant,
         call: impl Future<Output = object_store::Result<T>>,
     ) -> std::result::Result<(T, Seen), Failure> {
-        let attempt = Attempt::new(bytes_max);
+        let attempt = Attempt::new(expected);
         let answer = tokio::time::timeout_at(deadline, ATTEMPT.scope(attempt.clone(), call)).await;
         let seen = attempt.seen();
         match answer {
@@ -113,7 +113,7 @@ impl Lane {
                 let tag = answer.meta.e_tag.clone();
                 Ok((answer.bytes().await?, tag))
             };
-            match self.attempt(bytes_max, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(bytes_max), repeat.deadline, call).await {
                 Ok(((bytes, tag), _)) => return Ok(Some((bytes, self.tag(name, tag)?))),
                 Err(Failure::Absent) => return Ok(None),
                 Err(failure) => repeat.after(failure, &keys).await?,
@@ -133,7 +133,7 @@ impl Lane {
                 let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
                 self.store.get_opts(&key, options).await?.bytes().await
             };
-            match self.attempt(length, repeat.deadline, call).await {
+            match self.attempt(Expected::Part(length), repeat.deadline, call).await {
                 Ok((bytes, _)) if bytes.len() as u64 == length => return Ok(bytes),
                 Ok((bytes, _)) => {
                     let why = format!("{} bytes came of {length}", bytes.len());
@@ -154,7 +154,7 @@ impl Lane {
         loop {
             let keys = self.keys.now();
             let call = self.store.put_opts(&key, PutPayload::from(bytes.clone()), PutOptions::default());
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, call).await {
                 Ok(_) => return Ok(()),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
@@ -175,7 +175,7 @@ impl Lane {
                 }
             };
             let call = self.store.put_opts(&key, PutPayload::from(bytes.clone()), PutOptions::from(mode));
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, call).await {
                 Ok((PutResult { e_tag, .. }, _)) => return Ok(Put::Done(self.tag(name, e_tag)?)),
                 // Nothing is there that could be unchanged.
                 Err(Failure::Condition | Failure::Absent) if !repeat.uncertain => return Ok(Put::Refused),
@@ -207,7 +207,7 @@ impl Lane {
         let mut repeat = self.repeat("remove", name);
         loop {
             let keys = self.keys.now();
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, self.store.delete(&key)).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, self.store.delete(&key)).await {
                 Ok(_) | Err(Failure::Absent) => return Ok(()),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
@@ -221,7 +221,7 @@ impl Lane {
         let mut repeat = self.repeat("look at", name);
         loop {
             let keys = self.keys.now();
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, self.store.head(&key)).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, self.store.head(&key)).await {
                 Ok((_, Seen { date: Some(now), modified: Some(written), .. })) => {
                     return Ok(Some(now.duration_since(written).unwrap_or_default()));
                 }
