@@ -23,6 +23,14 @@ fn conforms() {
 }
 
 #[test]
+fn conforms_where_tags_have_no_quotes() {
+    let stand_in = StandIn::new();
+    stand_in.compare_bare_tags(true);
+    let options = options(&stand_in);
+    conformance::check(&|| open(&options));
+}
+
+#[test]
 fn without_a_prefix() {
     let stand_in = StandIn::new();
     let place = storage::open("s3://bucket", &options(&stand_in)).unwrap();

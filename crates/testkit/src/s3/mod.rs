@@ -93,6 +93,11 @@ impl StandIn {
         self.state.lock().ignores_conditions = ignore;
     }
 
+    /// Whether `If-Match` is compared without the quotes of a tag, as some versions of Ceph do.
+    pub fn compare_bare_tags(&self, bare: bool) {
+        self.state.lock().bare_tags = bare;
+    }
+
     /// Requests with this session token are refused from now on.
     pub fn expire(&self, token: &str) {
         self.state.lock().expired.insert(token.to_owned());

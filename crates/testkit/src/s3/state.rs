@@ -38,6 +38,8 @@ pub(super) struct State {
     /// The server's clock is ahead of this machine's by these seconds.
     pub(super) clock_seconds: i64,
     pub(super) ignores_conditions: bool,
+    /// `If-Match` is compared without quotes, as some versions of Ceph do.
+    pub(super) bare_tags: bool,
     pub(super) faults: Vec<Fault>,
     /// Session tokens that have expired.
     pub(super) expired: BTreeSet<String>,
@@ -61,12 +63,16 @@ impl State {
         if self.clock_seconds < 0 { now - offset } else { now + offset }
     }
 
+    fn form_of<'a>(&self, tag: &'a str) -> &'a str {
+        if self.bare_tags { tag.trim_matches('"') } else { tag }
+    }
+
     pub(super) fn put(&mut self, name: &str, bytes: Bytes, if_absent: bool, if_match: Option<&str>) -> Put {
         let there = self.objects.get(name);
         if !self.ignores_conditions {
             match (there, if_match) {
                 (Some(_), _) if if_absent => return Put::Refused,
-                (Some(there), Some(tag)) if there.tag != tag => return Put::Refused,
+                (Some(there), Some(tag)) if self.form_of(&there.tag) != tag => return Put::Refused,
                 (None, Some(_)) => return Put::Absent,
                 _ => {}
             }
