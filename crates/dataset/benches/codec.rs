@@ -111,7 +111,7 @@ fn measure(folder: &str, effort: Effort, each: bool) {
         all.add(sum);
     }
     for (encoding, sum) in by_encoding {
-        let names = ["raw", "constant", "ordered", "folded", "delta", "zstd", "dictionary"];
+        let names = ["raw", "constant", "ordered", "folded", "delta", "zstd", "dictionary", "repeats"];
         sum.print(names.get(usize::from(encoding)).unwrap_or(&"other"));
     }
     all.print("all but bools");
