@@ -5,7 +5,7 @@
 //! loses nothing.
 
 use crate::storage::{self, Condition, Put, Storage};
-use crate::write::{alive, change_writers, encode_writers, object, read_alive, read_root, writers};
+use crate::write::{alive, change_writers, claim, encode_writers, object, read_alive, read_root, writers};
 use forebay_core::{Error, Result};
 use std::time::Duration;
 
@@ -77,9 +77,9 @@ fn take(storage: &dyn Storage, prefix: &str, silent: Duration) -> Result<Taken> 
     let Some((mut state, tag)) = read_alive(storage, prefix)? else {
         // Announced, and died before its first heartbeat or after its commit. One that is between the two makes its first heartbeat on
         // the condition that there is none, so this one has to be there first.
-        let claim = crate::write::claim();
+        let claim = claim();
         let put = storage.put_if(&alive(prefix), &encode_writers(&claim)?, Condition::Absent)?;
-        return Ok(if matches!(put, Put::Done(_)) { Taken::Names(0) } else { Taken::Alive });
+        return Ok(if matches!(put, Put::Done(_)) { Taken::Names(claim.reserved) } else { Taken::Alive });
     };
     if state.removed {
         // An earlier gc took it and did not get to the end.

@@ -8,7 +8,7 @@
 //! *Not here*: levels and the store, which know nothing of datasets; ROOT files, which the Python package reads.
 
 mod array;
-mod codec;
+pub mod codec;
 mod compact;
 mod directory;
 mod frame;

@@ -41,9 +41,10 @@ pub(crate) struct Alive {
     pub(crate) beat: u64,
 }
 
-/// What `gc` puts in the place of a heartbeat that does not exist.
+/// What `gc` puts where there is no heartbeat. Object 0 may exist: with it a writer checks the conditions of the storage before its first
+/// heartbeat.
 pub(crate) fn claim() -> Alive {
-    Alive { reserved: 0, removed: true, beat: 0 }
+    Alive { reserved: 1, removed: true, beat: 0 }
 }
 
 /// Name of a writer's object.

@@ -114,14 +114,27 @@ impl Writer {
         Writer::begin(url, options, Change::Rewrite)
     }
 
+    /// As [`Writer::create`] where there is no dataset, else as [`Writer::append`], in a storage of the caller's.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn on(storage: Arc<dyn Storage>, options: WriteOptions) -> Result<Writer> {
+        let change = if read_root(storage.as_ref())?.is_some() { Change::Append } else { Change::Create };
+        Writer::begin_on(storage, options, change)
+    }
+
     fn begin(url: &str, options: WriteOptions, change: Change) -> Result<Writer> {
+        let storage = storage::open(url, &options.storage)?;
+        Writer::begin_on(storage, options, change)
+    }
+
+    fn begin_on(storage: Arc<dyn Storage>, options: WriteOptions, change: Change) -> Result<Writer> {
         if options.batch_events.is_some_and(|events| events == 0 || events % (1 << batch::SHIFT_MAX) != 0) {
             return Err(Error::invalid("the events of a batch are a multiple of 256"));
         }
         if options.target_bytes < 4096 {
             return Err(Error::invalid("stripes should have at least 4096 bytes"));
         }
-        let storage = storage::open(url, &options.storage)?;
         let base = read_root(storage.as_ref())?;
         match (&base, change) {
             (Some(_), Change::Create) => {
