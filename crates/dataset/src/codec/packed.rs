@@ -42,20 +42,19 @@ thread_local! {
 
 /// Compresses bytes; `None` where zstd cannot.
 pub(super) fn compress(bytes: &[u8], effort: Effort) -> Option<Vec<u8>> {
-    let compress = |compressor: &mut Compressor<'static>| {
+    let level = match effort {
+        Effort::Default => DEFAULT_LEVEL,
+        Effort::Best => BEST_LEVEL,
+    };
+    COMPRESSOR.with_borrow_mut(|kept| {
+        if kept.is_none() {
+            *kept = Some(compressor(level)?);
+        }
+        let compressor = kept.as_mut()?;
+        compressor.set_parameter(CParameter::CompressionLevel(level)).ok()?;
         let frame = compressor.compress(bytes).ok()?;
         Some(frame.strip_prefix(&MAGIC)?.to_vec())
-    };
-    match effort {
-        Effort::Default => COMPRESSOR.with_borrow_mut(|kept| {
-            if kept.is_none() {
-                *kept = Some(compressor(DEFAULT_LEVEL)?);
-            }
-            compress(kept.as_mut()?)
-        }),
-        // Its context is large: it is not kept.
-        Effort::Best => compress(&mut compressor(BEST_LEVEL)?),
-    }
+    })
 }
 
 fn compressor(level: i32) -> Option<Compressor<'static>> {

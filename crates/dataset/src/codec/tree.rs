@@ -70,7 +70,6 @@ enum Node {
     },
     /// `levels` further leading bits are `path`.
     Narrow {
-        share: u32,
         bits: u32,
         levels: u32,
         path: u64,
@@ -209,7 +208,7 @@ impl Tree {
                     bits.put(code, width);
                     bits.put(u64::from(level), self.precision.level_bits(share));
                 }
-                Node::Narrow { bits: left, levels, path, .. } => {
+                Node::Narrow { bits: left, levels, path } => {
                     bits.put(0b11, 2);
                     bits.put(u64::from(levels - 1), levels_width(left));
                     bits.put(path, levels);
@@ -258,7 +257,7 @@ impl Build<'_> {
             if sorted.len() as u32 * levels <= own {
                 return f32::INFINITY;
             }
-            self.nodes.push(Node::Narrow { share, bits, levels, path });
+            self.nodes.push(Node::Narrow { bits, levels, path });
             return own as f32 + self.node(sorted, lower + (path << open), open, share);
         }
         if share < 2 || sorted.len() < 3 {
