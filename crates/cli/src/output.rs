@@ -17,6 +17,8 @@ pub(crate) enum Answer {
     No,
     /// Ended by Ctrl-C, in order.
     Interrupted,
+    /// What a program said that was called, by its exit code: it has written its answer or its error itself.
+    Said(u8),
 }
 
 impl Answer {
@@ -25,6 +27,7 @@ impl Answer {
             Answer::Yes => 0,
             Answer::No => 1,
             Answer::Interrupted => 130,
+            Answer::Said(code) => code,
         }
     }
 

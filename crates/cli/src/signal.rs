@@ -25,6 +25,19 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Ends the process with exit code 130 at the first SIGINT or SIGTERM: for a command that has nothing to put in order.
+///
+/// # Errors
+/// As [`stop_flag`].
+pub(crate) fn exit_at_once() -> Result<()> {
+    let always = Arc::new(AtomicBool::new(true));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&always))
+            .map_err(|error| Error::internal("cannot install the handler of Ctrl-C").with_source(error))?;
+    }
+    Ok(())
+}
+
 /// The wait for SIGINT or SIGTERM, by a command that sleeps until then.
 pub(crate) struct Waiting {
     stop: Arc<AtomicBool>,

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+mod dataset;
 mod demo;
 mod gone;
 mod levels;
@@ -21,7 +22,7 @@ mod serve;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "demo",
     "create",
     "put",
@@ -49,6 +50,7 @@ const COMMANDS: [&str; 27] = [
     "containers",
     "serve",
     "cert",
+    "dataset",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.
