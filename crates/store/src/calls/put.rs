@@ -566,6 +566,7 @@ impl Engine {
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);
+            self.mark_record(&shard, event);
             self.placement.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;

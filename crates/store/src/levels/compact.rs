@@ -63,7 +63,7 @@ impl Engine {
             {
                 // Its record alone: it goes back to the hot level, and down again with the rest.
                 let attributes = self.attributes_or_none(&shard, event);
-                if let Err(error) = self.write_event_record(&mut shard, event, &attributes) {
+                if let Err(error) = self.write_event_record(&mut shard, event, &attributes, false) {
                     level.note(error.to_string());
                 }
                 continue;

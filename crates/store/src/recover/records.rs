@@ -141,7 +141,9 @@ impl<'a> Records<'a> {
         }
         // In an open segment the word may not have reached the medium before power was lost.
         let state = word.unwrap_or(StateWord::FRESH);
-        let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID {
+        // The word of an event's record is part of what it says: without it the record was cut off, and the one before counts.
+        let cut_off = word.is_none() && !sealed && found.flags == EntryFlags::ATTRIBUTES;
+        let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID || cut_off {
             Fate::Dead
         } else {
             self.record(location, found, state, sealed)?
@@ -241,10 +243,11 @@ impl<'a> Records<'a> {
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
         }
-        shard.events[event].adopt_marks(state);
         if entry.flags == EntryFlags::ATTRIBUTES {
-            return self.attributes(at, event, location, entry);
+            // What its word says counts once it is the last version, and fragments are known (`read_event_record`).
+            return self.attributes(at, event, location, entry, state);
         }
+        self.shards[at].events[event].adopt_marks(state);
         self.fragment(at, event, location, entry)
     }
 
@@ -424,17 +427,35 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn attributes(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
+    fn attributes(
+        &mut self,
+        at: usize,
+        event: u32,
+        location: Location,
+        entry: &Entry,
+        state: StateWord,
+    ) -> Result<Fate> {
+        let hot = &self.engine.placement.hot;
         let shard = &mut *self.shards[at];
         if let Some(word) = shard.events.attribute_word(event) {
             let standing = word.location();
             debug_assert!(!word.is_warm(), "event records of images are adopted after these");
             // A change of attributes writes the whole record again, so that the highest version says it all.
-            let other = self.engine.placement.hot.read_entry(standing);
+            let other = hot.read_entry(standing);
+            if other.is_some_and(|other| other.version == entry.version) {
+                // A copy that evacuation left. Of one version a word only comes to say more: it was marked on one of the two.
+                let said = hot.state_of(standing).unwrap_or(StateWord::FRESH);
+                let more = StateWord { ready: said.ready || state.ready, masked: said.masked || state.masked, ..said };
+                if more != said {
+                    hot.mark(standing, more);
+                    // Before the word that ends the copy.
+                    hot.region.fence();
+                }
+            }
             if other.is_some_and(|other| other.version >= entry.version) {
                 return Ok(Fate::Dead);
             }
-            self.engine.placement.hot.end_record(standing, self.engine.placement.hot.length_of(standing));
+            hot.end_record(standing, hot.length_of(standing));
         }
         shard.events.set_attribute_word(event, Word::of(location));
         Ok(Fate::Live)
@@ -597,6 +618,20 @@ impl<'a> Records<'a> {
             }
         };
         let shard = &mut *self.shards[at];
+        let state = (!word.is_warm()).then(|| self.engine.placement.hot.state_of(word.location())).flatten();
+        // Without any fragment left the event waits as if it had just been announced.
+        if let Some(state) = state.filter(|state| state.ready && shard.events[event].present > 0) {
+            // Written with the rule that it brings: marks beside fragments, in images and in the log may be those of the rule
+            // before.
+            let leaf = &mut shard.events[event];
+            leaf.mark_ready();
+            for flag in [Flag::Complete, Flag::LacksMasked] {
+                leaf.clear(flag);
+                if state.masked {
+                    leaf.set(flag);
+                }
+            }
+        }
         if record.announced {
             shard.events[event].set(Flag::Announced);
         }
