@@ -580,6 +580,15 @@ impl<'a> Records<'a> {
             if marked && shard.events[event].state == State::Live(LiveState::Open) {
                 shard.events[event].mark_ready();
                 shard.events.move_to(event, LiveState::Ready);
+            } else if !shard.events[event].is_marked_ready()
+                && shard.events[event].state == State::Live(LiveState::Ready)
+                && engine.may_wait_again(shard, event)
+            {
+                // It is given out in this life, and a mask that made it ready may be lifted: marked as if it had come now.
+                shard.events[event].mark_ready();
+                if shard.events.slab.at(event, At::Warm) {
+                    shard.events.slab.set_at(event, At::MarksLogged);
+                }
             }
             self.adopt_image_state(at, event);
         }

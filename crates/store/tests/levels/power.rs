@@ -10,7 +10,7 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, LiveState, ManualClock, Primary, Token};
+use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, Level, LiveState, ManualClock, Primary, Token};
 use forebay_store::measure::demote;
 use forebay_store::{Accept, Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{SimDevice, SimMedium};
@@ -168,6 +168,10 @@ impl Life {
         if persisted {
             self.promises.entry(event).or_default().fragments.insert(source, (0, bytes));
         }
+    }
+
+    fn source(&self, source: u64) -> Vec<u8> {
+        self.store.schema().source(&[source]).unwrap()
     }
 
     fn lease(&mut self, event: u64) {
@@ -596,6 +600,48 @@ fn a_cut_at_every_step_of_every_call_keeps_every_promise() {
 
 fn power_off(life: &Life, seed: u64) -> Vec<Arc<SimDevice>> {
     life.devices.iter().map(|device| device.power_off(seed)).collect()
+}
+
+/// A mask is in the log, and the events that it makes ready have no marks yet: one is on a device, one has a copy there. The
+/// next life makes them ready, and may give them out. Once the mask is lifted, nothing but a mark of that life knows that.
+#[test]
+fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
+    let states = |store: &Store| -> Vec<LiveState> {
+        let state = |event| store.get_event(&primary(store, event), &Sources::None).unwrap().unwrap().state;
+        [1, 2].map(state).to_vec()
+    };
+    let clock = Arc::new(ManualClock::default());
+    let open = |medium: &Arc<SimMedium>, devices: &[Arc<SimDevice>]| {
+        Store::open_on(medium.clone(), &keyspace(), config(&clock, devices)).unwrap()
+    };
+    let mut ready = 0;
+    for step in 1.. {
+        let mut life = Life::new();
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        life.put(1, 0, 700, true);
+        let down = PutOptions { level: Some(Level::Warm), ..PutOptions::default() };
+        assert_eq!(life.store.put(&key(RUN, 2, 0), &[2; 700], &down).unwrap(), PutOutcome::Stored);
+        life.store.tick();
+        assert_eq!(life.store.get(&key(RUN, 2, 0)).unwrap().unwrap().level(), Level::Warm);
+        assert_eq!(states(&life.store), [LiveState::Open; 2]);
+        let (medium, devices, left) = (life.medium.clone(), life.devices.clone(), Arc::new(Mutex::new(None)));
+        let cut = left.clone();
+        life.medium.before_step(life.medium.steps() + step, move || {
+            let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+            *cut.lock() = Some((medium.crash_now(step), devices));
+        });
+        life.store.mask(RUN, &life.source(1), None).unwrap();
+        let Some((image, devices)) = left.lock().take() else { break };
+        let medium = SimMedium::from_image(image);
+        let store = open(&medium, &devices);
+        let found = states(&store);
+        ready += found.iter().filter(|state| **state == LiveState::Ready).count();
+        store.unmask(RUN, &life.source(1), None).unwrap();
+        let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+        let again = states(&open(&SimMedium::from_image(medium.killed_now()), &devices));
+        assert_eq!(again, found, "power lost at step {step}");
+    }
+    assert!(ready > 1, "no cut fell between the mask and the marks");
 }
 
 #[test]

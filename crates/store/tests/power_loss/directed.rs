@@ -314,6 +314,42 @@ fn a_life_after_a_kill_at_any_step_of_a_decision_can_be_killed_as_well() {
     }
 }
 
+/// A mask is in the log, and the event that it makes ready has no mark yet: the next life makes it ready, and may give it
+/// out. Once the mask is lifted, nothing but a mark of that life knows that it was.
+#[test]
+fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
+    let masks = |medium: &Arc<SimMedium>| {
+        let life = Life::new(medium.clone());
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        life.put(1, 0, &[]);
+        let before = medium.steps();
+        life.store.mask(RUN, &source(1), None).unwrap();
+        before + 1..=medium.steps()
+    };
+    let open = |image: Vec<u8>| {
+        let (clock, medium) = (Arc::new(ManualClock::default()), SimMedium::from_image(image));
+        let store = Store::open_on(medium.clone(), &keyspace(), config(&clock)).unwrap();
+        let name = store.schema().primary(&[RUN, 1]).unwrap();
+        let state = store.get_event(&name, &Sources::None).unwrap().unwrap().state;
+        (store, medium, state)
+    };
+    let mut ready = 0;
+    for step in masks(&SimMedium::new(REGION_BYTES)) {
+        for seed in 0..8 {
+            let medium = SimMedium::new(REGION_BYTES);
+            medium.arm(step, seed);
+            masks(&medium);
+            let (store, medium, state) = open(medium.crash_image().unwrap());
+            if state == LiveState::Ready {
+                ready += 1;
+                store.unmask(RUN, &source(1), None).unwrap();
+                assert_eq!(open(medium.crash_now(seed)).2, LiveState::Ready, "power lost at step {step}, seed {seed}");
+            }
+        }
+    }
+    assert!(ready > 0, "no cut fell between the mask and the mark");
+}
+
 /// An event was ready when it was announced, and lacks two sources by that. One comes late, the other one is masked since:
 /// its record, which is believed first, has to say that it is complete.
 #[test]
