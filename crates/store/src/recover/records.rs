@@ -640,6 +640,10 @@ impl<'a> Records<'a> {
                     leaf.set(flag);
                 }
             }
+            // Images keep what they say. Once this record has gone down with its event, only the log says otherwise.
+            if shard.events.slab.at(event, At::Warm) {
+                shard.events.slab.set_at(event, At::MarksLogged);
+            }
         }
         if record.announced {
             shard.events[event].set(Flag::Announced);
