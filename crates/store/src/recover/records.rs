@@ -6,6 +6,7 @@
 //!
 //! *Not here*: what the warm level has (`images.rs`), which is read between the records and `settle`.
 
+use super::images::Alone;
 use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
@@ -39,6 +40,8 @@ pub(super) struct Records<'a> {
     pub(super) doubted: Vec<(usize, u32, ImageMarks)>,
     /// Events that one image says are accepted, and of which others have a part, with their shards.
     pub(super) mixed: HashSet<(usize, u32)>,
+    /// Records in images, of events that were not known when these were read.
+    pub(super) alone: Vec<Alone>,
     /// There is no hot level to ask.
     pub(super) hot_lost: bool,
     /// When recovery began: ages are counted from here.
@@ -62,7 +65,7 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        let (last, doomed, replaced, versions, doubted, mixed, hot_lost, incomplete) = Default::default();
+        let (last, doomed, replaced, versions, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
         Records {
             engine,
@@ -75,6 +78,7 @@ impl<'a> Records<'a> {
             versions,
             doubted,
             mixed,
+            alone,
             hot_lost,
             now_ns,
             incomplete,
