@@ -561,7 +561,7 @@ impl<'a> Records<'a> {
             }
             // Only attributes: its first fragment never came.
             if let Some(word) = shard.events.attribute_word(event) {
-                engine.placement.hot.end_record(word.location(), engine.placement.hot.length_of(word.location()));
+                engine.end_attributes(word.location());
             }
             let reserved = !shard.events[event].is(Flag::Far);
             shard.withdraw(event);
