@@ -115,7 +115,8 @@ impl RecordingConfig {
 /// What a link of a recording is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkConfig {
-    /// The source as a packed key, 1 to 16 bytes: each link of a recording its own.
+    /// The source as a packed key, 1 to 16 bytes: each link of a recording its own. Two that differ only in zeros at their
+    /// ends are one.
     #[serde(with = "super::json::hex")]
     pub source: Vec<u8>,
     /// Name, for people.
@@ -131,6 +132,13 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
+    /// The source as it is in the keys of images: padded with zeros. `check` has bounded its length.
+    pub(super) fn padded_source(&self) -> [u8; SOURCE_BYTES_MAX] {
+        let mut source = [0; SOURCE_BYTES_MAX];
+        source.iter_mut().zip(&self.source).for_each(|(to, from)| *to = *from);
+        source
+    }
+
     pub(super) fn check(&self, devices: usize) -> Result<()> {
         let refuse = |what: String| Err(Error::invalid(format!("link `{}`: {what}", self.name)));
         // The key of an image has 16 bytes for it; an empty one would be padding alone.

@@ -64,12 +64,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new(configs: &[LinkConfig]) -> Index {
-        let padded = |config: &LinkConfig| {
-            let mut source = [0; SOURCE_BYTES_MAX];
-            source.iter_mut().zip(&config.source).for_each(|(to, from)| *to = *from);
-            source
-        };
-        let by_source = configs.iter().enumerate().map(|(at, config)| (padded(config), at)).collect();
+        let by_source = configs.iter().enumerate().map(|(at, config)| (config.padded_source(), at)).collect();
         let links = configs.iter().map(|config| LinkIndex { config: config.clone(), images: Vec::new() }).collect();
         Index { links, by_source }
     }

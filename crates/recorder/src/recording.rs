@@ -171,8 +171,9 @@ impl Recording {
         }
         let first = links.len();
         for mut config in configs {
-            // The source is the key of a link's images: two links of one source could not be told apart on the medium.
-            let taken = links.iter().any(|books| books.config.source == config.source);
+            // The source is the key of a link's images: two links of one source could not be told apart on the medium, where
+            // it is padded.
+            let taken = links.iter().any(|books| books.config.padded_source() == config.padded_source());
             let checked = config.check(lanes.len());
             if taken || checked.is_err() {
                 let name = config.name;

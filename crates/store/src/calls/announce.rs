@@ -160,7 +160,8 @@ impl Engine {
             shard.events.set_own_rule(event, sources.to_vec());
         }
         shard.events[event].set(Flag::Announced);
-        if let Err(error) = self.write_event_record(shard, event, &merged) {
+        let announces = sources.is_some() && own.is_none();
+        if let Err(error) = self.write_event_record(shard, event, &merged, announces) {
             // Nothing is durable: the event is as it was.
             if own.is_none() {
                 shard.events.own_rules.remove(&event);
@@ -179,7 +180,7 @@ impl Engine {
         }
         debug_assert!(shard.events.attribute_word(event).is_some(), "an announced event has its record");
         self.follow_attributes(shard, event, &merged);
-        if sources.is_some() && own.is_none() {
+        if announces {
             self.reconsider(shard, event);
         }
         Ok(PutOutcome::Stored)

@@ -57,7 +57,8 @@ impl Store {
             fragments: before.as_ref().map_or(0, |before| before.fragments),
             bytes: before.as_ref().map_or(0, |before| before.bytes),
         };
-        let ticket = engine.journal_blob(Blob::Producer, &encode_producer(run, &status), name.as_bytes())?;
+        let ticket =
+            engine.journal_blob(Blob::Producer, &encode_producer(run, &status), &name_of_producer(run, name))?;
         let counts = Arc::new(Counts {
             announced: status.announced.into(),
             fragments: status.fragments.into(),
@@ -138,9 +139,28 @@ impl Engine {
         // The journal first: what is shown as finished stays finished after a restart.
         let status = ProducerStatus { finished, ..known.producers[at].now() };
         let bytes = encode_producer(producer.run, &status);
-        let ticket = self.journal_blob(Blob::Producer, &bytes, producer.name.as_bytes())?;
+        let ticket = self.journal_blob(Blob::Producer, &bytes, &name_of_producer(producer.run, &producer.name))?;
         known.producers[at].status = status;
         drop((runs, effects));
         self.settle(ticket)
+    }
+}
+
+/// What a call of a producer is known by where it waits for devices. With a word before it: a person may name a producer as
+/// other calls are known.
+fn name_of_producer(run: u64, name: &str) -> Vec<u8> {
+    [&b"producer"[..], &run.to_le_bytes(), name.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of_producer;
+
+    #[test]
+    fn a_producer_is_known_apart_from_other_calls_and_runs() {
+        for other in ["output", "stream", "mask"] {
+            assert_ne!(name_of_producer(1, other), other.as_bytes());
+        }
+        assert_ne!(name_of_producer(1, "readout"), name_of_producer(2, "readout"));
     }
 }

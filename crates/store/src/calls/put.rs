@@ -566,6 +566,7 @@ impl Engine {
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);
+            self.mark_record(&shard, event);
             self.placement.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
@@ -590,12 +591,18 @@ impl Engine {
     /// An event that is ready by a rule which may change (its class, masks) stays ready also after recovery.
     #[inline]
     pub(crate) fn keep_ready(&self, shard: &mut Shard, event: u32) {
-        let leaf = &shard.events[event];
-        if leaf.rule != 0 || !shard.events.runs[leaf.run as usize].masks.is_empty() {
+        if self.may_wait_again(shard, event) {
             shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
         }
+    }
+
+    /// Whether what made an event ready may change, so that without a mark a later life could find it open.
+    #[inline]
+    pub(crate) fn may_wait_again(&self, shard: &Shard, event: u32) -> bool {
+        let leaf = &shard.events[event];
+        leaf.rule != 0 || !shard.events.runs[leaf.run as usize].masks.is_empty()
     }
 
     /// Takes back a claim whose bytes never came.

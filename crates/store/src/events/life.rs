@@ -196,6 +196,20 @@ impl ShardEvents {
         self.consider(event);
     }
 
+    /// Whether masks complete the event by this rule: as [`ShardEvents::reconsider`] will find it. Nothing of it changes.
+    pub(crate) fn is_masked_by(&mut self, event: u32, rule: u8) -> bool {
+        let leaf = &mut self.slab[event];
+        let before = (leaf.rule, leaf.arrived);
+        leaf.rule = rule;
+        self.count_again(event);
+        let leaf = &self.slab[event];
+        let judged = leaf.present > 0 || leaf.is(Flag::Complete);
+        let masked = judged && self.is_complete(event) && !self.has_all(event);
+        let leaf = &mut self.slab[event];
+        (leaf.rule, leaf.arrived) = before;
+        masked
+    }
+
     fn count_again(&mut self, event: u32) {
         let table = self.table(event);
         let rule = self.rule(event);

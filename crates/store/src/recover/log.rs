@@ -134,12 +134,11 @@ fn chain_of(engine: &Engine, headers: &[Option<SegmentHeader>], boundary: Bounda
 }
 
 /// Slots at the beginning of the chain that the snapshot has already: a boundary is mostly in the middle of a segment.
-fn skipped_of(engine: &Engine, chain: &[(u32, Vec<Slot>)], boundary: Boundary) -> Result<usize> {
-    let first_order =
-        chain.first().map_or(0, |(first, _)| engine.placement.hot.segment(*first).order.load(Ordering::Relaxed));
+/// `first`: order and slots of the first segment; zeros without one.
+fn skipped_of(first: (u64, usize), boundary: Boundary) -> Result<usize> {
+    let (first_order, slots) = first;
     let skipped = if first_order == boundary.order { boundary.slot as usize } else { 0 };
-    if boundary.order > 0 && first_order != boundary.order || chain.first().is_some_and(|first| first.1.len() < skipped)
-    {
+    if boundary.order > 0 && first_order != boundary.order || slots < skipped {
         return Err(Error::corrupt(format!(
             "the decision log lacks the place where it continues after its snapshot: slot {} of the segment taken as number {}",
             boundary.slot, boundary.order
@@ -156,7 +155,9 @@ pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result
     engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
     let boundary = folded.boundary;
     let chain = chain_of(engine, headers, boundary)?;
-    let skipped = skipped_of(engine, &chain, boundary)?;
+    let order_of = |number: u32| engine.placement.hot.segment(number).order.load(Ordering::Relaxed);
+    let first = chain.first().map_or((0, 0), |(number, slots)| (order_of(*number), slots.len()));
+    let skipped = skipped_of(first, boundary)?;
     let total: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
     let position = boundary.position + (total - skipped) as u64;
     // They are no data, and must not be taken for new records while the rest is read.
@@ -471,14 +472,7 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
             let last = (start | ((1 << SHARD_BLOCK_BITS) - 1)).min(end);
             debug_assert!(start <= last && shard_of_parts(high, start) == shard_of_parts(high, last), "one block");
             let piece = Interval { start, length: (last - start) as u32 };
-            let of_shard = &mut pieces[shard_of_parts(high, start)];
-            // Blocks side by side may have the same shard: one interval takes less memory there than two that touch.
-            match of_shard.last_mut() {
-                Some(before) if before.start + u64::from(before.length) + 1 == start => {
-                    before.length += piece.length + 1;
-                }
-                _ => of_shard.push(piece),
-            }
+            add_piece(&mut pieces[shard_of_parts(high, start)], piece);
             if last == end {
                 break;
             }
@@ -486,6 +480,19 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
         }
     }
     pieces
+}
+
+/// Blocks side by side may have the same shard: one interval takes less memory there than two that touch, where its length
+/// can be said.
+fn add_piece(of_shard: &mut Vec<Interval>, piece: Interval) {
+    if let Some(before) = of_shard.last_mut()
+        && before.start.checked_add(u64::from(before.length) + 1) == Some(piece.start)
+        && let Some(length) = before.length.checked_add(1).and_then(|length| length.checked_add(piece.length))
+    {
+        before.length = length;
+        return;
+    }
+    of_shard.push(piece);
 }
 
 /// A verdict that is repeated is answered as it was the first time.
@@ -620,5 +627,33 @@ fn book(engine: &Engine, of_run: &mut Run, decision: &Decision) {
                 engine.book_released(of_run, detail);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_whose_place_in_the_log_is_not_there_is_corrupt() {
+        let boundary = |order, slot| Boundary { order, slot, position: 9 };
+        assert_eq!(skipped_of((3, 7), boundary(3, 7)).unwrap(), 7);
+        assert_eq!(skipped_of((3, 7), boundary(0, 0)).unwrap(), 0);
+        assert_eq!(skipped_of((0, 0), boundary(0, 0)).unwrap(), 0);
+        // The last one skips slots of a log that has none.
+        for (first, boundary) in [((3, 7), boundary(3, 8)), ((4, 7), boundary(3, 2)), ((0, 0), boundary(0, 4))] {
+            assert_eq!(skipped_of(first, boundary).unwrap_err().kind(), forebay_core::Kind::Corrupt, "{first:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_that_touch_are_one_interval_as_long_as_its_length_can_be_said() {
+        let piece = |start, length| Interval { start, length };
+        let mut of_shard = Vec::new();
+        for added in [piece(0, 9), piece(10, 4), piece(16, 0), piece(17, u32::MAX - 2), piece((1 << 32) + 15, 63)] {
+            add_piece(&mut of_shard, added);
+        }
+        let all: Vec<_> = of_shard.iter().map(|one| (one.start, one.length)).collect();
+        assert_eq!(all, [(0, 14), (16, u32::MAX - 1), ((1 << 32) + 15, 63)]);
     }
 }

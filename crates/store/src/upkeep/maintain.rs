@@ -284,8 +284,12 @@ impl Engine {
         };
         // Into itself, a segment would never be freed by its evacuation.
         debug_assert_ne!(place.location.segment, from.segment, "a sealed segment takes nothing");
-        // A result that the index knows is one whose verdict is recorded.
-        let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
+        // A result that the index knows is one whose verdict is recorded. What the record of an event says of it, the copy says
+        // from the start: a crash before the old one ends leaves two of one version.
+        let state = match entry.flags {
+            EntryFlags::ATTRIBUTES => self.placement.hot.state_of(from).unwrap_or(StateWord::FRESH),
+            flags => StateWord { ready: flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH },
+        };
         let Entry { key, status, version, flags, .. } = *entry;
         self.placement.write_record(&place, &RecordHead { key, status, version, flags }, source, state);
         self.placement.hot.region.fence();
@@ -296,7 +300,12 @@ impl Engine {
             Some(current) => {
                 match current {
                     Current::Kept(at) => shard.places.kept[at].location = place.location,
-                    Current::Attributes(event) => shard.events.set_attribute_word(event, Word::of(place.location)),
+                    Current::Attributes(event) => {
+                        shard.events.set_attribute_word(event, Word::of(place.location));
+                        // It may have been marked while it was copied: durable before the old one ends.
+                        self.mark_record(&shard, event);
+                        self.placement.hot.region.fence();
+                    }
                     Current::Fragment(event, slot) => {
                         if let Ok((_, word)) = shard.events.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
                             shard.events.set_word(event, slot, word.carried_to(place.location));

@@ -10,9 +10,9 @@
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, LiveState, ManualClock, Primary, Token};
+use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, Level, LiveState, ManualClock, Primary, Token};
 use forebay_store::measure::demote;
-use forebay_store::{Accept, Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{SimDevice, SimMedium};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,7 @@ fn keyspace() -> Keyspace {
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();
     keyspace.deliveries_max = 1;
+    keyspace.announced = true;
     keyspace
 }
 
@@ -168,6 +169,16 @@ impl Life {
         if persisted {
             self.promises.entry(event).or_default().fragments.insert(source, (0, bytes));
         }
+    }
+
+    fn source(&self, source: u64) -> Vec<u8> {
+        self.store.schema().source(&[source]).unwrap()
+    }
+
+    fn announce(&self, event: u64, sources: &[u64]) {
+        let sources: Vec<Vec<u8>> = sources.iter().map(|source| self.source(*source)).collect();
+        let how = OpenEvent { sources: Some(&sources), attributes: None };
+        assert_eq!(self.store.open_event(&self.name(event), &how).unwrap(), PutOutcome::Stored);
     }
 
     fn lease(&mut self, event: u64) {
@@ -388,9 +399,23 @@ fn script() -> Vec<(&'static str, Call)> {
         }
     }
     call("demotion into recycled containers", of(Life::tick));
+    // Events that a mask completes, or that lack a source, are on devices, with images that say so. Then they are announced
+    // with other sources.
+    for event in [31, 33] {
+        call("put of an event that lacks a source", of(move |life| life.put(event, 0, 300, false)));
+    }
+    call("seal", of(|life| assert!(life.store.seal(&life.name(33)).unwrap())));
+    call("mask", of(|life| life.store.mask(RUN, &life.source(1), Some(&life.name(30))).unwrap()));
+    call("put of an event that the mask completes", of(|life| life.put(32, 0, 300, true)));
+    call("demotion of masked events", of(Life::tick));
+    call("announcement that a mask does not complete", of(|life| life.announce(31, &[0, 3])));
+    call("announcement that a mask completes", of(|life| life.announce(33, &[0, 1])));
+    call("announcement of an event with a persisted part", of(|life| life.announce(32, &[0, 3])));
+    call("unmask", of(|life| life.store.unmask(RUN, &life.source(1), None).unwrap()));
+    call("demotion of records", of(Life::tick));
     call("put that opens the last", of(|life| life.put(9, 1, 500, true)));
     call("stop", of(|life| life.store.run_stop(RUN).unwrap()));
-    for event in [2, 9, 20, 21, 22, 23] {
+    for event in [2, 9, 20, 21, 22, 23, 31, 32, 33] {
         call("lease", of(move |life| life.lease(event)));
         call("reject", of(move |life| life.reject(event, true)));
     }
@@ -413,11 +438,12 @@ fn look(
     given: &[Given],
 ) -> Result<(String, BTreeMap<u64, Seen>), String> {
     let clock = Arc::new(ManualClock::default());
-    let config = Config { accept_loss: medium.is_none(), ..config(&clock, devices) };
     let without_hot = medium.is_none();
-    let store = match medium {
-        Some(image) => Store::open_on(SimMedium::from_image(image), &keyspace(), config),
-        None => Store::open_without_hot_on(SimMedium::new(REGION_BYTES), &keyspace(), config),
+    let opened = Config { accept_loss: without_hot, ..config(&clock, devices) };
+    let medium = medium.map_or_else(|| SimMedium::new(REGION_BYTES), SimMedium::from_image);
+    let store = match without_hot {
+        false => Store::open_on(medium.clone(), &keyspace(), opened),
+        true => Store::open_without_hot_on(medium.clone(), &keyspace(), opened),
     };
     let store = store.map_err(|error| format!("cannot open: {error}"))?;
     let look = look_at(&store, given, without_hot)?;
@@ -426,6 +452,15 @@ fn look(
     let again = look_at(&store, given, without_hot)?;
     if look.0 != again.0 {
         return Err(format!("after a round it is\n{}\nbefore\n{}", again.0, look.0));
+    }
+    // Records have gone down with their events by now: what images say counts alone.
+    let devices: Vec<_> = devices.iter().map(|device| device.power_off(1)).collect();
+    let killed = SimMedium::from_image(medium.killed_now());
+    let store = Store::open_on(killed, &keyspace(), config(&clock, &devices));
+    let store = store.map_err(|error| format!("cannot open after another kill: {error}"))?;
+    let after = look_at(&store, given, without_hot)?;
+    if look.0 != after.0 {
+        return Err(format!("after another kill it is\n{}\nbefore\n{}", after.0, look.0));
     }
     Ok(look)
 }
@@ -453,6 +488,9 @@ fn look_at(store: &Store, given: &[Given], without_hot: bool) -> Result<(String,
         let (state, outputs) = (info.state, store.outputs(&info.primary));
         let number = store.schema().values(info.primary.as_bytes())[1];
         writeln!(told, "{number} {state:?} {} {failures} {outputs:?} {}", event.stage, info.bytes).unwrap();
+        let mut sources: Vec<_> = event.sources.iter().collect();
+        sources.sort_unstable_by_key(|one| one.0);
+        writeln!(told, "  {sources:?} {:?}", event.missing).unwrap();
         let mut fragments = BTreeMap::new();
         for fragment in &event.fragments {
             fragment.verify().map_err(|error| error.to_string())?;
@@ -596,6 +634,48 @@ fn a_cut_at_every_step_of_every_call_keeps_every_promise() {
 
 fn power_off(life: &Life, seed: u64) -> Vec<Arc<SimDevice>> {
     life.devices.iter().map(|device| device.power_off(seed)).collect()
+}
+
+/// A mask is in the log, and the events that it makes ready have no marks yet: one is on a device, one has a copy there. The
+/// next life makes them ready, and may give them out. Once the mask is lifted, nothing but a mark of that life knows that.
+#[test]
+fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
+    let states = |store: &Store| -> Vec<LiveState> {
+        let state = |event| store.get_event(&primary(store, event), &Sources::None).unwrap().unwrap().state;
+        [1, 2].map(state).to_vec()
+    };
+    let clock = Arc::new(ManualClock::default());
+    let open = |medium: &Arc<SimMedium>, devices: &[Arc<SimDevice>]| {
+        Store::open_on(medium.clone(), &keyspace(), config(&clock, devices)).unwrap()
+    };
+    let mut ready = 0;
+    for step in 1.. {
+        let mut life = Life::new();
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        life.put(1, 0, 700, true);
+        let down = PutOptions { level: Some(Level::Warm), ..PutOptions::default() };
+        assert_eq!(life.store.put(&key(RUN, 2, 0), &[2; 700], &down).unwrap(), PutOutcome::Stored);
+        life.store.tick();
+        assert_eq!(life.store.get(&key(RUN, 2, 0)).unwrap().unwrap().level(), Level::Warm);
+        assert_eq!(states(&life.store), [LiveState::Open; 2]);
+        let (medium, devices, left) = (life.medium.clone(), life.devices.clone(), Arc::new(Mutex::new(None)));
+        let cut = left.clone();
+        life.medium.before_step(life.medium.steps() + step, move || {
+            let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+            *cut.lock() = Some((medium.crash_now(step), devices));
+        });
+        life.store.mask(RUN, &life.source(1), None).unwrap();
+        let Some((image, devices)) = left.lock().take() else { break };
+        let medium = SimMedium::from_image(image);
+        let store = open(&medium, &devices);
+        let found = states(&store);
+        ready += found.iter().filter(|state| **state == LiveState::Ready).count();
+        store.unmask(RUN, &life.source(1), None).unwrap();
+        let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+        let again = states(&open(&SimMedium::from_image(medium.killed_now()), &devices));
+        assert_eq!(again, found, "power lost at step {step}");
+    }
+    assert!(ready > 1, "no cut fell between the mask and the marks");
 }
 
 #[test]

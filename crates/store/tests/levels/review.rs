@@ -3,7 +3,7 @@
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};
-use forebay_store::core::{Key, Kind, Level, LiveState, Primary};
+use forebay_store::core::{AttributeSchema, Attributes, Key, Keyspace, Kind, Level, LiveState, Primary};
 use forebay_store::{
     Accept, Config, DirectoryDevice, GetAny, IoMethod, PutOptions, PutOutcome, Sources, Store, WarmDevice,
 };
@@ -119,6 +119,43 @@ fn an_accepted_event_stays_accepted_whichever_container_was_begun_first() {
     store.tick();
     let store = reopen(store, &dir);
     assert_eq!((state(&store, 1), state(&store, 2)), (Some(LiveState::Accepted), Some(LiveState::Ready)));
+    assert_balanced(&store);
+}
+
+/// The record of an event is in an image that was written early and has nothing else any more; its fragments are in one that
+/// was written later, and nothing of it is on the hot level.
+#[test]
+fn an_event_keeps_its_record_where_the_image_with_it_has_nothing_else() {
+    let dir = TempDir::new();
+    let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+    let store = create(&dir, &Keyspace { attributes: attributes.clone(), ..events_of(2) }, &all_down(dir.path()));
+    let lumi = Attributes::parse(&attributes, &["lumi=5"]).unwrap();
+    let options = PutOptions { attributes: Some(&lumi), ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 0, 0), &[1; BYTES], &options).unwrap(), PutOutcome::Stored);
+    assert!(store.seal(&primary(&store, 0)).unwrap());
+    store.tick();
+    assert_eq!(level(&store, 0, 0), Level::Warm);
+    store.close().unwrap();
+    drop(store);
+    let config = Config { flush_delay: Duration::ZERO, ..two_levels(dir.path(), 1) };
+    let store = Store::open(&dir.store(), config).unwrap();
+    let options = PutOptions { level: Some(Level::Warm), ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 0, 1), &[2; BYTES], &options).unwrap(), PutOutcome::Stored);
+    store.tick();
+    assert_eq!(level(&store, 0, 1), Level::Warm);
+    assert!(store.remove(&key(RUN, 0, 0)).unwrap());
+    let attributes = |store: &Store| store.get_event(&primary(store, 0), &Sources::None).unwrap().unwrap().attributes;
+    assert_eq!(attributes(&store), lumi);
+    // Its container must stay, also in the life after the next one.
+    let mut store = store;
+    for life in 0..3 {
+        store = reopen(store, &dir);
+        assert_eq!(attributes(&store), lumi, "life {life}");
+        store.tick();
+    }
+    assert!(store.remove_event(&primary(&store, 0)).unwrap());
+    store.tick();
+    assert!(store.containers().iter().all(|container| container.live_fragments == 0), "{:?}", store.containers());
     assert_balanced(&store);
 }
 
