@@ -35,6 +35,7 @@ mod ring;
 mod ring_call;
 mod ring_report;
 mod schema;
+mod serve;
 mod source;
 mod states;
 mod token;
@@ -67,5 +68,6 @@ pub use ring::{GAP_CAUSES, GapCause, RingKeyspace, RingStamp, SourceId, SourceSc
 pub use ring_call::{Coverage, RingOutcome, RingPut, RingSources, Stretch};
 pub use ring_report::{Gap, Refusals, RingMemory, RingPinStatus, RingSourceStatus, RingStats};
 pub use schema::{AttributeKind, AttributeSchema, KeySchema, SubKey};
+pub use serve::{FollowRun, OperatedStore, ReportingProducer, ReserveFragment, SampleEvents, ServedStore};
 pub use states::SourceStates;
 pub use token::Token;
