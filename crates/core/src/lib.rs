@@ -45,7 +45,7 @@ pub use attributes::Attributes;
 pub use bounds::{Bounds, Seek};
 pub use call::{Call, Repeat, Right};
 pub use checksum::{check_sent, check_sent_as, crc32c, crc32c_append};
-pub use clock::{Clock, ManualClock, MonotonicClock, nanoseconds};
+pub use clock::{Clock, MachineTimer, ManualClock, ManualTime, MonotonicClock, Timer, nanoseconds};
 pub use counter::{CounterBounds, CounterExtension, CounterState, PERIOD_BITS};
 pub use error::{Error, Kind, Result};
 pub use event::{Event, Sample};

@@ -22,7 +22,7 @@ use forebay_core::{LiveState, Result};
 use forebay_media::hot::{Boundary, Class};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events looked at in one hold of a shard's lock.
 const SLICE_EVENTS: u32 = 2048;
@@ -102,7 +102,7 @@ impl Engine {
         let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
         let mut used: HashSet<u32> = HashSet::new();
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
-        let mut turn_began = Instant::now();
+        let mut turn_began = self.timer().now();
         for (number, cell) in self.shards.cells.iter().enumerate() {
             // Accounts before events: an event that ends in between is in neither, and its record after `seen` says how it ended.
             for batch in 0.. {
@@ -166,9 +166,10 @@ impl Engine {
                 }
                 // Waiting verdicts go first.
                 shard.unlock_fair();
-                if turn_began.elapsed() > TURN {
+                let now = self.timer().now();
+                if now.saturating_duration_since(turn_began) > TURN {
                     std::thread::yield_now();
-                    turn_began = Instant::now();
+                    turn_began = now;
                 }
             }
         }
