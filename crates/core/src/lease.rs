@@ -146,6 +146,7 @@ macro_rules! implement_lease_holder {
         impl $crate::LeaseHolder for $holder {
             type Fragment = $fragment;
 
+            #[inline]
             fn lease_get(
                 &self,
                 primary: &$crate::Primary,
@@ -155,6 +156,7 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.lease_get(primary, token, sources)
             }
+            #[inline]
             fn extend(
                 &self,
                 primary: &$crate::Primary,
@@ -164,10 +166,12 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.extend(primary, token, duration)
             }
+            #[inline]
             fn accept(&self, primary: &$crate::Primary, token: &$crate::Token, streams: &[&str]) -> $crate::Result<()> {
                 let $self = self;
                 $by.accept(primary, token, streams)
             }
+            #[inline]
             fn accept_into(
                 &self,
                 primary: &$crate::Primary,
@@ -177,10 +181,12 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.accept_into(primary, token, accept)
             }
+            #[inline]
             fn reject(&self, primary: &$crate::Primary, token: &$crate::Token) -> $crate::Result<()> {
                 let $self = self;
                 $by.reject(primary, token)
             }
+            #[inline]
             fn pass(
                 &self,
                 primary: &$crate::Primary,
@@ -191,6 +197,7 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.pass(primary, token, stage, results)
             }
+            #[inline]
             fn requeue(&self, primary: &$crate::Primary, token: &$crate::Token) -> $crate::Result<()> {
                 let $self = self;
                 $by.requeue(primary, token)

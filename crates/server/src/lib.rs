@@ -10,6 +10,7 @@ mod access;
 mod config;
 mod endpoint;
 mod http;
+mod keyspaces;
 mod limits;
 mod listen;
 mod locate;

@@ -16,7 +16,7 @@ use crate::page::Scraper;
 use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, ServedStore};
 use rustix::net::sockopt;
 use std::fmt;
 use std::io;
@@ -164,10 +164,10 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 
 /// Takes connections and deals them out to the threads in turn, until the server is stopping. Who monitors it is answered
 /// until it is gone.
-pub(crate) fn accept_all(
+pub(crate) fn accept_all<S: ServedStore>(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
-    monitors: Option<(std::net::TcpListener, Scraper)>,
+    monitors: Option<(std::net::TcpListener, Scraper<S>)>,
     inboxes: Vec<Inbox>,
     mut halted: watch::Receiver<bool>,
 ) {

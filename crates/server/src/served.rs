@@ -1,14 +1,14 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
-use forebay_core::{Error, LIVE_STATES, Result};
+use forebay_core::{Error, LIVE_STATES, Result, ServedStore};
 use forebay_ring::Ring;
 use forebay_store::{RunStatus, Store};
 
-/// A keyspace of either kind, with what holds it.
+/// A keyspace of either kind, with what holds it. `S` is a [`Store`], or what stands before one.
 #[derive(Clone, Debug)]
-pub enum Served {
+pub enum Served<S = Store> {
     /// Events: completeness, selection, levels.
-    Events(Store),
+    Events(S),
     /// Continuous readout: a latency buffer.
     Ring(Ring),
 }
@@ -25,7 +25,8 @@ impl From<Ring> for Served {
     }
 }
 
-impl Served {
+/// What sessions need: whatever store it is.
+impl<S: ServedStore> Served<S> {
     /// Name of the keyspace.
     pub fn name(&self) -> &str {
         match self {
@@ -34,6 +35,45 @@ impl Served {
         }
     }
 
+    /// The same under a holder's name.
+    pub(crate) fn named(&self, holder: &str) -> Served<S> {
+        match self {
+            Served::Events(store) => Served::Events(store.named(holder)),
+            Served::Ring(ring) => Served::Ring(ring.named(holder)),
+        }
+    }
+
+    /// The keyspace, as TOML.
+    ///
+    /// # Errors
+    /// `Internal` where it cannot be written so.
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        match self {
+            Served::Events(store) => store.keyspace().to_toml(),
+            Served::Ring(ring) => ring.keyspace().to_toml(),
+        }
+    }
+
+    /// Its store, where it has events.
+    pub(crate) fn store(&self) -> Option<&S> {
+        match self {
+            Served::Events(store) => Some(store),
+            Served::Ring(_) => None,
+        }
+    }
+
+    /// What is said where a call is for the other kind.
+    pub(crate) fn other_kind(&self, call: &str) -> Error {
+        let (is, other) = match self {
+            Served::Events(_) => ("has events", "rings"),
+            Served::Ring(_) => ("is a ring", "keyspaces of events"),
+        };
+        Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
+    }
+}
+
+/// What its owner needs: opening and closing are of stores.
+impl Served {
     /// What its opening found missing or damaged and the operator accepted.
     pub fn losses(&self) -> Vec<String> {
         match self {
@@ -74,42 +114,6 @@ impl Served {
             Served::Events(store) => store.close(),
             Served::Ring(ring) => ring.close(),
         }
-    }
-
-    /// The same under a holder's name.
-    pub(crate) fn named(&self, holder: &str) -> Served {
-        match self {
-            Served::Events(store) => Served::Events(store.named(holder)),
-            Served::Ring(ring) => Served::Ring(ring.named(holder)),
-        }
-    }
-
-    /// The keyspace, as TOML.
-    ///
-    /// # Errors
-    /// `Internal` where it cannot be written so.
-    pub(crate) fn to_toml(&self) -> Result<String> {
-        match self {
-            Served::Events(store) => store.keyspace().to_toml(),
-            Served::Ring(ring) => ring.keyspace().to_toml(),
-        }
-    }
-
-    /// Its store, where it has events.
-    pub(crate) fn store(&self) -> Option<&Store> {
-        match self {
-            Served::Events(store) => Some(store),
-            Served::Ring(_) => None,
-        }
-    }
-
-    /// What is said where a call is for the other kind.
-    pub(crate) fn other_kind(&self, call: &str) -> Error {
-        let (is, other) = match self {
-            Served::Events(_) => ("has events", "rings"),
-            Served::Ring(_) => ("is a ring", "keyspaces of events"),
-        };
-        Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
     }
 }
 

@@ -1,14 +1,10 @@
-//! What every session of a server has in common.
+//! What every session of a server has in common, beside what is served (`keyspaces.rs`).
 
 use crate::access::Access;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::peer::{Peers, Refusals};
-use crate::served::Served;
 use forebay_core::{Error, Result};
-use forebay_ring::Ring;
-use forebay_store::Store;
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -35,10 +31,8 @@ impl Phase {
     }
 }
 
-/// Stores, rules and counters, shared by all threads.
+/// Rules and counters, shared by all threads.
 pub(crate) struct Shared {
-    /// What is served, by the name of its keyspace.
-    pub(crate) keyspaces: BTreeMap<String, Served>,
     /// Who may do what.
     pub(crate) access: Access,
     /// What a connection may take.
@@ -69,9 +63,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// What sessions on so many threads share.
-    pub(crate) fn new(keyspaces: BTreeMap<String, Served>, access: Access, limits: Limits, threads: usize) -> Shared {
+    pub(crate) fn new(access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
-            keyspaces,
             access,
             limits,
             metrics: Metrics::default(),
@@ -87,34 +80,6 @@ impl Shared {
             beats: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             began: Instant::now(),
         }
-    }
-
-    /// A keyspace; without a name the only one.
-    ///
-    /// # Errors
-    /// `Invalid` for a name that is not served, and without a name where there are several.
-    pub(crate) fn served(&self, name: &str) -> Result<&Served> {
-        if name.is_empty() && self.keyspaces.len() == 1 {
-            return self.keyspaces.values().next().ok_or_else(|| Error::internal("no keyspace"));
-        }
-        let names = || self.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");
-        self.keyspaces.get(name).ok_or_else(|| {
-            let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
-            Error::invalid(format!("{what}: this server has {}", names()))
-        })
-    }
-
-    /// Those that have events, with their stores.
-    pub(crate) fn stores(&self) -> impl Iterator<Item = (&String, &Store)> {
-        self.keyspaces.iter().filter_map(|(name, served)| Some((name, served.store()?)))
-    }
-
-    /// Those that are rings.
-    pub(crate) fn rings(&self) -> impl Iterator<Item = (&String, &Ring)> {
-        self.keyspaces.iter().filter_map(|(name, served)| match served {
-            Served::Events(_) => None,
-            Served::Ring(ring) => Some((name, ring)),
-        })
     }
 
     /// Whether a frame may be served that was sent under this epoch. A server of one node goes by no cluster map, which is
@@ -201,7 +166,7 @@ mod tests {
 
     #[test]
     fn phases_go_one_way() {
-        let shared = Shared::new(BTreeMap::new(), Access::default(), Limits::default(), 1);
+        let shared = Shared::new(Access::default(), Limits::default(), 1);
         assert_eq!(shared.phase(), Phase::Starting);
         shared.enter(Phase::Ready);
         shared.enter(Phase::Stopping);

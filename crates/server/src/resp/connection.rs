@@ -13,6 +13,7 @@ use super::session::{Session, Step};
 use crate::limits::Limits;
 use crate::shared::Shared;
 use crate::transport::{Transport, poll_write_from};
+use forebay_core::ServedStore;
 use std::future::{Future, poll_fn};
 use std::io::{IoSlice, IoSliceMut};
 use std::pin::{Pin, pin};
@@ -46,7 +47,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Serves the session to its end; why it ended.
-    pub(super) async fn serve(mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> &'static str {
+    pub(super) async fn serve<S: ServedStore>(
+        mut self,
+        mut session: Box<Session<S>>,
+        shared: &Arc<Shared>,
+    ) -> &'static str {
         let mut stopping = pin!(shared.stop_notice.notified());
         // This task is woken when the server stops, and the session looks whether it does.
         let _ = poll_fn(|context| Poll::Ready(stopping.as_mut().poll(context))).await;
@@ -98,7 +103,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Has the session go on where it may wait, after its answers so far are on their way; `None` where it panicked.
-    async fn elsewhere(&mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> Option<(Box<Session>, Step)> {
+    async fn elsewhere<S: ServedStore>(
+        &mut self,
+        mut session: Box<Session<S>>,
+        shared: &Arc<Shared>,
+    ) -> Option<(Box<Session<S>>, Step)> {
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }
@@ -113,7 +122,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Answers and asks, once others that are ready had their turn.
-    async fn exchange(&mut self, session: &mut Session, more: bool) -> Result<Exchange, &'static str> {
+    async fn exchange<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        more: bool,
+    ) -> Result<Exchange, &'static str> {
         // Clients that are answered together are woken together: waking one for each answer costs more than the answer.
         // A session that has more to do has taken its turn.
         if more || session.replies.unsent() > 0 && session.has_company() {
@@ -123,9 +136,9 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes what it can, then reads, or answers at once where there is more to do and room for its answers.
-    fn poll_exchange(
+    fn poll_exchange<S: ServedStore>(
         &mut self,
-        session: &mut Session,
+        session: &mut Session<S>,
         context: &mut Context<'_>,
         more: bool,
     ) -> Poll<Result<Exchange, &'static str>> {
@@ -150,7 +163,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes the answers before the end.
-    fn poll_last_words(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+    fn poll_last_words<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), &'static str>> {
         self.write(session, context)?;
         if session.replies.unsent() == 0 && !self.to_flush {
             return Poll::Ready(Ok(()));
@@ -159,7 +176,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes as much as the socket takes now.
-    fn write(&mut self, session: &mut Session, context: &mut Context<'_>) -> Result<(), &'static str> {
+    fn write<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Result<(), &'static str> {
         while session.replies.unsent() > 0 {
             let mut places = [IoSlice::new(&[]); super::replies::PLACES];
             let count = session.replies.places(&mut places);
@@ -187,7 +208,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Reads into the value that is on its way and behind it, or into the input.
-    fn poll_fill(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+    fn poll_fill<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<usize>> {
         let place = session.landing.as_mut().map_or(&mut [][..], |landing| landing.place());
         let in_place = place.len();
         let room = session.input.room();
@@ -207,7 +232,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// During a wait: answers go out as far as they are taken, and a client that has gone is waited for no more.
-    fn is_gone(&mut self, session: &mut Session, context: &mut Context<'_>) -> bool {
+    fn is_gone<S: ServedStore>(&mut self, session: &mut Session<S>, context: &mut Context<'_>) -> bool {
         if self.write(session, context).is_err() {
             return true;
         }
@@ -254,7 +279,12 @@ impl Deadlines {
     }
 
     /// Nothing can go on now: ready once that was so for too long.
-    fn poll(&mut self, session: &Session, to_flush: bool, context: &mut Context<'_>) -> Poll<&'static str> {
+    fn poll<S: ServedStore>(
+        &mut self,
+        session: &Session<S>,
+        to_flush: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<&'static str> {
         let Some(first) = self.first(session, to_flush) else { return Poll::Pending };
         loop {
             let (timer, rings) =
@@ -271,7 +301,7 @@ impl Deadlines {
         }
     }
 
-    fn first(&mut self, session: &Session, to_flush: bool) -> Option<Instant> {
+    fn first<S: ServedStore>(&mut self, session: &Session<S>, to_flush: bool) -> Option<Instant> {
         let mut now = None;
         let mut since = || *now.get_or_insert_with(Instant::now);
         if !session.has_begun() {

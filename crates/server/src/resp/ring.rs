@@ -8,14 +8,15 @@ use super::select::{number, patience};
 use super::turn::{Answer, Flow, Turn};
 use crate::session::LOOK_AGAIN_FILTERED;
 use crate::slices::{Slice, Slices, join};
-use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, SourceId, SourceSchema, Stretch};
+use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, ServedStore, SourceId, SourceSchema, Stretch};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Most fragments and stretches of one answer.
 const THINGS_MAX: usize = 50_000;
 
 /// FB.PUT source timestamp span value [RUN n] [STATUS n]
-pub(super) fn put(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn put<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let ring = turn.client.ring("fb.put")?;
     let source = ring.keyspace().source.parse_source(keys::utf8(command.part(1))?)?;
     let timestamp = number(Some(command.part(2)))?;
@@ -48,7 +49,7 @@ fn narrow(word: Option<&[u8]>) -> Result<u32, Failure> {
 }
 
 /// FB.WINDOW begin end [WAIT ms] [SOURCES ALL | source…]
-pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn window<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let ring = turn.client.ring("fb.window")?.clone();
     let (begin, end) = (number(Some(command.part(1)))?, number(Some(command.part(2)))?);
     let (mut wait, mut sources) = (Duration::ZERO, RingSources::All);
@@ -109,7 +110,7 @@ fn named<'a>(schema: &SourceSchema, words: impl Iterator<Item = &'a [u8]>) -> Re
     }
 }
 
-fn write(replies: &mut Replies, source: &SourceId, coverage: &[Stretch], slices: &[Slice]) {
+fn write<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, source: &SourceId, coverage: &[Stretch], slices: &[Slice]) {
     replies.map(3);
     replies.text("source");
     replies.text(&source.text());

@@ -5,10 +5,12 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
-use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, judge, lease_any};
-use forebay_core::{Attributes, Filter, Key, Keyspace, Primary, Token};
-use forebay_store::{Fragment, GetAny, Lease, Sources, Store};
+use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, LeaseOf, judge, lease_any};
+use forebay_core::{
+    Attributes, Filter, GetAny, Key, Keyspace, LeaseHolder, Primary, ReadFragment, ServedStore, Sources, Token,
+};
 use forebay_wire::{WireJudgement, WireVerdict};
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -46,7 +48,7 @@ fn sources<'a>(keyspace: &Keyspace, words: impl Iterator<Item = &'a [u8]>) -> Re
 }
 
 /// How much longer a command that waits so long has patience; `None` where it waits no more.
-pub(super) fn patience(turn: &mut Turn<'_>, wait: Duration) -> Option<Duration> {
+pub(super) fn patience<S: ServedStore>(turn: &mut Turn<'_, S>, wait: Duration) -> Option<Duration> {
     if wait.is_zero() || turn.shared.stopping.load(Ordering::Acquire) {
         return None;
     }
@@ -56,7 +58,7 @@ pub(super) fn patience(turn: &mut Turn<'_>, wait: Duration) -> Option<Duration> 
 }
 
 /// FB.GETANY [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition]… [SOURCES NONE | ALL | source…]
-pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn get_any<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
     let keyspace = store.keyspace();
     let (mut request, mut wanted, mut conditions) = (GetAny::default(), 1, Vec::new());
@@ -90,12 +92,17 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     for mut lease in leases {
         let payload = std::mem::take(&mut lease.fragments);
         turn.sent += payload.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
-        write_lease(turn.replies, keyspace, &lease, payload);
+        write_lease::<S>(turn.replies, keyspace, &lease, payload);
     }
     Ok(Flow::Done)
 }
 
-fn write_lease(replies: &mut Replies, keyspace: &Keyspace, lease: &Lease, payload: Vec<Fragment>) {
+fn write_lease<S: ServedStore>(
+    replies: &mut Replies<S::Fragment>,
+    keyspace: &Keyspace,
+    lease: &LeaseOf<S>,
+    payload: Vec<S::Fragment>,
+) {
     replies.map(9);
     replies.text("primary");
     replies.text(&keyspace.schema.text(lease.primary.as_bytes()));
@@ -114,7 +121,7 @@ fn write_lease(replies: &mut Replies, keyspace: &Keyspace, lease: &Lease, payloa
     write_fragments(replies, keyspace, payload);
 }
 
-fn write_attributes(replies: &mut Replies, keyspace: &Keyspace, attributes: &Attributes) {
+fn write_attributes<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, keyspace: &Keyspace, attributes: &Attributes) {
     let attributes = attributes.text(&keyspace.attributes);
     replies.text("attributes");
     replies.map(attributes.len());
@@ -128,12 +135,12 @@ fn source_of(keyspace: &Keyspace, key: &Key) -> String {
     keyspace.schema.source_text(keyspace.schema.rest_of(key))
 }
 
-fn write_missing(replies: &mut Replies, keyspace: &Keyspace, missing: &[Key]) {
+fn write_missing<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, keyspace: &Keyspace, missing: &[Key]) {
     replies.text("missing");
     replies.texts(missing.iter().map(|key| source_of(keyspace, key)));
 }
 
-fn write_fragments(replies: &mut Replies, keyspace: &Keyspace, fragments: Vec<Fragment>) {
+fn write_fragments<F: ReadFragment>(replies: &mut Replies<F>, keyspace: &Keyspace, fragments: Vec<F>) {
     replies.text("fragments");
     replies.map(fragments.len());
     for fragment in fragments {
@@ -143,7 +150,7 @@ fn write_fragments(replies: &mut Replies, keyspace: &Keyspace, fragments: Vec<Fr
 }
 
 /// FB.EVENT primary [SOURCES NONE | ALL | source…]
-pub(super) fn event(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn event<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
     let keyspace = store.keyspace();
     let primary = keys::primary(&keyspace.schema, command.part(1))?;
@@ -181,14 +188,14 @@ pub(super) fn event(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// The event and the token that most commands begin with.
-fn held(store: &Store, command: Command<'_>) -> Result<(Primary, Token), Failure> {
+fn held<S: ServedStore>(store: &S, command: Command<'_>) -> Result<(Primary, Token), Failure> {
     let primary = keys::primary(store.schema(), command.part(1))?;
     Ok((primary, keys::utf8(command.part(2))?.parse()?))
 }
 
 /// FB.ACCEPT primary token stream [stream …] | FB.REJECT primary token | FB.REQUEUE primary token |
 /// FB.PASS primary token stage
-pub(super) fn decide(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
     let judgement = match command.part(0).to_ascii_uppercase().as_slice() {
@@ -206,16 +213,16 @@ pub(super) fn decide(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// FB.EXTEND primary token milliseconds
-pub(super) fn extend(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn extend<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
-    store.extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
+    store.holder().extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
     turn.replies.ok();
     Ok(Flow::Done)
 }
 
 /// FB.SEAL primary
-pub(super) fn seal(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn seal<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let sealed = store.seal(&keys::primary(store.schema(), command.part(1))?)?;
     turn.replies.number(u64::from(sealed));

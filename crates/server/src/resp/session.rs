@@ -22,9 +22,9 @@ use super::replies::Replies;
 use super::table::{self, Place, Spec};
 use super::turn::{Flow, Turn};
 use super::{keys, strings};
+use crate::keyspaces::Keyspaces;
 use crate::shared::Shared;
-use forebay_core::{Call, Error, Key};
-use forebay_store::{PutOptions, PutOutcome, Reservation};
+use forebay_core::{Call, Error, Key, PutOptions, PutOutcome, ReserveFragment, ServedStore};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -49,13 +49,13 @@ pub(super) enum Step {
 }
 
 /// One connection without its socket.
-pub(super) struct Session {
+pub(super) struct Session<S: ServedStore> {
     shared: Arc<Shared>,
-    client: Client,
+    client: Client<S>,
     parser: Parser,
     pub(super) input: Input,
-    pub(super) replies: Replies,
-    pub(super) landing: Option<Landing>,
+    pub(super) replies: Replies<S::Fragment>,
+    pub(super) landing: Option<Landing<S::Reservation>>,
     patience: Option<Instant>,
     account: Account,
     /// Commands so far.
@@ -64,9 +64,9 @@ pub(super) struct Session {
     held: u64,
 }
 
-impl Session {
-    pub(super) fn new(shared: &Arc<Shared>) -> Session {
-        let client = Client::new(shared);
+impl<S: ServedStore> Session<S> {
+    pub(super) fn new(shared: &Arc<Shared>, keyspaces: &Arc<Keyspaces<S>>) -> Session<S> {
+        let client = Client::new(shared, keyspaces);
         let mut parser = Parser::new(shared.limits.window_bytes as usize);
         parser.set_stranger(client.is_stranger());
         Session {
@@ -270,7 +270,7 @@ impl Session {
             sent: 0,
             cost: 1,
         };
-        let answer = allowed.and_then(|()| (spec.run)(&mut turn, command));
+        let answer = allowed.and_then(|()| table::run(spec.verb, &mut turn, command));
         let Turn { call, things, received, sent, cost: its_cost, .. } = turn;
         *cost += its_cost;
         let flow = match answer {
@@ -330,14 +330,14 @@ impl Session {
     }
 
     /// A client that only promises takes no more of the store than all requests together may.
-    fn within_memory(&mut self, length: usize, reservation: Reservation) -> Result<Reservation, Failure> {
+    fn within_memory(&mut self, length: usize, reservation: S::Reservation) -> Result<S::Reservation, Failure> {
         if self.hold(length as u64) {
             return Ok(reservation);
         }
         Err(Error::full("requests under way take all memory that they may (memory_bytes_max)").into())
     }
 
-    fn landed(&mut self, start: usize, mut landing: Landing) {
+    fn landed(&mut self, start: usize, mut landing: Landing<S::Reservation>) {
         self.input.consume(start);
         let came = landing.take(self.input.bytes());
         self.input.consume(came);
@@ -385,7 +385,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl<S: ServedStore> Drop for Session<S> {
     fn drop(&mut self) {
         self.hold(0);
     }
@@ -393,7 +393,7 @@ impl Drop for Session {
 
 /// Whether this client may ask this.
 #[inline]
-fn allowed(shared: &Shared, client: &Client, spec: &Spec) -> Result<(), Failure> {
+fn allowed<S: ServedStore>(shared: &Shared, client: &Client<S>, spec: &Spec) -> Result<(), Failure> {
     if client.is_stranger() && !spec.is_for_strangers() {
         return Err(Failure::coded("NOAUTH", "Authentication required."));
     }

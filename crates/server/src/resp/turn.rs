@@ -6,15 +6,14 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use crate::shared::Shared;
-use forebay_core::{Call, Key};
-use forebay_store::{Fragment, PutOptions, PutOutcome};
+use forebay_core::{Call, Key, PutOptions, PutOutcome, ServedStore};
 use std::time::{Duration, Instant};
 
 /// What a command works with.
-pub(super) struct Turn<'a> {
+pub(super) struct Turn<'a, S: ServedStore> {
     pub(super) shared: &'a Shared,
-    pub(super) client: &'a mut Client,
-    pub(super) replies: &'a mut Replies,
+    pub(super) client: &'a mut Client<S>,
+    pub(super) replies: &'a mut Replies<S::Fragment>,
     /// Whether this thread may wait: it is none that serves connections.
     pub(super) may_wait: bool,
     /// Until when the command under way waits for events.
@@ -46,8 +45,8 @@ pub(super) enum Flow {
 }
 
 /// What a look for a fragment has shown.
-pub(super) enum Looked {
-    There(Fragment),
+pub(super) enum Looked<F> {
+    There(F),
     Absent,
     /// It stands on a device, for which this thread must not wait.
     Wait,
@@ -55,7 +54,7 @@ pub(super) enum Looked {
 
 pub(super) type Answer = Result<Flow, Failure>;
 
-impl Turn<'_> {
+impl<S: ServedStore> Turn<'_, S> {
     /// The key of the first argument.
     ///
     /// # Errors
@@ -71,7 +70,7 @@ impl Turn<'_> {
     /// Stores a fragment; `None` where this thread would have to wait.
     ///
     /// # Errors
-    /// As [`forebay_store::Store::put`].
+    /// Those of a put.
     #[inline]
     pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
         let store = self.client.store()?;
@@ -86,9 +85,9 @@ impl Turn<'_> {
     /// Looks for a fragment.
     ///
     /// # Errors
-    /// As [`forebay_store::Store::get`].
+    /// Those of a get.
     #[inline]
-    pub(super) fn look(&self, key: &Key) -> Result<Looked, Failure> {
+    pub(super) fn look(&self, key: &Key) -> Result<Looked<S::Fragment>, Failure> {
         let store = self.client.store()?;
         if self.client.may_be_slow() && !self.may_wait {
             let schema = store.schema();

@@ -5,10 +5,12 @@
 
 use super::Session;
 use crate::access::Access;
+use crate::keyspaces::Keyspaces;
 use crate::limits::Limits;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
+use forebay_core::ServedStore;
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -42,11 +44,11 @@ const END: Duration = Duration::from_secs(5);
 ///
 /// # Panics
 /// Where a session spins, does not end, or says what is no frame.
-pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
-    let keyspaces = [(served.name().to_owned(), served.clone())].into();
-    let shared = Shared::new(keyspaces, Access::default(), limits, 1);
+pub async fn drive<S: ServedStore>(served: &Served<S>, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
+    let keyspaces = Keyspaces::of(served.clone());
+    let shared = Shared::new(Access::default(), limits, 1);
     let pipe = Rc::new(RefCell::new(Pipe::default()));
-    let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared));
+    let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared), Arc::new(keyspaces));
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(flag.clone());
     let mut is_over = false;

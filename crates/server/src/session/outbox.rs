@@ -9,8 +9,7 @@
 
 use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
-use forebay_core::{Error, Kind};
-use forebay_store::Fragment;
+use forebay_core::{Error, Kind, ServedStore};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -29,21 +28,23 @@ const PIECES: usize = 128;
 const UNSENT_BYTES: u64 = 2 << 20;
 
 /// What keeps bytes where they stand.
-#[derive(Clone)]
-pub(crate) enum Guard {
+pub(crate) enum Guard<S: ServedStore> {
     /// A fragment of an event.
-    Fragment(Arc<Fragment>),
+    Fragment(Arc<S::Fragment>),
     /// One of a slice of a ring's window, by its place there.
     Slice(Arc<Slice>, usize),
 }
 
-impl From<Fragment> for Guard {
-    fn from(fragment: Fragment) -> Guard {
-        Guard::Fragment(Arc::new(fragment))
+impl<S: ServedStore> Clone for Guard<S> {
+    fn clone(&self) -> Guard<S> {
+        match self {
+            Guard::Fragment(fragment) => Guard::Fragment(fragment.clone()),
+            Guard::Slice(slice, at) => Guard::Slice(slice.clone(), *at),
+        }
     }
 }
 
-impl Deref for Guard {
+impl<S: ServedStore> Deref for Guard<S> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -55,14 +56,14 @@ impl Deref for Guard {
 }
 
 /// Bytes that go out.
-pub(crate) enum Piece {
+pub(crate) enum Piece<S: ServedStore> {
     /// Copied.
     Copied(Vec<u8>),
     /// Where they stand, from and to.
-    Guard(Guard, usize, usize),
+    Guard(Guard<S>, usize, usize),
 }
 
-impl Piece {
+impl<S: ServedStore> Piece<S> {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
@@ -73,24 +74,38 @@ impl Piece {
 }
 
 /// Payloads of an answer, in order.
-#[derive(Default)]
-pub(crate) struct Payload {
-    pieces: Vec<Piece>,
+pub(crate) struct Payload<S: ServedStore> {
+    pieces: Vec<Piece<S>>,
     bytes: u64,
 }
 
-impl Payload {
+impl<S: ServedStore> Default for Payload<S> {
+    fn default() -> Payload<S> {
+        Payload { pieces: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<S: ServedStore> Payload<S> {
     /// Adds the bytes of a fragment.
-    pub(crate) fn push<G: Deref<Target = [u8]> + Into<Guard>>(&mut self, fragment: G) {
-        let length = fragment.len();
+    pub(crate) fn push(&mut self, fragment: S::Fragment) {
+        self.add(fragment, |fragment| Guard::Fragment(Arc::new(fragment)));
+    }
+
+    /// Adds the bytes of a fragment of a ring.
+    pub(super) fn push_of_ring(&mut self, slice: &Arc<Slice>, at: usize) {
+        self.add(Guard::Slice(slice.clone(), at), |guard| guard);
+    }
+
+    fn add<B: Deref<Target = [u8]>>(&mut self, bytes: B, guard: impl FnOnce(B) -> Guard<S>) {
+        let length = bytes.len();
         self.bytes += length as u64;
         if length >= COPIED_BYTES {
-            self.pieces.push(Piece::Guard(fragment.into(), 0, length));
+            self.pieces.push(Piece::Guard(guard(bytes), 0, length));
             return;
         }
         match self.pieces.last_mut() {
-            Some(Piece::Copied(bytes)) => bytes.extend_from_slice(&fragment),
-            _ => self.pieces.push(Piece::Copied(fragment.to_vec())),
+            Some(Piece::Copied(copied)) => copied.extend_from_slice(&bytes),
+            _ => self.pieces.push(Piece::Copied(bytes.to_vec())),
         }
     }
 
@@ -101,39 +116,39 @@ impl Payload {
 }
 
 /// What is answered to a request.
-pub(crate) struct Answer {
+pub(crate) struct Answer<S: ServedStore> {
     /// Its meta, or the error that stands for it.
     pub(crate) meta: Result<Vec<u8>, Error>,
     /// What follows.
-    pub(crate) payload: Payload,
+    pub(crate) payload: Payload<S>,
     /// More answers to the same request follow.
     pub(crate) more: bool,
     /// Kinds of the errors that it says of single things.
     pub(crate) failed: Vec<Kind>,
 }
 
-impl Answer {
+impl<S: ServedStore> Answer<S> {
     /// A meta alone.
-    pub(crate) fn of(meta: Vec<u8>) -> Answer {
+    pub(crate) fn of(meta: Vec<u8>) -> Answer<S> {
         Answer { meta: Ok(meta), payload: Payload::default(), more: false, failed: Vec::new() }
     }
 
     /// An error.
-    pub(crate) fn error(error: Error) -> Answer {
+    pub(crate) fn error(error: Error) -> Answer<S> {
         Answer { meta: Err(error), ..Answer::of(Vec::new()) }
     }
 }
 
-struct Frame {
+struct Frame<S: ServedStore> {
     head: FrameHead,
     meta: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<Piece<S>>,
 }
 
 /// Answers of one connection.
-pub(super) struct Outbox {
-    held: VecDeque<Frame>,
-    queue: VecDeque<Piece>,
+pub(super) struct Outbox<S: ServedStore> {
+    held: VecDeque<Frame<S>>,
+    queue: VecDeque<Piece<S>>,
     /// Bytes of the first piece that went out.
     gone: usize,
     /// The stream may keep some of what it took: TLS does.
@@ -149,8 +164,8 @@ pub(super) struct Outbox {
     is_over: bool,
 }
 
-impl Outbox {
-    pub(super) fn new() -> Outbox {
+impl<S: ServedStore> Outbox<S> {
+    pub(super) fn new() -> Outbox<S> {
         // Before its hello a client takes an answer to it.
         Outbox {
             held: VecDeque::new(),
@@ -200,7 +215,7 @@ impl Outbox {
     }
 
     /// Queues the answer to a request; `credit` is what the client may send anew.
-    pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
+    pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer<S>, credit: u32) {
         let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
             Ok(meta) if meta.len() as u64 + FRAME_HEAD_BYTES as u64 > self.window / 2 => {
@@ -247,7 +262,7 @@ impl Outbox {
         }
     }
 
-    fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece>, payload_bytes: u32) {
+    fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece<S>>, payload_bytes: u32) {
         if self.is_over && !head.flags.is_error() {
             return;
         }
@@ -370,7 +385,7 @@ impl Outbox {
 }
 
 /// Takes so many bytes away at the front.
-fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
+fn cut<S: ServedStore>(pieces: &mut VecDeque<Piece<S>>, most: u64) -> (Vec<Piece<S>>, u64) {
     let mut part = Vec::new();
     let mut left = most as usize;
     while left > 0 {

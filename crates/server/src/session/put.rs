@@ -15,7 +15,7 @@ use super::place::Place;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{Error, Kind, Result};
+use forebay_core::{Error, Kind, Result, ServedStore};
 use forebay_wire::WirePut;
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -42,31 +42,31 @@ fn no_memory(length: usize) -> Error {
 }
 
 /// What a fragment's bytes go to.
-enum Target {
+enum Target<S: ServedStore> {
     /// Memory of the store.
-    Place(Place),
+    Place(Place<S>),
     /// Memory of the server: the put must wait.
     Held(Vec<u8>),
     /// Nowhere: the put has failed.
     Nowhere,
 }
 
-struct Open {
+struct Open<S: ServedStore> {
     index: usize,
-    target: Target,
+    target: Target<S>,
     filled: usize,
     length: usize,
 }
 
 /// A fragment whose put waits, on a thread.
-pub(super) enum Waiting {
+pub(super) enum Waiting<S: ServedStore> {
     /// Its commit waits.
-    Commit(usize, Place),
+    Commit(usize, Place<S>),
     /// It waits for space, or for another put.
     Put(usize, Vec<u8>),
 }
 
-impl Waiting {
+impl<S: ServedStore> Waiting<S> {
     /// Which fragment of its frame it is.
     pub(super) fn index(&self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl Waiting {
 }
 
 /// A put under way.
-pub(super) struct Putting {
+pub(super) struct Putting<S: ServedStore> {
     /// Number of the request.
     pub(super) request: u64,
     /// When its meta was there.
@@ -89,17 +89,17 @@ pub(super) struct Putting {
     next: usize,
     /// Up to which fragment the store was told what comes.
     told: usize,
-    open: VecDeque<Open>,
+    open: VecDeque<Open<S>>,
     /// What was received and must wait.
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Waiting<S>>,
     /// Bytes of fragments that wait in the server's memory.
     pub(super) held: u64,
     /// Bytes of the frame's payload that are still to come from the inbox or the socket.
     left: u64,
 }
 
-impl Putting {
-    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting {
+impl<S: ServedStore> Putting<S> {
+    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting<S> {
         let left = puts.iter().map(|put| u64::from(put.length)).sum();
         let outcomes = puts.iter().map(|_| None).collect();
         Putting {
@@ -133,7 +133,7 @@ impl Putting {
     }
 
     /// Takes what is in the inbox; answers the puts that must wait.
-    pub(super) fn take(&mut self, served: &Served, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting> {
+    pub(super) fn take(&mut self, served: &Served<S>, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting<S>> {
         let mut waiting = Vec::new();
         loop {
             while let Some(open) = self.open.front_mut() {
@@ -184,7 +184,7 @@ impl Putting {
     }
 
     /// Opens the next fragment.
-    fn begin(&mut self, served: &Served, shared: &Shared) {
+    fn begin(&mut self, served: &Served<S>, shared: &Shared) {
         let put = &self.puts[self.next];
         let length = put.length as usize;
         let reserved = if self.outcomes[self.next].is_some() { Ok(None) } else { served.try_reserve(put) };
@@ -208,7 +208,7 @@ impl Putting {
         self.next += 1;
     }
 
-    fn finish(&mut self, open: Open, waiting: &mut Vec<Waiting>) {
+    fn finish(&mut self, open: Open<S>, waiting: &mut Vec<Waiting<S>>) {
         let index = open.index;
         match open.target {
             Target::Place(place) if place.commit_may_wait() => waiting.push(Waiting::Commit(index, place)),
@@ -221,7 +221,7 @@ impl Putting {
     /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
-        served: &Served,
+        served: &Served<S>,
         shared: &Shared,
         inbox: &mut Inbox,
         stream: &mut T,
@@ -290,7 +290,7 @@ impl Putting {
     }
 }
 
-impl Open {
+impl<S: ServedStore> Open<S> {
     fn fill(&mut self, bytes: &[u8]) {
         match &mut self.target {
             Target::Place(place) => place[self.filled..self.filled + bytes.len()].copy_from_slice(bytes),
@@ -305,10 +305,14 @@ impl Open {
 }
 
 /// Ends puts that wait, on a thread, one after another; their deadlines run from the same time on.
-pub(super) fn wait_all(served: &Served, waiting: Vec<(WirePut, Waiting)>, from: Instant) -> Vec<(usize, Result<u8>)> {
+pub(super) fn wait_all<S: ServedStore>(
+    served: &Served<S>,
+    waiting: Vec<(WirePut, Waiting<S>)>,
+    from: Instant,
+) -> Vec<(usize, Result<u8>)> {
     // One waited for space as long as the store waits by itself: so have those behind it.
     let mut waited = false;
-    let one = |(mut put, one): (WirePut, Waiting)| {
+    let one = |(mut put, one): (WirePut, Waiting<S>)| {
         let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
         let is_default = own.is_none();
         put.deadline = own.or(waited.then_some(Duration::ZERO));
@@ -320,7 +324,7 @@ pub(super) fn wait_all(served: &Served, waiting: Vec<(WirePut, Waiting)>, from: 
 }
 
 /// Ends a put that waits, on a thread.
-fn wait(served: &Served, put: &WirePut, waiting: Waiting) -> (usize, Result<u8>) {
+fn wait<S: ServedStore>(served: &Served<S>, put: &WirePut, waiting: Waiting<S>) -> (usize, Result<u8>) {
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
         Waiting::Put(index, bytes) => (index, served.put(put, &bytes)),

@@ -9,7 +9,7 @@ use super::{Receiving, Session};
 use crate::served::Served;
 use crate::session::put::Putting;
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Keyspace, Result};
+use forebay_core::{Call, Error, Keyspace, Result, ServedStore};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, FrameKind, WirePut};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ const WHOLE_BYTES: u64 = 32 << 10;
 /// Bytes that are read beyond a client's window, for the credit that stands behind its requests.
 const CREDIT_BYTES: usize = 64 << 10;
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// Whether anything more is read: requests, or behind those that must wait the credit that the client gives.
     pub(super) fn wants_more(&self) -> bool {
         if self.incoming.is_eof || self.ending.is_some_and(|_| !self.outbox.lacks_credit()) {

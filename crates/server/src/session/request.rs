@@ -12,12 +12,11 @@ use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
 use crate::access::{Grant, Rights};
 use crate::served::Served;
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Result};
-use forebay_store::Store;
+use forebay_core::{Call, Error, Result, ServedStore};
 use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
 use std::time::{Duration, Instant};
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// The first frame of a connection.
     pub(super) fn hello(&mut self, head: FrameHead, meta: &[u8]) -> Result<()> {
         if head.kind != FrameKind::Hello {
@@ -38,7 +37,7 @@ impl<T: Transport> Session<T> {
             self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
             return Err(Error::invalid("this server wants a token, and this is none that it knows"));
         };
-        let served = self.shared.served(&hello.keyspace)?.named(&hello.name);
+        let served = self.keyspaces.served(&hello.keyspace)?.named(&hello.name);
         let rights = grant.rights(served.name());
         if rights == Rights::default() {
             let why = format!("token `{}` has no right in keyspace `{}`", grant.name, served.name());
@@ -105,7 +104,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Makes a call on events, here or where it may wait.
-    fn call(&mut self, call: Call, request: Request, store: Store, has_warm: bool, from: Instant) {
+    fn call(&mut self, call: Call, request: Request, store: S, has_warm: bool, from: Instant) {
         let head = request.head;
         match call {
             Call::GetAny => self.get_any(request, &store, from),
@@ -144,7 +143,7 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    fn verdicts(&mut self, request: Request, store: Store, from: Instant) {
+    fn verdicts(&mut self, request: Request, store: S, from: Instant) {
         let (head, call) = (request.head, Call::Verdict);
         let verdicts = match WireVerdict::decode_all(&request.meta, head.payload_bytes, store.keyspace()) {
             Ok(verdicts) => verdicts,
@@ -161,7 +160,7 @@ impl<T: Transport> Session<T> {
         self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
     }
 
-    fn control(&mut self, request: Request, served: Served, rights: Rights, from: Instant) {
+    fn control(&mut self, request: Request, served: Served<S>, rights: Rights, from: Instant) {
         let head = request.head;
         let control = match control::decode(&request.meta) {
             Ok(control) => control,
@@ -180,7 +179,7 @@ impl<T: Transport> Session<T> {
         });
     }
 
-    fn get_any(&mut self, request: Request, store: &Store, from: Instant) {
+    fn get_any(&mut self, request: Request, store: &S, from: Instant) {
         let head = request.head;
         let mut asked = match WireReader::whole(&request.meta, |read| read.get_any(store.keyspace())) {
             Ok(asked) => asked,
@@ -202,7 +201,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
-    pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking>) {
+    pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking<S>>) {
         self.on_thread(move || match asking.ask() {
             Ok(None) => Done::Nothing(asking),
             answer => {

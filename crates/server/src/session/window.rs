@@ -4,12 +4,12 @@
 //! ring stands still for nobody who reads slowly.
 
 use super::calls::Request;
-use super::outbox::{Answer, Guard, Payload};
+use super::outbox::{Answer, Payload};
 use super::stream::Streaming;
 use super::{LOOK_AGAIN_FILTERED, Session};
 use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Result, SourceSchema};
+use forebay_core::{Call, Error, Result, ServedStore, SourceSchema};
 use forebay_ring::Ring;
 use forebay_wire::{FrameHead, WireRingFragment, WireWindow, WireWindowPart};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Awaiting {
     next_look: Instant,
 }
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// Answers with a window, now or once it is all there.
     pub(super) fn window(&mut self, request: &Request, ring: &Ring, from: Instant) {
         let asked = WireWindow::decode(&request.meta, &ring.keyspace().source);
@@ -120,7 +120,7 @@ impl WindowParts {
     ///
     /// # Errors
     /// `Closed` where the ring closes meanwhile.
-    pub(super) fn next(&mut self, things: usize, bytes: u64) -> Result<Answer> {
+    pub(super) fn next<S: ServedStore>(&mut self, things: usize, bytes: u64) -> Result<Answer<S>> {
         let (mut parts, mut payload, mut left) = (Vec::new(), Payload::default(), things);
         while left > 0 && payload.bytes() < bytes {
             let slice = match self.slice.take() {
@@ -145,7 +145,7 @@ impl WindowParts {
                     .map_err(|_| Error::internal("a fragment longer than any can be"))?;
                 let forebay_ring::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
                 fragments.push(WireRingFragment { timestamp, span, run, status, length, checksum });
-                payload.push(Guard::Slice(slice.clone(), self.fragment));
+                payload.push_of_ring(&slice, self.fragment);
                 (self.fragment, left) = (self.fragment + 1, left - 1);
             }
             parts.push(WireWindowPart { source: slice.source(), coverage, fragments });
@@ -156,7 +156,7 @@ impl WindowParts {
         self.answer(&parts, payload, true)
     }
 
-    fn answer(&self, parts: &[WireWindowPart], payload: Payload, more: bool) -> Result<Answer> {
+    fn answer<S: ServedStore>(&self, parts: &[WireWindowPart], payload: Payload<S>, more: bool) -> Result<Answer<S>> {
         Ok(Answer { payload, more, ..Answer::of(WireWindowPart::encode_all(parts, &self.schema)?) })
     }
 }

@@ -9,9 +9,7 @@ use crate::shards::Shard;
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use forebay_media::hot::Class;
-use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// Why an announcement must be tried again.
 enum Again {
@@ -32,7 +30,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let sources = engine.check_announcement(how)?;
-        let deadline = deadline_after(engine.config.put_deadline);
+        let deadline = engine.deadline_after(engine.config.put_deadline);
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
@@ -41,7 +39,7 @@ impl Store {
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.
                     engine.relieve_log();
-                    if !engine.placement.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
+                    if !engine.wait_for_space(Class::NewEvent, deadline) || engine.timer().now() >= deadline {
                         return Err(error);
                     }
                 }

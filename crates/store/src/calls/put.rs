@@ -20,7 +20,6 @@ use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
-use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -258,27 +257,26 @@ impl Engine {
     /// Waits for what the first try lacked, to the deadline.
     #[cold]
     fn claim_slowly(&self, key: &Key, length: u32, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
-        let deadline = deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
+        let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
         let mut again = again;
         loop {
             match again {
                 Again::UnknownRun(run) => self.open_unknown_run(run)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
-                    if Instant::now() >= deadline {
+                    // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
+                    if !self.poll(Duration::from_micros(50), deadline) {
                         return Err(Error::unavailable(format!(
                             "{}: another put of this key is in flight and did not end in time",
                             self.keyspace.schema.text(key.as_bytes())
                         )));
                     }
-                    // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
-                    std::thread::sleep(Duration::from_micros(50));
                 }
                 Again::NoSpace(class) => {
                     // Dead ends give their space back: write cursors without live records, a log of which a snapshot is smaller.
                     self.placement.hot.close_idle_cursors();
                     self.relieve_log();
-                    if !self.placement.hot.wait_for_space(class, deadline) {
+                    if !self.wait_for_space(class, deadline) {
                         return Err(self.refuse_full(key, length));
                     }
                 }
@@ -287,7 +285,7 @@ impl Engine {
                 Ok(claim) => return Ok(claim),
                 Err(next) => next,
             };
-            if Instant::now() >= deadline && matches!(again, Again::NoSpace(_)) {
+            if matches!(again, Again::NoSpace(_)) && self.timer().now() >= deadline {
                 return Err(self.refuse_full(key, length));
             }
         }
@@ -299,10 +297,9 @@ impl Engine {
     /// `Unavailable` past the deadline.
     #[cold]
     pub(crate) fn await_close(&self, run: u64, deadline: Instant) -> Result<()> {
-        if Instant::now() >= deadline {
+        if !self.poll(Duration::from_micros(100), deadline) {
             return Err(Error::unavailable(format!("run {run} is being closed, which did not end in time")));
         }
-        std::thread::sleep(Duration::from_micros(100));
         Ok(())
     }
 

@@ -18,8 +18,7 @@ use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
-use forebay_media::sync::deadline_after;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A result on the medium that is not in force yet.
 struct Written {
@@ -175,12 +174,11 @@ impl Engine {
         };
         let mut deadline = None;
         while in_flight() {
-            let deadline = *deadline.get_or_insert_with(|| deadline_after(self.config.put_deadline));
-            if Instant::now() >= deadline {
+            let deadline = *deadline.get_or_insert_with(|| self.deadline_after(self.config.put_deadline));
+            // Polled: copies of a fragment end within microseconds, and this is the rare case.
+            if !self.poll(Duration::from_micros(50), deadline) {
                 return;
             }
-            // Polled: copies of a fragment end within microseconds, and this is the rare case.
-            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -28,12 +28,15 @@ use crate::locks::{self, Owner, Ranked};
 use crate::placement::Placement;
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
-use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig};
+use crate::time;
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
-use forebay_media::hot::{Hot, Kept};
+use forebay_media::hot::{Class, Hot, Kept};
+use forebay_media::sync::deadline_after;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Somebody who holds guards, by name.
 pub(crate) struct Holder {
@@ -134,6 +137,30 @@ impl Engine {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.config.clock.now_ns()
+    }
+
+    /// What the waits of calls end by.
+    pub(crate) fn timer(&self) -> &dyn Timer {
+        self.config.clock.timer()
+    }
+
+    pub(crate) fn deadline_after(&self, wait: Duration) -> Instant {
+        time::deadline_after(self.timer(), wait)
+    }
+
+    /// A moment for another thread, before it is looked at again; `false` if the deadline is over.
+    pub(crate) fn poll(&self, every: Duration, deadline: Instant) -> bool {
+        time::poll(self.timer(), every, deadline)
+    }
+
+    /// Waits until a class has space; `false` if it has none when the deadline is over.
+    pub(crate) fn wait_for_space(&self, class: Class, deadline: Instant) -> bool {
+        while let Some(most) = self.timer().block_at_most(deadline) {
+            if self.placement.hot.wait_for_space(class, deadline_after(most)) {
+                return true;
+            }
+        }
+        self.placement.hot.wait_for_space(class, deadline_after(Duration::ZERO))
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -8,6 +8,8 @@ mod event;
 mod incidents;
 mod life;
 mod list;
+#[cfg_attr(not(test), expect(dead_code, reason = "the home of a cluster is its user; until then `tests.rs` is"))]
+mod outside;
 mod ready;
 mod reason;
 mod rule;

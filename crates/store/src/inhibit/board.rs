@@ -6,8 +6,8 @@
 //! *On failure*: a listener that does not keep up misses changes between the first [`OUTBOX_MAX`] and the newest; the
 //! numbers of the changes show it.
 
-use forebay_core::{DeadTime, Inhibit, InhibitClass, InhibitListener, InhibitState};
-use forebay_media::sync::deadline_after;
+use crate::time;
+use forebay_core::{DeadTime, Inhibit, InhibitClass, InhibitListener, InhibitState, Timer};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,15 +97,15 @@ impl Board {
 
     /// The state after a change other than `seen`; waits for one, `None` at the end of the wait. Without a change and a timeout
     /// it takes no lock.
-    pub(crate) fn wait_change(&self, seen: &mut u64, timeout: Duration) -> Option<InhibitState> {
+    pub(crate) fn wait_change(&self, seen: &mut u64, timeout: Duration, timer: &dyn Timer) -> Option<InhibitState> {
         if timeout.is_zero() && self.change.load(Ordering::Acquire) == *seen {
             return None;
         }
-        let deadline = deadline_after(timeout);
+        let deadline = time::deadline_after(timer, timeout);
         // Looked at under the lock that a post holds over its notice: a change in between is not missed.
         let mut shown = self.shown.lock();
         while shown.change == *seen {
-            if self.changed.wait_until(&mut shown, deadline).timed_out() && shown.change == *seen {
+            if time::wait(timer, &self.changed, &mut shown, deadline) && shown.change == *seen {
                 return None;
             }
         }

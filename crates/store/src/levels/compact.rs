@@ -16,7 +16,7 @@ use forebay_core::{Error, Key, Kind, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind};
 use forebay_media::hot::Location;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events emptied out of a container in one round.
 const BATCH_EVENTS: usize = 1024;
@@ -30,7 +30,7 @@ impl Engine {
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
         // A device that cannot be read now is left alone for a while: each try may take as long as it may stall.
         let Compacting { again, spared } = &mut demoter.compacting;
-        if again.is_some_and(|again| Instant::now() < again) {
+        if again.is_some_and(|again| self.timer().now() < again) {
             return false;
         }
         *again = None;
@@ -39,7 +39,7 @@ impl Engine {
             Ok(events) => events,
             Err(error) => {
                 level.note(error.to_string());
-                *again = Some(Instant::now() + PAUSE);
+                *again = Some(self.deadline_after(PAUSE));
                 return false;
             }
         };
@@ -79,7 +79,7 @@ impl Engine {
                         if lost {
                             self.lose(&primary, part.from, &error);
                         } else {
-                            *again = Some(Instant::now() + PAUSE);
+                            *again = Some(self.deadline_after(PAUSE));
                         }
                         self.unpin(part.from);
                         false

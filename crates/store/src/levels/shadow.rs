@@ -13,9 +13,9 @@ use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder};
 use crate::placement::Level;
 use forebay_core::Result;
-use forebay_media::sync::deadline_after;
+use forebay_media::sync::{deadline_after, park_keeper};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Fill of a device's log from which on a snapshot replaces it.
 const LOG_FILL: f64 = 0.5;
@@ -53,12 +53,12 @@ impl Engine {
             return;
         }
         // A device that refuses would otherwise be given a whole snapshot in every round.
-        if round.fold_again.is_some_and(|again| Instant::now() < again) {
+        if round.fold_again.is_some_and(|again| self.timer().now() < again) {
             return;
         }
         debug_assert!(device < level.devices, "device {device} of {}", level.devices);
         let folded = self.fold_shadow(level, device);
-        round.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
+        round.fold_again = folded.is_err().then(|| self.deadline_after(FOLD_AGAIN));
         if let Err(error) = folded {
             level.note(error.to_string());
         }
@@ -133,7 +133,7 @@ pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
                     _ => return,
                 }
                 // Woken early by a call that waits (`Keeper::wake`).
-                std::thread::park_timeout(PAUSE);
+                park_keeper(PAUSE);
             }
         })?;
         let _ = level.keepers[device as usize].thread.set(keeper.thread().clone());

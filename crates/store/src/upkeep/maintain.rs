@@ -8,6 +8,7 @@ use crate::events::{LeaseState, Reason, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
 use crate::placement::RecordHead;
 use crate::shards::Shard;
+use crate::time;
 use crate::{RunState, Store};
 use forebay_core::LiveState;
 use forebay_core::nanoseconds;
@@ -29,10 +30,11 @@ impl Store {
 /// Runs rounds until the store closes or its last handle is gone.
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+    let clock = holder.engine.config.clock.clone();
     std::thread::Builder::new().name("forebay-store".to_owned()).spawn(move || {
         loop {
             // Weak: the thread must not keep a store open that nobody has any more.
-            std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
+            time::pause(&*clock, Duration::from_millis(MAINTENANCE_MS), || engine.strong_count() > 0);
             match engine.upgrade() {
                 Some(engine) if !engine.is_closed() => engine.maintain(),
                 _ => return,

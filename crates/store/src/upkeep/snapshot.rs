@@ -12,17 +12,18 @@
 //!
 //! *Not here*: its bytes (`decisions/snapshot.rs`), where it is written (the logs of `forebay-media`).
 
-use crate::decisions::{HotLength, KeyTable, Seen, Sum, Taken, mark_of, output_number};
+use crate::decisions::{HotLength, KeyTable, Seen, Sum, Superseded, Taken, mark_of, output_number};
 use crate::engine::Engine;
-use crate::events::{Flag, Given, PlaceBits, State};
+use crate::events::{Flag, Given, Incident, PlaceBits, State};
 use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use crate::placement::At;
+use crate::shards::{Cell, Shard};
 use forebay_core::{LiveState, Result};
 use forebay_media::hot::{Boundary, Class};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events looked at in one hold of a shard's lock.
 const SLICE_EVENTS: u32 = 2048;
@@ -83,108 +84,131 @@ impl Engine {
     /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
     /// goes on.
     pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
-        let schema = &self.keyspace.schema;
-        let form = self.shards.decided_form;
         // Every cell is locked in turn, and effects are waited for.
         self.locks.assert_free();
         // An accept that named its output before is recorded before the first event is looked at.
         let turn = self.decisions.outputs.write().begin_turn();
         self.decisions.effects.settled();
+        let mut shards = OfShards::default();
+        self.take_shards(&mut shards);
+        self.take_absent(&mut shards);
+        let taken = self.take_others(boundary, turn, shards);
+        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
+        self.decisions.effects.settled();
+        taken.write(&self.keyspace.schema)
+    }
+
+    /// Takes what the shards say, one after another.
+    fn take_shards(&self, taken: &mut OfShards) {
         let closing = self.is_closed();
         let hot_length = |place: PlaceBits| {
             let location = place.location();
             (!location.is_warm()).then(|| self.placement.hot.length_of(location))
         };
-        let hot_length: HotLength<'_> = &hot_length;
-        let mut sums: Vec<(u64, Sum)> = Vec::new();
-        let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
-        let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
-        let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
-        let mut used: HashSet<u32> = HashSet::new();
+        let hot_length: Option<HotLength<'_>> = closing.then_some(&hot_length);
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
-        let mut turn_began = Instant::now();
+        let mut turn_began = self.timer().now();
         for (number, cell) in self.shards.cells.iter().enumerate() {
             // Accounts before events: an event that ends in between is in neither, and its record after `seen` says how it ended.
-            for batch in 0.. {
-                let shard = cell.lock();
-                let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
-                if runs.is_empty() {
-                    break;
-                }
-                if accounts_seen.len() == batch {
-                    accounts_seen.push(Default::default());
-                }
-                accounts_seen[batch][number] = self.seen();
-                for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
-                    if sums.len() == at {
-                        sums.push((run.run, Sum::default()));
-                    }
-                    debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
-                    sums[at].1.add(&shard.events, at as u16, closing.then_some(hot_length));
-                }
-                shard.unlock_fair();
-            }
+            self.take_accounts(number, cell, hot_length, taken);
             for first in (0..).step_by(SLICE_EVENTS as usize) {
                 let shard = cell.lock();
                 let end = shard.events.slab.used().min(first + SLICE_EVENTS);
-                for event in first..end {
-                    let leaf = &shard.events[event];
-                    let State::Live(state) = leaf.state else { continue };
-                    // What images say need not be said here: a full warm level would make each snapshot as large as itself.
-                    let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
-                    let marked = shard.events.slab.at(event, At::MarksLogged);
-                    match state {
-                        LiveState::Accepted => {
-                            used.extend(output_number(leaf.output()));
-                            // Of a settled one the images say so.
-                            if !settled {
-                                accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
-                            }
-                        }
-                        LiveState::Debug => {
-                            let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
-                            debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
-                        }
-                        _ => {}
-                    }
-                    if marked && !(settled && state == LiveState::Accepted) {
-                        let word = leaf.marks();
-                        let mark = mark_of(word.stage, mark_detail(&word));
-                        marks.add(form, shard.events.primary(event).as_bytes(), mark);
-                    }
-                    if shard.events.removed_slots > 0 {
-                        for (rest, result) in shard.events.removed_of(event) {
-                            removed.push((schema.join(&shard.events.primary(event), rest).as_bytes().to_vec(), result));
-                        }
-                    }
-                }
+                (first..end).for_each(|event| self.take_event(&shard, event, taken));
                 if end < first + SLICE_EVENTS {
-                    superseded
-                        .extend(shard.places.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
-                    incidents.extend(shard.events.incidents.last(kept).copied());
+                    let superseded = shard.places.superseded.iter();
+                    taken.superseded.extend(superseded.map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
+                    taken.incidents.extend(shard.events.incidents.last(kept).copied());
                     break;
                 }
                 // Waiting verdicts go first.
                 shard.unlock_fair();
-                if turn_began.elapsed() > TURN {
+                let now = self.timer().now();
+                if now.saturating_duration_since(turn_began) > TURN {
                     std::thread::yield_now();
-                    turn_began = Instant::now();
+                    turn_began = now;
                 }
             }
         }
-        if let Some(absent) = self.decisions.absent.get() {
-            used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
-            for (table, kept) in
-                [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
-            {
-                kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
-            }
-            removed.extend(absent.removed.iter().cloned());
-            superseded.extend(absent.superseded.iter().cloned());
-        }
+    }
 
-        // Each with how far the log was, under the lock under which it is written to: a record before that is in what is taken,
-        // one after it is not.
+    /// Takes the accounts of one shard, some runs in each hold of its lock.
+    fn take_accounts(&self, number: usize, cell: &Cell, hot_length: Option<HotLength<'_>>, taken: &mut OfShards) {
+        for batch in 0.. {
+            let shard = cell.lock();
+            let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
+            if runs.is_empty() {
+                break;
+            }
+            if taken.accounts_seen.len() == batch {
+                taken.accounts_seen.push(Default::default());
+            }
+            taken.accounts_seen[batch][number] = self.seen();
+            for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
+                if taken.sums.len() == at {
+                    taken.sums.push((run.run, Sum::default()));
+                }
+                debug_assert_eq!(taken.sums[at].0, run.run, "every shard has the runs in one order");
+                taken.sums[at].1.add(&shard.events, at as u16, hot_length);
+            }
+            shard.unlock_fair();
+        }
+    }
+
+    /// Takes what was decided about one event, if it is live.
+    fn take_event(&self, shard: &Shard, event: u32, taken: &mut OfShards) {
+        let form = self.shards.decided_form;
+        let leaf = &shard.events[event];
+        let State::Live(state) = leaf.state else { return };
+        // What images say need not be said here: a full warm level would make each snapshot as large as itself.
+        let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
+        let marked = shard.events.slab.at(event, At::MarksLogged);
+        match state {
+            LiveState::Accepted => {
+                taken.used.extend(output_number(leaf.output()));
+                // Of a settled one the images say so.
+                if !settled {
+                    taken.accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
+                }
+            }
+            LiveState::Debug => {
+                let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
+                taken.debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
+            }
+            _ => {}
+        }
+        if marked && !(settled && state == LiveState::Accepted) {
+            let word = leaf.marks();
+            let mark = mark_of(word.stage, mark_detail(&word));
+            taken.marks.add(form, shard.events.primary(event).as_bytes(), mark);
+        }
+        if shard.events.removed_slots > 0 {
+            for (rest, result) in shard.events.removed_of(event) {
+                let key = self.keyspace.schema.join(&shard.events.primary(event), rest);
+                taken.removed.push((key.as_bytes().to_vec(), result));
+            }
+        }
+    }
+
+    /// Takes again what is known of events on devices that are not there.
+    fn take_absent(&self, taken: &mut OfShards) {
+        let Some(absent) = self.decisions.absent.get() else { return };
+        let form = self.shards.decided_form;
+        taken.used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
+        for (table, kept) in [
+            (&mut taken.accepted, &absent.accepted),
+            (&mut taken.debug, &absent.debug),
+            (&mut taken.marks, &absent.marks),
+        ] {
+            kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
+        }
+        taken.removed.extend(absent.removed.iter().cloned());
+        taken.superseded.extend(absent.superseded.iter().cloned());
+    }
+
+    /// Takes what is not of a shard. Each with how far the log was, under the lock under which it is written to: a record
+    /// before that is in what is taken, one after it is not.
+    fn take_others(&self, boundary: Boundary, turn: u64, shards: OfShards) -> Taken {
         let mut seen = [Seen::default(); 4];
         let (runs, streams, holds);
         {
@@ -197,7 +221,7 @@ impl Engine {
         }
         let outputs = {
             let mut outputs = self.decisions.outputs.write();
-            let left = outputs.retain(&used, turn);
+            let left = outputs.retain(&shards.used, turn);
             self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
             seen[2] = self.seen();
             left
@@ -211,9 +235,7 @@ impl Engine {
             seen.windows(2).all(|pair| pair[0].log <= pair[1].log && pair[0].shadow <= pair[1].shadow),
             "logs only grow"
         );
-        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
-        self.decisions.effects.settled();
-
+        let OfShards { sums, accounts_seen, accepted, debug, marks, removed, superseded, incidents, used: _ } = shards;
         Taken {
             boundary,
             seen,
@@ -231,8 +253,22 @@ impl Engine {
             holds,
             incidents,
         }
-        .write(schema)
     }
+}
+
+/// What the shards said, one after another.
+#[derive(Default)]
+struct OfShards {
+    sums: Vec<(u64, Sum)>,
+    accounts_seen: Vec<[Seen; SHARDS]>,
+    accepted: KeyTable,
+    debug: KeyTable,
+    marks: KeyTable,
+    removed: Vec<(Vec<u8>, bool)>,
+    superseded: Vec<(Vec<u8>, Superseded)>,
+    incidents: Vec<Incident>,
+    /// Outputs that accepted events have.
+    used: HashSet<u32>,
 }
 
 #[cfg(test)]
