@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const HELP: &str = "\
-Make a CA, a server's certificate and a client's certificate, for a first start and for tests. Whoever has ca.key can make \
+Make a CA, a server's certificate and a client's certificate, for a first start and for tests. Anyone who has ca.key can make \
 themselves a certificate that the server believes: a site that has a CA uses that, and a key that is no longer needed is \
 deleted.
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 const HELP: &str = "\
-The producer and the consumer that stand alone: run as many as you like, on as many machines as you like, against one server.
+The stand-alone producer and consumer: run as many as you like, on as many machines as you like, against one server.
 
 Example: a server, two readouts of five sources each, and a filter that accepts a tenth:
   forebay create /tmp/first --sources-per-event 10 --hot-bytes 1G

@@ -14,7 +14,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// A buffer of this length; what stands in it is not said.
+    /// A buffer of this length with unspecified content.
     pub(crate) fn take(self: &Arc<Buffers>, length: usize) -> Buffer {
         let found = {
             let (kept, bytes) = &mut *self.kept.lock();

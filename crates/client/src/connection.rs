@@ -1,6 +1,6 @@
 //! One connection, used by one call at a time: frames out, frames in, what either side takes.
 //!
-//! *Invariants*: no frame is sent that the server has not agreed to take; what was received is granted anew with the next
+//! *Invariants*: no frame is sent that the server has not agreed to take; what was received is granted again with the next
 //! frame, or by itself where nothing else goes out.
 //!
 //! *On failure*: after an error of the connection itself nothing on it can be believed; it is dropped.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read at once where it is not known how many come.
 const READ_BYTES: usize = 16 << 10;
-/// Frames up to so many bytes are copied together: cheaper than pieces in the system call.
+/// Frames up to this many bytes are copied together: cheaper than pieces in the system call.
 const SHORT_BYTES: usize = 1024;
 /// Most pieces of one system call.
 const PIECES: usize = 512;
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     next_request: u64,
     /// What the server still takes.
     credit: u64,
-    /// What was received and not granted anew.
+    /// What was received and not granted again.
     owed: u32,
     window: u32,
     timeout: Duration,
@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Makes room and reads until so many bytes are there in one piece.
+    /// Makes room and reads until this many bytes are there in one piece.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         while self.end - self.start < wanted {
             if self.start > 0 {

@@ -70,7 +70,7 @@ pub(crate) fn event_of(keyspace: &Keyspace, event: WireEvent, cutter: &mut Cutte
 }
 
 impl Client {
-    /// The fragment of a key; `None` where there is none.
+    /// The fragment of a key; `None` if there is none.
     ///
     /// # Errors
     /// As `Store::get`, and `Unavailable` where the server does not answer in time.
@@ -98,7 +98,7 @@ impl Client {
                 answers.resize_with(metas.len(), || None);
                 let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
                 while requests.len() < metas.len() || !open.is_empty() {
-                    // As many as the server takes now.
+                    // The number that the server takes now.
                     while let Some(meta) = metas.get(requests.len()) {
                         let bytes = (meta.len() + FRAME_HEAD_BYTES) as u64;
                         if bytes > connection.credit() && !open.is_empty() {

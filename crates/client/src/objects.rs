@@ -163,7 +163,7 @@ impl Watch {
         status
     }
 
-    /// Where the run stood when it was looked at last; looks where it was not.
+    /// The state of the run at the last look; looks if there was none.
     pub fn state(&self) -> RunState {
         let Control::Watch { run } = &self.object.what else { return RunState::Closed };
         let runs = self.object.client.runs().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Sampler {
 }
 
 impl Producer {
-    /// It offered a fragment of so many bytes, whatever the answer was. The server hears of it once a second.
+    /// It offered a fragment of this many bytes, regardless of the answer. The server hears of it once a second.
     pub fn offered(&self, bytes: u64) {
         self.fragments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Producer {
         }
     }
 
-    /// It announced so many events.
+    /// It announced this many events.
     pub fn announced(&self, events: u64) {
         self.announced.fetch_add(events, Ordering::Relaxed);
     }

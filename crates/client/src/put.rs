@@ -16,7 +16,7 @@ const FRAME_BYTES: usize = 512 << 10;
 const FRAME_FRAGMENTS: usize = 512;
 /// Most bytes that a frame says of a fragment, without attributes; room for some.
 const META_BYTES: usize = 256;
-/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+/// Payloads below this many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
     /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// Those of single fragments are in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
     /// went away and did not come back in time. Of each fragment that was sent before its answer came the outcome says so,
     /// as of [`Client::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {

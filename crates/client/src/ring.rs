@@ -116,7 +116,7 @@ impl RingClient {
     /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// Those of single fragments are in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
     /// went away and did not come back in time.
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Result<Vec<Result<RingOutcome>>> {
         let mut tries = Tries::new(frames.len());
@@ -250,7 +250,7 @@ impl RingClient {
         self.look(&Control::RingSources)
     }
 
-    /// The account of one run, as `Ring::ledger_of`; that of all stands in [`RingClient::stats`].
+    /// The account of one run, as `Ring::ledger_of`; that of all runs is in [`RingClient::stats`].
     ///
     /// # Errors
     /// As [`RingClient::sources`].

@@ -100,7 +100,7 @@ impl Client {
         self.leases(Call::GetAny, &meta, request.wait, request.lease)
     }
 
-    /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
+    /// Leases a named event in any stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
     /// As `Store::lease`, and `Unavailable`.
@@ -132,7 +132,7 @@ impl Client {
         answer.said.into_iter().map(hold).collect()
     }
 
-    /// Reads sources of an event under lease, for whoever has the token.
+    /// Reads sources of an event under lease, for the holder of the token.
     ///
     /// # Errors
     /// As `Store::lease_get`, and `Unavailable`.
@@ -228,7 +228,7 @@ impl Client {
     /// Decides about many events with one request; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single verdicts stand in their outcomes; `OutcomeUnknown` for the call: it may be repeated, except for what
+    /// Those of single verdicts are in their outcomes; `OutcomeUnknown` for the call: it may be repeated, except for what
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;

@@ -1,4 +1,4 @@
-//! A connected socket, whatever its sort.
+//! A connected socket, of any sort.
 
 use crate::address::Address;
 use forebay_core::{Error, Result};

@@ -27,9 +27,9 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
 
 /// Who puts into a run, and counts what it offers.
 pub trait CountedProducer: Send + Sync {
-    /// It offered a fragment of so many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     fn offered(&self, bytes: u64);
-    /// It announced so many events.
+    /// It announced this many events.
     fn announced(&self, events: u64);
     /// The last report: its figures are final.
     ///

@@ -48,7 +48,7 @@ pub enum Repeat {
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $call:ident, $name:literal, $right:ident, $repeat:ident, $number:expr;)*) => {
-        /// A call of the API, whatever the protocol.
+        /// A call of the API, regardless of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Call { $($(#[$doc])* $call),* }

@@ -1,7 +1,7 @@
-//! Extends event counters that wrap (24-bit L1ID and the like) to 64-bit numbers that never go back.
+//! Extends event counters that wrap (24-bit L1ID and similar) to 64-bit numbers that never go back.
 //!
 //! This runs at the producer, once per link, before a key is made: the store never wraps keys. Every link that sees the
-//! same counters and resets gets the same numbers, whatever the order in which they reach it.
+//! same counters and resets gets the same numbers, regardless of the order in which they reach it.
 //!
 //! ```text
 //!                 late_max      newest     ahead_max
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(extension.extend_with_resets(1, 1).unwrap(), 1 << PERIOD_BITS | 1);
         extension.reset().unwrap();
         assert_eq!(kind(extension.extend_with_resets(0, 5004)), Kind::Invalid);
-        // After so many counters nothing is late any more, and the same value is a new one.
+        // After this many counters nothing is late any more, and the same value is a new one.
         for counter in 0..=L1ID.late_max {
             extension.extend_with_resets(2, counter).unwrap();
         }

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Kind {
     /// Fix the call: the arguments cannot be served, now or later.
     Invalid,
-    /// Decide: something else already stands there.
+    /// Decide: something else is already there.
     Conflict,
     /// Slow down: no space of the class that the call needs; the message says what fills it.
     Full,

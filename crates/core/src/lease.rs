@@ -68,7 +68,7 @@ pub struct Lease<F, H> {
     pub fragments: Vec<F>,
     /// Expected sources that are not there, masked ones not among them.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
     /// Stage of the selection that it is in.
     pub stage: u8,

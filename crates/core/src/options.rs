@@ -24,7 +24,7 @@ pub struct PutOptions<'a> {
 pub enum PutOutcome {
     /// The fragment is stored.
     Stored,
-    /// The same bytes stood there already: success.
+    /// The same bytes were there already: success.
     Duplicate,
     /// The event is leased, decided or removed: the fragment is not stored. A final answer.
     Late,
@@ -107,7 +107,7 @@ pub struct GetAny {
     pub stage: Option<String>,
     /// Most events to lease in this call.
     pub n: usize,
-    /// Only events that stand on this level; `None` takes both, in the keyspace's order of delivery.
+    /// Only events that are on this level; `None` takes both, in the keyspace's order of delivery.
     pub level: Option<Level>,
     /// Conditions on attributes.
     pub filter: Filter,

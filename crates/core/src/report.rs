@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// Where a run stands in its life.
+/// The state of a run in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
@@ -16,7 +16,7 @@ pub enum RunState {
     Stopped,
     /// Every put answers `Closed`.
     Closed,
-    /// Takes what still comes, while the time that open events wait stands still.
+    /// Takes what still comes; the waiting time of open events does not run.
     Paused,
 }
 
@@ -37,7 +37,7 @@ impl RunState {
 pub struct RunStatus {
     /// Run number.
     pub run: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: RunState,
     /// Its account.
     pub ledger: Ledger,
@@ -45,7 +45,7 @@ pub struct RunStatus {
     pub producers: Vec<ProducerStatus>,
     /// Sources masked now.
     pub masked: Vec<String>,
-    /// Set while the trigger should pause, whatever the run. Its figures are those of its last change.
+    /// Set while the trigger should pause, regardless of the run. Its figures are those of its last change.
     pub inhibit: Option<Inhibit>,
 }
 
@@ -96,7 +96,7 @@ pub struct RunSummary {
 /// By what a ledger is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerBy {
-    /// By accepted stream; an event may stand in several.
+    /// By accepted stream; an event may be in several.
     Stream,
     /// By source.
     Source,
@@ -125,7 +125,7 @@ pub struct LedgerRow {
     pub incomplete: u64,
 }
 
-/// How one source of an event stands.
+/// The state of one source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceState {
@@ -408,7 +408,7 @@ pub struct Stats {
     pub inhibit: Option<Inhibit>,
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
-    /// The warm level; `None` where there is none.
+    /// The warm level; `None` if there is none.
     pub warm: Option<WarmStats>,
     /// The same by class: sums to `inhibited_ns`.
     pub dead_time: DeadTime,
@@ -459,7 +459,7 @@ pub struct SegmentInfo {
 pub struct EventInfo {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands.
+    /// Its state.
     pub state: LiveState,
     /// Stage that it has reached.
     pub stage: u8,
@@ -471,7 +471,7 @@ pub struct EventInfo {
     pub deliveries: u8,
 }
 
-/// Inhibit as it stands after a change.
+/// Inhibit as it is after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InhibitState {
     /// Number of this change since the store was opened; 0 before the first.

@@ -16,7 +16,7 @@ pub struct RingPut {
 pub enum RingOutcome {
     /// Stored: it survives the death of this process.
     Stored,
-    /// The same bytes stand there already: a success.
+    /// The same bytes are there already: a success.
     Duplicate,
     /// Not stored, entered as a gap with this cause. Final: a ring never blocks.
     Refused(GapCause),

@@ -282,7 +282,7 @@ impl KeySchema {
     /// Values from text such as `17/42/3`; each part decimal or `0x…`.
     ///
     /// # Errors
-    /// `Invalid`, naming the part, what stands there and its range.
+    /// `Invalid`, naming the part, what is there and its range.
     pub fn parse_values(&self, text: &str, parts: usize) -> Result<Vec<u64>> {
         let form = || self.sub_keys[..parts].iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("/");
         let given: Vec<&str> = text.split('/').collect();

@@ -43,7 +43,7 @@ impl Failures {
         self.0.is_empty()
     }
 
-    /// The failure to report, where there is one: corruption comes before what followed from it.
+    /// The failure to report, if there is one: corruption comes before what followed from it.
     pub(crate) fn result(mut self) -> Result<()> {
         let corrupt = self.0.iter().position(|error| error.kind() == Kind::Corrupt).unwrap_or(0);
         if self.0.is_empty() { Ok(()) } else { Err(self.0.swap_remove(corrupt)) }
@@ -107,7 +107,7 @@ pub(crate) trait Together {
     }
 }
 
-/// Ends all threads when the scope that started them is left, whatever the reason.
+/// Ends all threads when the scope that started them is left, for any reason.
 pub(crate) struct EndThreads<'s, S: Together>(pub(crate) &'s S);
 
 impl<S: Together> Drop for EndThreads<'_, S> {

@@ -2,7 +2,7 @@
 //!
 //! Made from directories and tables alone; no payload is read.
 //!
-//! *Invariants*: the images of a link stand in the order in which the link made them; one that was written twice, because
+//! *Invariants*: the images of a link are in the order in which the link made them; one that was written twice, because
 //! it was not known whether the first time counted, is one image with two places.
 
 use super::books::{in_order, missed_by};

@@ -25,7 +25,7 @@ pub struct ManifestGap {
     pub reason: GapReason,
     /// Frames that are missing; where the link sent none, those that would have fitted.
     pub frames: u64,
-    /// How many stretches this stands for: more than 1 only where a link had more gaps than are kept one by one. Then
+    /// How many stretches this represents: more than 1 only where a link had more gaps than are kept one by one. Then
     /// frames may have been recorded between them.
     pub stretches: u64,
 }

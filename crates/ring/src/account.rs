@@ -11,7 +11,7 @@ use forebay_core::{Ledger, LiveState};
 pub(super) struct Accounts(Vec<(u32, Ledger)>);
 
 impl Accounts {
-    /// The account of a run, begun where there is none.
+    /// The account of a run, started if there is none.
     #[inline]
     pub(super) fn of(&mut self, run: u32) -> &mut Ledger {
         // The run of the last put is most often that of this one.
@@ -69,7 +69,7 @@ impl Books {
         let Accounts(list) = &mut self.accounts;
         let mut over = list.len().saturating_sub(RingNote::RUNS_MAX);
         let earlier = &mut self.earlier;
-        // The newest run stays whatever it has: its sources may be about to put.
+        // The newest run stays even if it has nothing: its sources may be about to put.
         let newest = list.last().map(|known| known.0);
         list.retain(|(run, ledger)| {
             let folded = over > 0 && Some(*run) != newest && !is_live(*run);

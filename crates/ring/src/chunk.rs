@@ -5,7 +5,7 @@
 
 use forebay_core::{RingStamp, Tally};
 
-/// One fragment: where its entry stands, and what it covers.
+/// One fragment: where its entry is, and what it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) timestamp: u64,

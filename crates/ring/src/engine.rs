@@ -169,7 +169,7 @@ impl Engine {
             let mut idle = self.idle_chunk(&space, now_ns);
             let (mut candidates, in_line) = (Vec::new(), space.free_to_go().map(|at| space.closed[at]));
             for chunk in in_line.filter(|chunk| self.is_unused(chunk.segment)) {
-                // A silent source's chunk stands in line as if it had been closed when its last fragment came.
+                // A silent source's chunk is in the order of eviction as if it had been closed when its last fragment came.
                 candidates.extend(idle.take_if(|silent| silent.at_ns < chunk.at_ns));
                 candidates.push(chunk);
                 // The first one goes, unless a guard comes at this very moment.

@@ -455,7 +455,7 @@ impl Demotion {
         let mut trouble = None;
         for begin in pin_begins(self.at, end) {
             let moved = match self.pin.move_to(begin, end, PIN) {
-                // A device stood still for longer than the pin lasts.
+                // A device stopped for longer than the pin lasts.
                 Err(error) if error.kind() == Kind::Fenced => {
                     self.ring.pin(begin, end, &self.sources, PIN).map(|pin| self.pin = pin)
                 }

@@ -128,7 +128,7 @@ impl Engine {
             books += of_books;
         }
         let segments = self.hot.segments.len();
-        // Each segment's number stands in the list of free ones or among the closed ones.
+        // Each segment's number is in the list of free ones or among the closed ones.
         let fixed = segments * (size_of::<Segment>() + size_of::<u32>()) + self.table.bytes();
         let space = self.space.lock();
         let closed = space.closed.capacity() * size_of::<Closed>();

@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// The slot of a source: the cell that stands there, or where it would stand.
+    /// The slot of a source: the cell that is there, or where it would be.
     #[inline]
     fn probe(&self, id: &SourceId) -> (usize, Option<&Cell>) {
         let number = id.number();

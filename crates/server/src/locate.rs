@@ -1,6 +1,6 @@
 //! Errors of a configuration file that name file, line, column, the value and what to write instead.
 //!
-//! *Invariant*: a line's value never stands in an error by way of this file: it could be a secret in the wrong place.
+//! *Invariant*: this file never puts a value of the configuration into an error: it could be a secret in the wrong place.
 
 use forebay_core::Error;
 use std::ops::Range;
@@ -71,7 +71,7 @@ fn shown(path: &str) -> String {
     path.split('.').map(step).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the value at the path stands, or the last part of the path that is there.
+/// The line of the value at the path, or of the last part of the path that exists.
 fn find(table: &Spanned<DeTable<'_>>, path: &str) -> Range<usize> {
     let mut found = 0..0;
     let mut steps = path.split('.');

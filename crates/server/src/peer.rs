@@ -52,7 +52,7 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// Counts a connection in. `None` where there are as many as there may be, of all or of this address. Called by one
+    /// Counts a connection in. `None` if the limit is reached, in total or for this address. Called by one
     /// thread, that of the listeners.
     pub(crate) fn new(shared: &Arc<Shared>, peer: Peer) -> Option<Admitted> {
         if shared.connections.load(Ordering::Acquire) >= shared.limits.connections_max {

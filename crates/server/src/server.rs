@@ -116,7 +116,7 @@ impl Server {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
     }
 
-    /// Where it stands.
+    /// The state of the server.
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
@@ -142,7 +142,7 @@ impl Server {
     }
 
     /// Takes no new connections and requests, answers those under way, and ends within `grace`; answers the number of
-    /// connections that had to be cut. The stores are whoever's who gave them: they are to be closed after this.
+    /// connections that had to be cut. The caller still owns the stores and closes them after this.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.shared.enter(Phase::Stopping);
         let end = Instant::now() + grace;

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 /// An event loop that has not gone round for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
-/// Where a server stands between its start and its end.
+/// The state of a server between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Not yet at its listeners.
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What sessions on so many threads share.
+    /// What the sessions of all threads share.
     pub(crate) fn new(keyspaces: BTreeMap<String, Served>, access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
             keyspaces,
@@ -131,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// A session that had so many bytes of requests in memory has so many now.
+    /// A session had `before` bytes of requests in memory and has `now`.
     pub(crate) fn account(&self, before: u64, now: u64) {
         if now >= before {
             self.memory.fetch_add(now - before, Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Whether requests may take so many bytes more of memory.
+    /// Whether requests may take this many more bytes of memory.
     pub(crate) fn has_memory(&self, bytes: u64) -> bool {
         self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
     }
@@ -150,7 +150,7 @@ impl Shared {
         self.resp_clients.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where the server stands.
+    /// The state of the server.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,

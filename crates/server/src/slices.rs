@@ -1,7 +1,7 @@
-//! A window of a ring, read source by source and slice by slice: whoever asks for much keeps little in place at once.
+//! A window of a ring, read source by source and slice by slice: so a reader of a large window pins little of it at a time.
 //!
-//! *Invariants*: one slice is of one source, and of about [`SLICE_BYTES`] at its declared rate; where nothing stands slices
-//! grow, so that any window takes few of them; each fragment is in one slice (tests/session/ring.rs).
+//! *Invariants*: one slice is of one source, and of about [`SLICE_BYTES`] at its declared rate; where nothing is stored
+//! slices grow, so that any window takes few of them; each fragment is in one slice (tests/session/ring.rs).
 //!
 //! *Not here*: one moment for all of it. What is evicted before its turn is gone; who needs it pins it first.
 

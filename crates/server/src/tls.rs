@@ -1,7 +1,7 @@
 //! TLS of connections that come in: certificate and key, whose client certificates count, and the handshake.
 //!
 //! *Invariants*: a handshake ends within its deadline, on the event loop of its connection; nothing is resumed, so every
-//! connection shows its certificate anew.
+//! connection shows its certificate again.
 //!
 //! *On failure*: the connection ends, refused as `certificate` or `handshake`, with the reason in the log.
 

@@ -26,7 +26,7 @@ pub use forebay_client::{Event, Fragment, Lease, Range, Reservation, Sample, Sam
 
 /// What the store's tests take from `forebay_store::measure`.
 pub mod measure {
-    /// Demotes everything that stands on the hot level.
+    /// Demotes everything that is on the hot level.
     pub fn demote(store: &crate::Store) {
         engine::measure::demote(&store.host.embedded);
     }

@@ -15,7 +15,7 @@ pub enum Control {
         /// Its configuration.
         config: String,
     },
-    /// The time that open events wait stands still. Answers null.
+    /// The waiting time of open events does not run. Answers null.
     RunPause {
         /// Its number.
         run: u64,

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct WireEvent {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands.
+    /// Its state.
     pub state: LiveState,
     /// Stage of the selection that it has reached, by its number in the keyspace.
     pub stage: u8,
@@ -24,7 +24,7 @@ pub struct WireEvent {
     pub fragments: Vec<(Key, WireFragment)>,
     /// Expected sources that are not there.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
 }
 

@@ -1,4 +1,4 @@
-//! Fragments as frames speak of them: their bytes stand in the payload, in the same order.
+//! Fragments in frames: their bytes are in the payload, in the same order.
 
 use super::{WireReader, WireWriter};
 use forebay_core::{

@@ -76,7 +76,7 @@ impl From<Call> for FrameKind {
     }
 }
 
-/// How a frame stands to others.
+/// The position of a frame among those of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FrameFlags(u8);
 
@@ -128,7 +128,7 @@ pub struct FrameHead {
     pub payload_bytes: u32,
     /// CRC-32C of the meta.
     pub meta_crc: u32,
-    /// So many bytes more than before may be sent to the sender of this frame.
+    /// This many more bytes than before may be sent to the sender of this frame.
     pub credit: u32,
 }
 
@@ -139,7 +139,7 @@ impl FrameHead {
         FrameHead { kind, flags, request, epoch: 0, meta_bytes: 0, payload_bytes: 0, meta_crc: 0, credit: 0 }
     }
 
-    /// The same for this meta and so many bytes of payload.
+    /// The same for this meta and this many bytes of payload.
     #[must_use]
     pub fn with(mut self, meta: &[u8], payload_bytes: u32) -> FrameHead {
         (self.meta_bytes, self.meta_crc) = (meta.len() as u32, crc32c(meta));

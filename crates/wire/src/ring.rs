@@ -1,7 +1,7 @@
 //! Windows of a ring as frames speak of them; puts are those of `fragment.rs`, under a ring's keys.
 //!
 //! ```text
-//! answer: part │ part │ …   a part: source │ stretches │ fragments, whose bytes stand in the payload
+//! answer: part │ part │ …   a part: source │ stretches │ fragments, whose bytes are in the payload
 //! ```
 //!
 //! Parts of one source follow each other, and are to be put together.

@@ -28,7 +28,7 @@ use std::time::Duration;
 const HELP: &str = "\
 Serve stores and rings over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
 
-Example: a store in a directory, with the defaults, on this machine only (made where there is none yet):
+Example: a store in a directory, with the defaults, on this machine only (created if it does not exist yet):
   forebay serve /tmp/first
   redis-cli -p 7441 SET 1/42/0 hello
 
@@ -121,7 +121,7 @@ impl Serve {
         let cut = server.stop(settings.stop_grace);
         notify.say("STATUS=closing keyspaces");
         let report = report::Report::of(cut, &served);
-        // Each is closed, whatever another one says.
+        // Each is closed, even if another one fails.
         let closed: Vec<Result<()>> = started.iter_mut().map(Started::close).collect();
         report.write(out)?;
         closed.into_iter().collect::<Result<()>>()?;

@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The way to the service manager, where there is one.
+/// The way to the service manager, if there is one.
 pub(super) struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,

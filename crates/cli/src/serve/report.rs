@@ -39,7 +39,7 @@ struct KeyspaceReport {
     events: BTreeMap<&'static str, u64>,
     /// Runs that are not closed.
     runs: Vec<RunReport>,
-    /// Of those, the ones that do not stand in `runs`.
+    /// Of those, the ones that are not in `runs`.
     runs_more: usize,
 }
 

@@ -91,7 +91,7 @@ pub(super) struct CallView {
 }
 
 impl View {
-    /// Of a keyspace by its number, modulo as many as there are.
+    /// Of a keyspace by its number, modulo their count.
     pub(super) fn new(url: &str, number: usize, reading: &Reading, before: Option<&Reading>) -> View {
         let page = &reading.page;
         let keyspaces = page.labels("forebay_level_fill_ratio", &[], "keyspace");

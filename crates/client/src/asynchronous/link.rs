@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-/// Credit is counted in units of so many bytes.
+/// Credit is counted in units of this many bytes.
 const UNIT_BYTES: u64 = 64;
 /// Pieces shorter than this are sent together: each piece by itself costs a call of the system, and a record of TLS.
 const PIECE_BYTES: usize = 16 << 10;
-/// Most bytes that are received before they are granted anew; of a small window half.
+/// Most bytes that are received before they are granted again; of a small window half.
 const GRANT_BYTES_MAX: u64 = 1 << 20;
 /// The number of the hello among the requests of a connection.
 const HELLO: u64 = 1;
@@ -45,7 +45,7 @@ pub(super) struct Link {
     credit: Semaphore,
     /// What it takes at most.
     window: u64,
-    /// What was received and not granted anew.
+    /// What was received and not granted again.
     owed: Arc<AtomicU64>,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
@@ -125,7 +125,7 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        // Given back when the answer is there: it is then that the server takes as much anew.
+        // Given back when the answer is there: only then does the server take as much again.
         let permit = self.credit.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)).await;
         let permit = permit.map_err(|error| over(error.to_string()))?;
         let (sender, receiver) = oneshot::channel();
@@ -172,7 +172,7 @@ async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, du
         let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
         head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
         if send(&mut writer, &head, &[], &[]).await.is_err() {
-            // The reader hears of it as well, and says so to whoever waits.
+            // The reader notices it as well, and tells the calls that wait.
             return;
         }
     }

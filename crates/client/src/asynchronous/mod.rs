@@ -1,7 +1,7 @@
 //! The client for async programs: many calls at once over one connection, on a tokio runtime.
 //!
 //! ```text
-//! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ whoever waits for that number
+//! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ the call that waits for that number
 //! ```
 //!
 //! What is frequent is multiplexed; what is rare ([`AsyncClient::with`]) is the blocking client's, on a blocking thread of
@@ -112,7 +112,7 @@ impl AsyncClient {
         Err(Error::corrupt("an answer with another number of outcomes than puts"))
     }
 
-    /// The fragment of a key; `None` where there is none.
+    /// The fragment of a key; `None` if there is none.
     ///
     /// # Errors
     /// As [`Client::get`].

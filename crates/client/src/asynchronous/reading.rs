@@ -62,7 +62,7 @@ impl Reading {
         };
         let mut waiting = self.waiting.lock();
         waiting.over = Some(why);
-        // Whoever waits hears of it by the end of its channel.
+        // A waiting call notices that its channel has ended.
         waiting.calls.clear();
     }
 

@@ -1,4 +1,4 @@
-//! A connected stream in two halves, whatever its sort.
+//! A connected stream in two halves, of any sort.
 //!
 //! *On failure*: `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
 

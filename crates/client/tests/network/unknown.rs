@@ -55,7 +55,7 @@ impl Scene {
         })
     }
 
-    /// A connection of both clients stands.
+    /// Both clients are connected.
     fn connect(&self) {
         self.client.get(&key(1, 0)).unwrap();
         self.runtime.block_on(self.other.get(&key(1, 0))).unwrap();

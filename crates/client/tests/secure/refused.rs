@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// Long: whoever tries again until it is over takes longer than the tests allow.
+/// Long: a client that tries again until it is over takes longer than the tests allow.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Both clients are refused at once, and hear this.

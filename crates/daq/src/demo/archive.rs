@@ -1,4 +1,4 @@
-//! What stands for the archive: accepted events are kept for a while, on the warm level once they went down, and
+//! What takes the role of the archive: accepted events are kept for a while, on the warm level once they went down, and
 //! released in the order in which they were accepted.
 //!
 //! ```text
@@ -40,7 +40,7 @@ enum Next {
 }
 
 impl Custody {
-    /// An event of so many bytes was accepted.
+    /// An event of this many bytes was accepted.
     pub(crate) fn push(&self, primary: Primary, bytes: u64) {
         let mut state = self.state.lock();
         // Filters end before custody is closed: an event that came later would never be released.

@@ -1,7 +1,7 @@
 //! Dead time of a trigger: by cause and owner, and in total.
 //!
-//! *Invariants*: time does not go back, whatever the order in which threads that looked at the clock come here; one cause
-//! runs at a time; the causes sum to the total, which is measured on its own (test
+//! *Invariants*: time does not go back, regardless of the order in which threads that looked at the clock come here;
+//! one cause runs at a time; the causes sum to the total, which is measured on its own (test
 //! `causes_follow_each_other_without_a_hole`).
 
 /// A cause of dead time: what holds the trigger, who can change that, and why in the words of the last time.
@@ -19,7 +19,7 @@ pub(crate) struct DeadAccount {
     rows: Vec<Dead>,
     /// The cause that runs now, as its place in `rows`, and since when.
     running: Option<(usize, u64)>,
-    /// When the trigger was held, whatever the cause.
+    /// When the trigger was held, for any cause.
     held: Option<u64>,
     total_ns: u64,
     /// The latest time that was told.

@@ -96,7 +96,7 @@ struct FarmState {
 }
 
 impl Farm {
-    /// A farm that takes so many events a second; 0 is without a limit.
+    /// A farm that takes this many events a second; 0 is without a limit.
     pub(crate) fn new(events_per_second: f64) -> Farm {
         let period_ns = if events_per_second > 0.0 { 1e9 / events_per_second } else { 0.0 };
         Farm { start: Instant::now(), period_ns, state: Mutex::default() }

@@ -6,9 +6,10 @@
 //! final:  get_any(n, all) ─▶ verify every byte ─▶ accept into streams, with a result ─▶ custody (`archive`)
 //! ```
 //!
-//! `release`, here or after custody, stands for the archive, which takes over what was accepted. Which events are kept follows from their number
-//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it. A result
-//! that finds no space in a full store is left out and counted: what is accepted goes on, so that the store empties.
+//! `release`, here or after custody, takes the role of the archive, which takes over what was accepted. Which events
+//! are kept follows from their number alone, so that the accepted part is the one asked for and the same in every run;
+//! the bytes can only forbid it. A result that finds no space in a full store is left out and counted: what is accepted
+//! goes on, so that the store empties.
 //!
 //! *On failure*: bytes that do not verify or are not those of their event end the demo with `Corrupt`. A lease that ran
 //! out (`Fenced`) is counted; another thread gets the event.

@@ -69,7 +69,7 @@ use warm::Devices;
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
-/// read are not those that were put (the store is kept and named), and whatever the store answers.
+/// read are not those that were put (the store is kept and named), and the errors of the store.
 pub fn run(config: &DemoConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let own_warm = if config.warm.is_empty() { config.warm_bytes } else { 0 };

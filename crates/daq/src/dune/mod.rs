@@ -27,7 +27,7 @@ use serde::Serialize;
 pub const SOURCE_ID_BYTES: usize = 8;
 /// Version of a source id.
 const SOURCE_ID_VERSION: u16 = 2;
-/// Stands where nothing does.
+/// Fills a field that has no value.
 const PADDING: u32 = 0xFFFF_FFFF;
 
 /// Part of the data acquisition that made a fragment; numbers without a name here are kept as they are.

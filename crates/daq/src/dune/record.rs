@@ -20,7 +20,7 @@ const MARKER: u32 = 0x3333_4444;
 const VERSION: u32 = 4;
 const COMPONENT_VERSION: u32 = 2;
 
-/// Where the fields after the error bits stand.
+/// The offsets of the fields after the error bits.
 const TYPE_OFFSET: usize = 4 * size_of::<u32>() + 3 * size_of::<u64>();
 const SOURCE_OFFSET: usize = TYPE_OFFSET + size_of::<u64>() + 2 * size_of::<u16>() + size_of::<u32>();
 const WINDOW_OFFSET: usize = 2 * size_of::<u32>() + SOURCE_ID_BYTES;
@@ -131,7 +131,7 @@ impl TriggerRecordHeader {
     /// Reads a header and its components, which are all of the bytes.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are none, naming what stands there, and for a number of components that is not theirs.
+    /// `Corrupt` for bytes that are none, naming what is there, and for a number of components that is not theirs.
     pub fn decode(bytes: &[u8]) -> Result<TriggerRecordHeader> {
         let Some((head, components)) = bytes.split_at_checked(RECORD_HEADER_BYTES) else {
             return Err(Error::corrupt(format!(

@@ -1,7 +1,7 @@
 //! The archive's part: takes over accepted trigger records, verifies every byte once more, and only then releases them.
 //!
-//! It stands for a mover: nothing is written anywhere. The token of a record goes back when its release is answered, never
-//! for a record that was not taken over.
+//! It takes the role of a mover: nothing is written anywhere. The token of a record goes back when its release is
+//! answered, never for a record that was not taken over.
 //!
 //! *On failure*: bytes that do not verify end the run with `Corrupt` and stay in the store.
 

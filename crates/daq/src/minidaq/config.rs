@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Reach {
     /// In ticks of the detector's clock.
     Ticks(u64),
-    /// In time of the detector, whatever the rate scale.
+    /// In time of the detector, regardless of the rate scale.
     Time(Duration),
 }
 

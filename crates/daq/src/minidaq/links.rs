@@ -96,8 +96,8 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
     Ok(ReadoutReport { put, links: links.into_iter().map(|link| link.report).collect() })
 }
 
-/// Chunks that are lost where the readout is `behind` and catches up at most `most` (0: whatever it is). It goes on half as
-/// far behind, so that an overrun costs few long stretches and not many short ones.
+/// Chunks that are lost where the readout is `behind` and catches up at most `most` (0: without a limit). It goes on
+/// half as far behind, so that an overrun costs few long stretches and not many short ones.
 fn overrun(behind: u64, most: u64) -> u64 {
     if most == 0 || behind <= most { 0 } else { behind - most / 2 }
 }

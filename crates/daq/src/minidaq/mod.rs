@@ -65,7 +65,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
-/// read are not those that were put (ring and store are kept and named), and whatever ring and store answer.
+/// read are not those that were put (ring and store are kept and named), and the errors of ring and store.
 pub fn run(config: &MiniDaqConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<MiniDaqSummary> {
     let plan = Plan::new(config)?;
     let bytes = plan.ring_bytes.saturating_add(plan.hot_bytes);

@@ -8,8 +8,8 @@
 //! nothing is there             DataNotFound, and an empty fragment
 //! ```
 //!
-//! *Invariants*: every request is answered, whatever the ring has (`summary`); every frame that goes into a fragment has
-//! its checksum verified, so that what the ring was given is what the store gets.
+//! *Invariants*: every request is answered, even if the ring lacks the data (`summary`); every frame that goes into a
+//! fragment has its checksum verified, so that what the ring was given is what the store gets.
 
 use super::builder::Builder;
 use super::shared::Shared;

@@ -143,7 +143,7 @@ impl Process {
 /// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that are complete and decided.
 ///
 /// # Errors
-/// Where a process does not start, does not end, or says nothing; disagreements stand in the summary.
+/// Where a process does not start, does not end, or says nothing; disagreements are in the summary.
 pub fn run<S: EventStore>(
     config: &AllConfig,
     connect: impl Fn(&str) -> Result<S>,

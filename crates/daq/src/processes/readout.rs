@@ -61,7 +61,7 @@ pub struct ReadoutReport {
     /// Fragments that came after their event was leased or decided.
     pub late: u64,
     /// Fragments that an earlier try may have stored whose answer was lost: when they were offered again, their event was
-    /// leased or decided, their run closed, or other bytes stood there. The ledger has each as stored, or not.
+    /// leased or decided, their run closed, or other bytes were there. The ledger has each as stored, or not.
     pub unknown: u64,
     /// Their bytes.
     pub unknown_bytes: u64,
@@ -125,11 +125,11 @@ pub fn run<S: EventStore>(
             figures.byte_rate("rate", report.bytes);
         });
     }
-    // Whatever happened to answers on their way: each fragment has one outcome.
+    // No matter what happened to answers on their way: each fragment has one outcome.
     let made = report.events * config.sources.len() as u64;
     debug_assert_eq!(report.fragments + report.late + report.unknown, made, "{report:?}");
     match producer.finish() {
-        // Its fragments are stored; only its own figures may stand short in the run's books.
+        // Its fragments are stored; only its own figures may be short in the run's books.
         Err(error) if is_away(&error) => report.away += 1,
         finished => finished?,
     }

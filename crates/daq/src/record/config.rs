@@ -207,7 +207,7 @@ impl Plan {
             self.link_bytes_per_second() * choices.seconds * f64::from(share)
         };
         // Tables and heads, and what the ends of containers and the last extents of links leave empty. A ring asks first
-        // whether all will fit, whatever the ends leave.
+        // whether all will fit, even with the room that is left at the ends.
         let more = if choices.retroactive.is_some() { 1.25 } else { 1.03 };
         let needed = (payload * more) as u64 + u64::from(share) * (8 << 20);
         let mut dirs = Vec::new();

@@ -78,8 +78,8 @@ impl Summary for RecordSummary {
 /// the end of the time asked.
 ///
 /// # Errors
-/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and whatever the recording answers.
-/// Frames that were missed are no error but stand in the manifest.
+/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and the errors of the recording.
+/// Frames that were missed are not an error: they are in the manifest.
 pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> Result<RecordSummary> {
     let plan = Plan::new(choices)?;
     if let Some(window) = &choices.retroactive {

@@ -31,7 +31,7 @@ pub enum FlushPolicy {
     /// survives the death of the process.
     #[default]
     Auto,
-    /// Flush cache lines whatever the mapping is; for measuring what persistent memory would cost.
+    /// Flush cache lines for any kind of mapping; for measuring what persistent memory would cost.
     Always,
 }
 

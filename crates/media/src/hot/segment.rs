@@ -248,7 +248,8 @@ impl Segment {
                     self.set_state(FREE);
                     return true;
                 }
-                // A thread that ended its last need meanwhile found it busy and left it to this loop: hence the next turn.
+                // A thread that ended its last need meanwhile found it busy and left it to this loop, so the loop takes
+                // another turn.
                 self.set_state(from);
             }
         }

@@ -36,7 +36,7 @@ pub enum Class {
     Chunk,
 }
 
-/// Where a record stands. On the hot level: segment and entry number. On the warm one: container, position of the image
+/// Where a record is. On the hot level: segment and entry number. On the warm one: container, position of the image
 /// and number of the fragment in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
@@ -141,11 +141,11 @@ pub struct Hot {
     pub closing: Closing,
     pub(super) cursors: WriteCursors,
     free: FreeSegments,
-    /// Live events of which something stands here: each keeps room for its decision.
+    /// Live events of which something is here: each keeps room for its decision.
     pub events: Arc<AtomicU64>,
-    /// Removed keys of live events: each stands in every snapshot.
+    /// Removed keys of live events: every snapshot contains each of them.
     pub removed: AtomicU64,
-    /// Bytes of outputs with chosen sources: they stand in every snapshot.
+    /// Bytes of outputs with chosen sources: every snapshot contains them.
     pub output_bytes: AtomicU64,
     /// Stages of the selection: each may cost an event one decision more.
     pub stages: u64,
@@ -241,7 +241,7 @@ impl Hot {
             }
     }
 
-    /// Whether this class may take space now, whatever room open segments have.
+    /// Whether this class may take space now, regardless of the room in open segments.
     #[inline]
     pub fn admits(&self, class: Class) -> bool {
         self.free_segments() > self.reserve(class)
@@ -312,7 +312,7 @@ impl Hot {
         segment.entries.store(entries, Ordering::Relaxed);
         segment.payload_end.store(payload_end, Ordering::Relaxed);
         // Releases both figures to the thread that seals it. From here on records that end may free it; the last of them may
-        // have ended before, when the segment was still open: hence the look below.
+        // have ended before, when the segment was still open: so it is checked below.
         segment.set_state(CLOSED);
         self.free_if_idle(number);
     }
@@ -362,7 +362,7 @@ impl Hot {
         self.free.continue_order(after);
     }
 
-    /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.
+    /// Offset of an entry in the region. Entry 0 is at the segment's end, the next ones before it.
     #[inline]
     pub fn entry_offset(&self, location: Location) -> u64 {
         debug_assert!(!location.is_warm() && location.segment < self.geometry.segments, "{location:?} is not here");
@@ -404,7 +404,7 @@ impl Hot {
         self.layout.decode(bytes, self.seed(location.segment), location.entry)
     }
 
-    /// Entries that a segment can have: as many as its header says once sealed, as many as fit before.
+    /// Entries that a segment can have: the number in its header once it is sealed, before that the number that fits.
     pub fn entries_possible(&self, header: &SegmentHeader) -> u32 {
         let room = self.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64;
         let most = (room / self.layout.entry_bytes() as u64) as u32;

@@ -18,7 +18,7 @@ use forebay_core::{Error, Result};
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// A header that makes no progress so many times is given up.
+/// A header that makes no progress this many times is given up.
 const RETRIES_MAX: u32 = 3;
 
 impl Warm {

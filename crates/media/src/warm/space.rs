@@ -42,7 +42,7 @@ pub struct Warm {
     /// Bytes of containers that are not empty; one that is being filled counts with what is written.
     pub(super) used: AtomicU64,
     pub(super) free: AtomicU32,
-    /// What stood in the containers at opening has been told: empty ones may be reclaimed.
+    /// The store was told what the containers held at opening: empty ones may be reclaimed.
     pub(super) recovered: AtomicBool,
     pub(super) pool: Pool,
     /// The store is being closed: what is under way then has until this moment.

@@ -1,6 +1,6 @@
 //! A queue of writes and syncs over io_uring.
 //!
-//! *Invariants*: the kernel reads a buffer only while it stands in its slot, and nobody else has it then; a slot is
+//! *Invariants*: the kernel reads a buffer only while it is in its slot, and no other code has it then; a slot is
 //! given out again only after its completion was seen. What the kernel was never seen to finish is leaked, not freed.
 //!
 //! A queue may move between threads with operations in flight, as its container does. Therefore the ring has no single
@@ -137,7 +137,7 @@ impl UringQueue {
         }
     }
 
-    /// Submits what stands in the ring and waits until the kernel has reported something, or for so long.
+    /// Submits what is in the ring and waits until the kernel has reported something, or until the time is over.
     fn enter(&mut self, wait: Duration) {
         let entered = if wait.is_zero() {
             self.ring.submit()

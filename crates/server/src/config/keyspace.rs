@@ -1,4 +1,4 @@
-//! A section `[[keyspace]]`: the store behind it, how it is opened, and what it is made of where there is none yet.
+//! A section `[[keyspace]]`: the store behind it, how it is opened, and what to create if it does not exist yet.
 //!
 //! *Not here*: when it is opened and when it is made (`start.rs`).
 
@@ -244,7 +244,7 @@ impl KeyspaceSettings {
         .map(|keyspace| keyspace.name)
     }
 
-    /// Opens the store, or makes it where there is none and `create` says of what, without a mark. A store that another
+    /// Opens the store, or creates it as `create` says if it does not exist, without a mark. A store that another
     /// process has is tried again for a second.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ impl Default for ListenSettings {
 }
 
 impl ListenSettings {
-    /// What stands against listening at the addresses: the way to the value in `[listen]`, and what to do.
+    /// Why the server cannot listen at the addresses: the path of the value in `[listen]`, and what to do.
     pub(super) fn exposure(&self, tls: Option<&TlsFiles>, tokens: bool) -> Option<Problem> {
         let lists = [("native", &self.native), ("resp", &self.resp)];
         for (name, list) in lists {

@@ -3,7 +3,7 @@
 //! ```text
 //! file ──locate──▶ Settings ──┬──▶ stores (keyspace.rs), rings (ring.rs)
 //!   errors name file, line    ├──▶ ServerConfig ──▶ Server::start
-//!                             └──▶ log, grace (whoever runs the server)
+//!                             └──▶ log, grace (the program that runs the server)
 //! ```
 
 mod file;

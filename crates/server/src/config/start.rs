@@ -50,7 +50,7 @@ pub(super) trait Section {
     /// # Errors
     /// Those of its opening.
     fn open_there(&self) -> Result<Self::Kept>;
-    /// What is said where there is none.
+    /// The error if there is none.
     fn nothing_there(&self) -> Error;
 }
 

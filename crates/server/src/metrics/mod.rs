@@ -67,7 +67,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A call was answered: so many things asked for in it, an error's kind where it failed as a whole, its time.
+    /// A call was answered: the number of things that it asked for, the kind of error if it failed as a whole, its time.
     pub(crate) fn answered(&self, call: Call, things: u64, failed: Option<Kind>, took: Duration) {
         let counts = &self.slice().calls[call as usize];
         counts.things.fetch_add(things, Relaxed);

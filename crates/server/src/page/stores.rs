@@ -232,7 +232,7 @@ fn account(page: &mut Page, keyspace: &str, run: &str, ledger: &Ledger) {
     let live = live.map(|(term, tally)| (term, tally.events));
     for (term, events) in went.chain(live).chain([("awaited", ledger.awaited)]) {
         let labels = [("keyspace", keyspace), ("run", run), ("term", term)];
-        let help = "Events of a run that is not closed, by where they stand or what became of them.";
+        let help = "Events of a run that is not closed, by state or by how they ended.";
         page.gauge("forebay_run_events", help, &labels, events as f64);
     }
 }

@@ -1,6 +1,6 @@
 //! A page of metrics: families by name, each with its help, its type and its samples.
 //!
-//! *Invariant*: a name has one help and one type, whoever adds to it (test `metrics_follow_the_conventions` in
+//! *Invariant*: a name has one help and one type, no matter which part adds to it (test `metrics_follow_the_conventions` in
 //! `tests/seen`).
 
 use crate::metrics::Sums;

@@ -1,4 +1,4 @@
-//! What a session tells the counters: commands of one call that stand behind each other are one answer of so many things.
+//! What a session tells the counters: consecutive commands of the same call count as one answer of several things.
 
 use crate::metrics::Metrics;
 use forebay_core::{Call, Kind};
@@ -28,7 +28,7 @@ impl Account {
         self.running = call.map(|call| (call, 0, Instant::now()));
     }
 
-    /// It was asked for so many things, of which bytes came or went.
+    /// A command asked for this many things; bytes came or went for them.
     #[inline]
     pub(super) fn done(&mut self, things: u64, received: u64, sent: u64) {
         if let Some((_, so_far, _)) = &mut self.running {

@@ -24,7 +24,7 @@ pub(super) struct Client {
     store: Option<Store>,
     ring: Option<Ring>,
     rights: Rights,
-    /// Data may stand on a device: whoever reads it may wait.
+    /// Data may be on a device: a thread that reads it may wait.
     may_be_slow: bool,
 }
 

@@ -35,7 +35,7 @@ enum Exchange {
 /// A socket with its session.
 pub(super) struct Connection<T> {
     stream: T,
-    /// What was written may stand in the stream's own memory: that of TLS.
+    /// What was written may still be in the stream's own memory, that of TLS.
     to_flush: bool,
     deadlines: Deadlines,
 }
@@ -236,7 +236,7 @@ async fn behind_others() {
     .await;
 }
 
-/// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set anew
+/// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set again
 /// for each command.
 struct Deadlines {
     limits: Limits,

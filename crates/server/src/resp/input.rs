@@ -56,7 +56,7 @@ impl Input {
         self.end - self.start <= LEFTOVER_BYTES_MAX
     }
 
-    /// So many have come there.
+    /// This many have arrived there.
     #[inline]
     pub(super) fn came(&mut self, count: usize) {
         self.end += count;

@@ -27,7 +27,7 @@ pub(super) fn primary(schema: &KeySchema, text: &[u8]) -> Result<Primary> {
     schema.parse_primary(utf8(text)?)
 }
 
-/// Decimal numbers between slashes; `None` where anything else stands there.
+/// Decimal numbers between slashes; `None` for anything else.
 #[inline]
 fn numbers(text: &[u8], values: &mut [u64; SUB_KEYS_MAX]) -> Option<usize> {
     let (mut count, mut value, mut digits) = (0, 0_u64, 0);

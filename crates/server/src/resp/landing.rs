@@ -62,7 +62,7 @@ impl Landing {
         }
     }
 
-    /// So many bytes came there.
+    /// This many bytes came there.
     pub(super) fn came(&mut self, count: usize) {
         self.filled += count;
     }

@@ -21,7 +21,7 @@ const DIGITS_MAX: usize = 12;
 const STRANGER_ARGUMENTS_MAX: usize = 10;
 const STRANGER_BYTES_MAX: usize = 16 << 10;
 
-/// Where one argument stands.
+/// Where one argument is in the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     start: u32,
@@ -62,7 +62,7 @@ impl<'a> Command<'a> {
         self.spans.len()
     }
 
-    /// A part: the name is the first. Nothing where there is none.
+    /// A part: the name is the first. Nothing if there is none.
     #[inline]
     pub(super) fn part(&self, at: usize) -> &'a [u8] {
         self.spans.get(at).map_or(&[], |span| span.of(self.bytes))
@@ -79,18 +79,18 @@ impl<'a> Command<'a> {
 /// How far the input goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// A whole command of so many bytes.
+    /// A whole command of this many bytes.
     Whole(usize),
     /// The rest has not come yet.
     More,
 }
 
-/// Where the parts of a whole command stand among those of all that were read ahead.
+/// The position of the parts of a whole command among those of all that were read ahead.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     first: u32,
     count: u32,
-    /// It was a line: its words stand apart from the input.
+    /// It was a line: its words are kept apart from the input.
     line: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// For commands of at most so many bytes.
+    /// For commands of at most this many bytes.
     pub(super) fn new(bytes_max: usize) -> Parser {
         Parser { bytes_max: bytes_max.min(u32::MAX as usize / 2), ..Parser::default() }
     }

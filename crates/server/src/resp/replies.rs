@@ -13,7 +13,7 @@ use forebay_store::Fragment;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Payloads from this length on are written from where they stand.
+/// Payloads from this length on are written from their place, without a copy.
 const IN_PLACE_BYTES_MIN: usize = 2048;
 /// Places of one vectored write.
 pub(super) const PLACES: usize = 64;
@@ -97,7 +97,7 @@ impl Replies {
         count
     }
 
-    /// So many bytes were written.
+    /// This many bytes were written.
     #[inline]
     pub(super) fn advance(&mut self, mut count: usize) {
         self.sent += count as u64;
@@ -248,17 +248,17 @@ impl Replies {
         self.push(if self.three { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// So many things follow.
+    /// This many things follow.
     pub(super) fn array(&mut self, length: usize) {
         self.head(b'*', length as u64);
     }
 
-    /// So many names, each with its value, follow.
+    /// This many names, each with its value, follow.
     pub(super) fn map(&mut self, length: usize) {
         if self.three { self.head(b'%', length as u64) } else { self.array(2 * length) }
     }
 
-    /// So many different things follow.
+    /// This many different things follow.
     pub(super) fn set(&mut self, length: usize) {
         if self.three { self.head(b'~', length as u64) } else { self.array(length) }
     }

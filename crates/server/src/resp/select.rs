@@ -75,7 +75,7 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted;
-    // As many as fit what a client may take at once, as of the native protocol.
+    // The limit is what a client may take at once, as in the native protocol.
     let leases = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes))?;
     if leases.is_empty()
         && let Some(left) = patience(turn, wait)

@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Reads the commands that have come whole, as far as a batch goes, and asks for what they will touch. Answers how it
-    /// stands behind the last of them.
+    /// is behind the last of them.
     fn look_ahead(&mut self, ahead: &mut Ahead) -> Result<Progress, String> {
         ahead.clear();
         let store = self.client.store_at_hand();

@@ -11,7 +11,7 @@ use forebay_core::{Call, Right};
 pub(super) enum Place {
     /// On the event loop: it does not wait, or says itself when it has to.
     Loop,
-    /// There as well, where all data stands in memory.
+    /// There as well, if all data is in memory.
     Data,
     /// Where it may wait: for a record in flight, for a log that is folded, for space.
     Thread,
@@ -21,7 +21,7 @@ pub(super) enum Place {
 pub(super) struct Spec {
     /// Its name in lower case.
     pub(super) name: &'static str,
-    /// Parts that it has, its name among them; at least so many, where negative.
+    /// Parts that it has, its name among them; at least this many if negative.
     pub(super) arity: i32,
     /// The call as which it is allowed and counted; `None` says that it concerns the connection only, or that it sees to
     /// that itself.
@@ -46,7 +46,7 @@ impl Spec {
         self.place == Place::Loop && self.keys == ONE_KEY
     }
 
-    /// Whether it has so many parts.
+    /// Whether it has this many parts.
     #[inline]
     pub(super) fn takes(&self, parts: usize) -> bool {
         if self.arity < 0 { parts >= self.arity.unsigned_abs() as usize } else { parts == self.arity as usize }

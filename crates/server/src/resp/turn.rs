@@ -49,7 +49,7 @@ pub(super) enum Flow {
 pub(super) enum Looked {
     There(Fragment),
     Absent,
-    /// It stands on a device, for which this thread must not wait.
+    /// It is on a device, for which this thread must not wait.
     Wait,
 }
 

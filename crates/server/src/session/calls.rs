@@ -1,4 +1,4 @@
-//! What frames ask of the store: each request is decoded, called and answered here, on whatever thread.
+//! What frames ask of the store: each request is decoded, called and answered here, on any thread.
 //!
 //! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`), what may take long to be there
 //! (`long.rs`).
@@ -45,7 +45,7 @@ fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
     read.primary(schema).is_ok_and(|primary| store.may_wait(&primary, None))
 }
 
-/// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
+/// Makes the call for a client that takes `most` bytes at once; answers how many things it asked for.
 pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (Result<Answer>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
@@ -94,7 +94,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// So many, of about so many bytes each.
+    /// This many, of about this many bytes each.
     fn new(count: usize, bytes: usize) -> Outcomes {
         let mut out = WireWriter::with_capacity(4 + bytes * count);
         out.u32(count as u32);
@@ -359,7 +359,7 @@ pub(super) fn verdicts_wait(store: &Store, request: &Request, verdicts: &[WireVe
 /// Verdicts of a frame that take long enough to hold others up, where there are more.
 const VERDICTS_MAX: usize = 4096;
 
-/// Gives verdicts, whose results stand in the payload.
+/// Gives verdicts, whose results are in the payload.
 pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer {
     let mut out = Outcomes::new(verdicts.len(), 1);
     for verdict in verdicts {

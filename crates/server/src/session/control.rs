@@ -179,7 +179,7 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
     }
 }
 
-/// Most bytes of a sample, whatever is asked for.
+/// Most bytes of a sample, even if the client asks for more.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
 /// What is said to a token that has not the right.

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub enum Step<'a> {
     /// It sends these bytes.
     Send(&'a [u8]),
-    /// It takes so many bytes.
+    /// It takes this many bytes.
     Take(usize),
     /// It waits a little.
     Wait,
@@ -119,7 +119,7 @@ impl AsyncRead for Memory {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut pipe = self.0.borrow_mut();
         if pipe.input.is_empty() {
-            // Whoever adds to it polls again.
+            // The code that adds to it polls again.
             return if pipe.is_eof { Poll::Ready(Ok(())) } else { Poll::Pending };
         }
         let most = to.remaining().min(pipe.input.len());

@@ -47,7 +47,7 @@ impl Inbox {
         }
     }
 
-    /// Makes room, so that `bytes` can stand there in one piece.
+    /// Makes room, so that `bytes` fit in one piece.
     pub(super) fn reserve(&mut self, bytes: usize) {
         if self.bytes.is_empty() {
             self.bytes = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -67,7 +67,7 @@ impl Inbox {
         IoSliceMut::new(&mut self.bytes[self.end..end])
     }
 
-    /// So many bytes were added.
+    /// This many bytes were added.
     pub(super) fn added(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }

@@ -25,7 +25,7 @@ pub(super) struct LongAsking {
 
 /// What is asked for.
 pub(super) enum Long {
-    /// Ready events, where a device may have to be read for them; so many bytes at most.
+    /// Ready events, where a device may have to be read for them; at most this many bytes.
     GetAny(GetAny, u64),
     /// What an object of the connection has next.
     Next(Object),

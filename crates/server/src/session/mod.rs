@@ -110,7 +110,7 @@ enum Done {
     Part { streaming: Streaming, answer: Result<Answer> },
 }
 
-/// A put of which some fragments wait, on so many threads.
+/// A put of which some fragments wait, on this many threads.
 struct Job {
     putting: Box<Putting>,
     left: usize,
@@ -403,7 +403,7 @@ impl<T: Transport> Session<T> {
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
     }
 
-    /// What the client may send anew, now that a request of so many bytes is answered.
+    /// What the client may send again, now that a request of this many bytes is answered.
     fn give_back(&mut self, bytes: u64) -> u32 {
         self.incoming.credit += bytes;
         debug_assert!(
@@ -596,7 +596,7 @@ impl<T> Drop for Session<T> {
     }
 }
 
-/// Work on a thread, counted until it is done, whatever becomes of the connection that asked for it.
+/// Work on a thread, counted until it is done, even if the connection that asked for it ends before.
 struct OnThread(Arc<Shared>);
 
 impl OnThread {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *Invariants*: no more bytes are on their way than the client has agreed to take; payloads of fragments go out from
-//! where they stand, small ones are copied together.
+//! where they are, small ones are copied together.
 
 use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+/// Payloads below this many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 /// Most payload bytes of a frame.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
@@ -28,7 +28,7 @@ const PIECES: usize = 128;
 /// Bytes that are on their way before no further request is looked at.
 const UNSENT_BYTES: u64 = 2 << 20;
 
-/// What keeps bytes where they stand.
+/// What keeps the bytes in their place.
 #[derive(Clone)]
 pub(crate) enum Guard {
     /// A fragment of an event.
@@ -58,7 +58,7 @@ impl Deref for Guard {
 pub(crate) enum Piece {
     /// Copied.
     Copied(Vec<u8>),
-    /// Where they stand, from and to.
+    /// Where they are, from and to.
     Guard(Guard, usize, usize),
 }
 
@@ -66,7 +66,7 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            // What a ring's entry says is read anew: it may have been damaged since.
+            // What a ring's entry says is read again: it may have been damaged since.
             Piece::Guard(guard, from, to) => guard.get(*from..*to).unwrap_or_default(),
         }
     }
@@ -102,7 +102,7 @@ impl Payload {
 
 /// What is answered to a request.
 pub(crate) struct Answer {
-    /// Its meta, or the error that stands for it.
+    /// Its meta, or the error in its place.
     pub(crate) meta: Result<Vec<u8>, Error>,
     /// What follows.
     pub(crate) payload: Payload,
@@ -199,7 +199,7 @@ impl Outbox {
         }
     }
 
-    /// Queues the answer to a request; `credit` is what the client may send anew.
+    /// Queues the answer to a request; `credit` is what the client may send again.
     pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
         let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
@@ -369,7 +369,7 @@ impl Outbox {
     }
 }
 
-/// Takes so many bytes away at the front.
+/// Removes this many bytes from the front.
 fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
     let mut part = Vec::new();
     let mut left = most as usize;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: memory is reserved for what is read next, at most [`AHEAD_BYTES`] of it and one fragment more; a
-//! fragment whose put fails is passed over, and the others stand.
+//! fragment whose put fails is passed over; the others are stored.
 //!
 //! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
 
@@ -22,7 +22,7 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
+/// Fragments of at least this many bytes are read into memory of the store; shorter ones are copied there.
 const DIRECT_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
@@ -84,7 +84,7 @@ pub(super) struct Putting {
     /// Bytes of its frame.
     pub(super) frame_bytes: u64,
     pub(super) puts: Vec<WirePut>,
-    /// Outcomes by fragment, as the wire says them; `None` where there is none yet.
+    /// Outcomes by fragment, as the wire says them; `None` while there is none.
     pub(super) outcomes: Vec<Option<Result<u8>>>,
     next: usize,
     /// Up to which fragment the store was told what comes.
@@ -218,7 +218,7 @@ impl Putting {
         }
     }
 
-    /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
+    /// Reads the next bytes of the stream to their destination. Answers how many came, 0 at the end of the stream.
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
         served: &Served,

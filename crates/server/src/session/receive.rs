@@ -1,7 +1,7 @@
 //! Frames as they come in: head, meta, payload.
 //!
 //! *Invariants*: a head is checked before anything that it says is believed, and its length against what the client may
-//! send before memory is taken; memory for what was promised grows only as it comes; credit that stands behind requests
+//! send before memory is taken; memory for what was promised grows only as it comes; credit that arrives behind requests
 //! which must wait is seen nevertheless.
 
 use super::calls::Request;
@@ -18,9 +18,9 @@ use std::time::Instant;
 
 /// Bytes that are asked of the socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// Payloads of other requests than puts, up to so many bytes, are taken from the inbox in one piece.
+/// Payloads of other requests than puts, up to this many bytes, are taken from the inbox in one piece.
 const WHOLE_BYTES: u64 = 32 << 10;
-/// Bytes that are read beyond a client's window, for the credit that stands behind its requests.
+/// Bytes that are read beyond a client's window, to find the credit that arrives behind its requests.
 const CREDIT_BYTES: usize = 64 << 10;
 
 impl<T: Transport> Session<T> {
@@ -310,7 +310,7 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    /// Looks at the heads of frames that wait, for the credit that they bring: whoever waits for it must see it.
+    /// Looks at the heads of frames that wait, for the credit that they bring: an answer that waits for it must see it.
     fn scan_credit(&mut self) {
         if self.peer.is_none() {
             return;

@@ -1,7 +1,7 @@
 //! Windows of a ring: waited for without a thread, answered in parts.
 //!
 //! *Invariants*: a connection has one slice of one window in place, and what is on its way of it (tests/session/ring.rs): a
-//! ring stands still for nobody who reads slowly.
+//! ring waits for no slow reader.
 
 use super::calls::Request;
 use super::outbox::{Answer, Guard, Payload};
@@ -116,7 +116,7 @@ impl WindowParts {
         self.slice.is_some()
     }
 
-    /// The next part, of so many things and about so many bytes.
+    /// The next part, with its number of things and about its number of bytes.
     ///
     /// # Errors
     /// `Closed` where the ring closes meanwhile.

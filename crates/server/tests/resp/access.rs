@@ -90,7 +90,7 @@ fn rights_are_those_of_the_keyspace() {
     assert_eq!(reader.ask("GET 1/1/1"), "x");
     let refused = "-NOPERM token 'reader' has no right 'write' in keyspace 'a', which 'set' needs";
     assert_eq!(reader.ask("SET 1/2/1 x"), refused);
-    // A large value is refused as well, read to its end, and what stands behind it is found.
+    // A large value is refused as well, read to its end, and what is behind it is found.
     let mut bytes = request(&["SET", "1/3/1", &"x".repeat(1_000_000)]);
     bytes.extend(request(&["PING"]));
     reader.send(&bytes);

@@ -76,7 +76,7 @@ impl Store {
 }
 
 impl Producer {
-    /// It offered a fragment of this many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     #[inline]
     pub fn offered(&self, bytes: u64) {
         // Relaxed: figures of one producer, compared with the ledger after its last put.
@@ -116,7 +116,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Its last figures stay with the run, whatever became of it.
+        // Its last figures stay with the run, no matter how it ended.
         let engine = self.store.engine();
         let mut runs = engine.runs.known.lock();
         let Some(known) = runs.iter_mut().find(|known| known.run == self.run) else { return };

@@ -468,7 +468,7 @@ impl Engine {
         let late = shard.events[event].state == State::Live(LiveState::Ready);
         let rest = self.keyspace.schema.rest_of(key);
         shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
-        // Keeps the event's number from being used again until this record reports, whatever becomes of the event.
+        // Keeps the event's number from being used again until this record reports, no matter what becomes of the event.
         shard.events[event].pending += 1;
         let version = self.first_version(shard, event, key);
         Claimed { key: *key, event, place, length, version, status, late, result: false }

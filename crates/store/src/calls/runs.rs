@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// Stops a run: no new events. Open ones may be completed for the run's grace time (`stop_grace`); then what is there
-    /// is ready, whatever it misses, and gets decided. Without grace that is at once.
+    /// is ready, even with missing fragments, and gets decided. Without grace that is at once.
     ///
     /// # Errors
     /// `Invalid` for an unknown run, `Closed` where it is closed, `OutcomeUnknown` where a device does not make it durable.

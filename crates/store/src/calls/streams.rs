@@ -80,7 +80,7 @@ impl Engine {
             }
             chosen.push((self.stream_number(name, &may_add)?, with_sources(sources, results)));
         }
-        // In one order, whatever the caller's was: the same choice has the same bytes, and one number.
+        // In one order, regardless of the caller's: the same choice has the same bytes, and one number.
         chosen.sort_unstable_by_key(|stream| stream.0);
         if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let at = usize::from(twice[0].0);

@@ -106,7 +106,7 @@ impl Store {
         engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, check: detail, results })
     }
 
-    /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
+    /// The archive has taken over an accepted or debug event: its space is freed. `false` if there is none.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.

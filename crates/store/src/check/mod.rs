@@ -28,7 +28,7 @@ use std::path::Path;
 pub struct CheckReport {
     /// Segments in the region.
     pub segments: u32,
-    /// Whole entries: in data segments, and in the tables of images on the warm level. A fragment that stands on both
+    /// Whole entries: in data segments, and in the tables of images on the warm level. A fragment that is on both
     /// levels has two.
     pub entries: u64,
     /// Entries that no decision, update or move has ended.

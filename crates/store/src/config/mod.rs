@@ -161,7 +161,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks the marks, as each opening does; those of demotion and of the warm level only where there is one.
+    /// Checks the marks, as each opening does; those of demotion and of the warm level only if there is one.
     ///
     /// # Errors
     /// `Invalid`, naming the mark that is no part of a level, or the two that contradict each other.

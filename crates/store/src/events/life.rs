@@ -430,7 +430,7 @@ impl ShardEvents {
         self.tables.free(table.block);
     }
 
-    /// The event waits for these sources, whatever its class and run say.
+    /// The event waits for these sources, regardless of its class and run.
     pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
         debug_assert!(!self.own_rules.contains_key(&event), "an event is announced with its sources once");
         self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));

@@ -220,7 +220,7 @@ impl Run {
         if state != RunState::Paused
             && let Some(last) = self.pauses.last_mut()
         {
-            // The least: a pause that has ended keeps its end, whatever the run becomes after it.
+            // The least: a pause that has ended keeps its end, regardless of what the run becomes after it.
             last.1 = last.1.min(now_ns);
         }
         match state {

@@ -15,7 +15,8 @@ use crate::SourceState;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
 use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
 
-/// Where a fragment is, as 58 bits that only `placement` reads. An event is complete or not, decided or not, whatever they are.
+/// Where a fragment is, as 58 bits that only `placement` reads. Whether an event is complete or decided does not depend
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceBits(pub(crate) u64);
 

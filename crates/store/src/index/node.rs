@@ -147,7 +147,7 @@ impl Node16 {
 }
 
 /// The lowest bit of each byte. A byte that is 0 is the lowest one for which `x - LOWS & !x` has its top bit set: all keys
-/// are compared at once, and whatever is behind the last key is not reached before it.
+/// are compared at once, and bytes behind the last key are not reached before it.
 const LOWS: u128 = u128::MAX / 255;
 
 impl Node48 {

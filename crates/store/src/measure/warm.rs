@@ -45,7 +45,7 @@ pub struct Payload<'a> {
     pub checksum: u32,
 }
 
-/// Where an event stands.
+/// Where an event is.
 #[derive(Clone, Copy, Debug)]
 pub struct EventPlace {
     place: ImagePlace,
@@ -169,7 +169,7 @@ impl WarmLevel {
         self.warm.close_filling(Duration::ZERO, Instant::now() + PATIENCE)
     }
 
-    /// Ends these events of so many fragments each, and empties every container that holds nothing else.
+    /// Ends these events of this many fragments each, and empties every container that holds nothing else.
     ///
     /// # Errors
     /// `Unavailable` where a device fails.

@@ -45,7 +45,8 @@ impl Engine {
         let per_segment = u64::from(self.placement.hot.slots_per_segment());
         let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
         let folded = slots.div_ceil(per_segment) as u32;
-        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, whatever their number.
+        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, regardless of
+        // their number.
         let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * folded;
         let short = !self.placement.hot.admits(Class::NewEvent);
         if used <= folded + 1 || used <= generous && !short {

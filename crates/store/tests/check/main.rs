@@ -69,7 +69,7 @@ fn files(dir: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
     all.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// Where these bytes stand so often in a row in a container, and in which.
+/// The container that has these bytes this many times in a row, and where.
 fn find(dir: &TempDir, byte: u8) -> (PathBuf, u64) {
     let row = [byte; FRAGMENT_BYTES];
     for (path, bytes) in files(dir) {

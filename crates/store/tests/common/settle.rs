@@ -67,7 +67,7 @@ fn state_fits(model: &EventModel, seen: LiveState) -> bool {
 }
 
 impl Model {
-    /// How the sources of an event stand.
+    /// The states of the sources of an event.
     fn states(&self, event: u64, model: &EventModel) -> BTreeMap<u64, SourceState> {
         let mut states = BTreeMap::new();
         for (source, fragment) in &model.fragments {

@@ -15,7 +15,7 @@ fn one_fragment_each(mut plan: Plan) -> Plan {
     plan.all_down()
 }
 
-/// So many ready events on the device.
+/// This many ready events on the device.
 fn on_warm(plan: &Plan, events: u64) -> Life {
     let life = plan.create();
     for event in 0..events {

@@ -90,7 +90,7 @@ fn a_store_that_is_killed_while_it_inhibits_inhibits_for_what_it_finds() {
     let next = life.after_kill();
     eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
     next.balanced();
-    // The same device is still in trouble: it is said again.
+    // The same device is still in trouble: it is reported again.
     let next = life.after_kill_on(|device| device.stall_writes(CONTAINERS, DAY)).unwrap();
     eventually(&next.store, "inhibit begins", || next.stats().inhibit.is_some());
     next.answer_again();

@@ -103,7 +103,7 @@ fn arrives_with_an_old_image(life: &Life, something: impl FnOnce(&Life)) {
         |store| store.tick(),
         |life| {
             something(life);
-            // The image's commit is the next; whatever is to be made durable after it fails.
+            // The image's commit is the next; everything that should become durable after it fails.
             let begun = device.count(Operation::Sync) + 1;
             (1..5000).for_each(|nth| device.inject(Some(Operation::Sync), begun + nth, Fault::Fails));
             device.stall_writes(CONTAINERS, Duration::ZERO);
@@ -256,7 +256,7 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
     });
 }
 
-/// Without any device in trouble: the stage is the device's as well, whatever stands there of the event.
+/// Without any device in trouble: the stage is the device's as well, no matter how much of the event is there.
 #[test]
 fn a_pass_of_an_event_of_which_something_is_on_a_device_holds_without_the_hot_level() {
     for sources in 1..=2 {

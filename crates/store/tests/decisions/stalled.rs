@@ -9,7 +9,7 @@ use forebay_store::{GetAny, PutOptions, PutOutcome, RunState, Sources, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Neighbouring events share a shard; so many blocks of them meet every shard.
+/// Neighbouring events share a shard; this many blocks of them meet every shard.
 const BLOCK: u64 = 64;
 const BLOCKS: u64 = 128;
 
@@ -329,7 +329,7 @@ fn closing_a_run_hinders_nobody() {
     life.in_lives_with_hot(|life| assert!(closed(life)));
 }
 
-/// Whoever watches is told, reports of producers are taken.
+/// Watchers are told, reports of producers are taken.
 #[test]
 fn a_producer_and_a_new_stream_wait_for_nobody() {
     let life = Plan::new().create();

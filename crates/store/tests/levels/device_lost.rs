@@ -1,4 +1,4 @@
-//! A device is gone for good: what stands elsewhere is served, with an operator's consent, and the loss is named.
+//! A device is gone for good: what is elsewhere is served, with an operator's consent, and the loss is named.
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::fixture::RUN;

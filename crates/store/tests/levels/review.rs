@@ -1,5 +1,5 @@
 //! What must hold at the seams between the levels: whichever container was begun first, whenever the process is killed,
-//! whatever a device refuses for a moment.
+//! even if a device refuses something for a moment.
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};

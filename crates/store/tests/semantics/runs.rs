@@ -254,7 +254,7 @@ fn a_stopped_run_completes_its_events_within_its_grace() {
         refused(store.run_pause(RUN), Kind::Closed);
         refused(store.run_resume(RUN), Kind::Closed);
     });
-    // A process that comes back begins the grace anew.
+    // A process that comes back begins the grace again.
     store.advance(Duration::from_secs(4));
     assert_eq!(store.state(2), OPEN);
     store.stored(2, 1, b"x");

@@ -94,7 +94,7 @@ fn the_same_choice_again_gets_the_same_answer_and_another_one_is_fenced() {
 }
 
 /// The log is folded again and again while no accepted event has a choice: what an accept names must not be forgotten
-/// before its record stands.
+/// before its record is durable.
 #[test]
 fn a_choice_is_not_forgotten_between_its_naming_and_its_accept() {
     let mut store = Fixture::new(&staged(1));

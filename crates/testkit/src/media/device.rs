@@ -1,6 +1,6 @@
 //! A device in memory that loses what was not synced, for tests of power loss.
 //!
-//! *Invariants*: a power loss keeps what a sync has covered; of every other sector of 512 bytes it keeps what stood there
+//! *Invariants*: a power loss keeps what a sync has covered; of every other sector of 512 bytes it keeps what was there
 //! after any of the writes since, sector by sector; a name that was made or removed since the last `sync_names` is there
 //! or not. Operations of a queue end in an order of the device's choice.
 
@@ -51,7 +51,7 @@ struct File {
 }
 
 impl SimDevice {
-    /// An empty device of so many bytes.
+    /// An empty device of this many bytes.
     pub fn new(name: &str, bytes: u64) -> Arc<SimDevice> {
         SimDevice::with(name, bytes, Vec::new())
     }
@@ -300,7 +300,7 @@ struct Pending {
 }
 
 enum What {
-    /// So many bytes have landed, by the write of this number.
+    /// The write of this number has landed this many bytes.
     Write(u64, usize),
     /// Covers these writes once it ends.
     Sync(FileId, Ended),

@@ -127,7 +127,7 @@ mod memory {
 }
 
 impl SimMedium {
-    /// An empty medium of so many bytes (rounded up to whole words).
+    /// An empty medium of this many bytes (rounded up to whole words).
     pub fn new(bytes: u64) -> Arc<SimMedium> {
         SimMedium::from_image(vec![0; (bytes as usize).next_multiple_of(8).max(8)])
     }
@@ -137,7 +137,7 @@ impl SimMedium {
         SimMedium::with(image, None)
     }
 
-    /// An empty ordinary file of so many bytes (rounded up to whole pages).
+    /// An empty ordinary file of this many bytes (rounded up to whole pages).
     pub fn file(bytes: u64) -> Arc<SimMedium> {
         SimMedium::with(vec![0; (bytes as usize).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES)], Some(1))
     }

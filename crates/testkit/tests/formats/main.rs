@@ -79,7 +79,7 @@ fn config(dir: &Path) -> Config {
     }
 }
 
-/// A store in which something of every kind stands: of each state, on each level, in each log.
+/// A store with something of every kind: in each state, on each level, in each log.
 fn fill(dir: &Path) -> Store {
     let keyspace = keyspace();
     let store = Store::create(&dir.join("store"), &keyspace, config(dir)).unwrap();
@@ -133,7 +133,7 @@ fn fill(dir: &Path) -> Store {
 
 /// What a store has, in words.
 fn found_in_store(dir: &Path) -> String {
-    // Where the device stands is the only thing that a copy changes.
+    // The path of the device is the only thing that a copy changes.
     let list = dir.join("store/devices.toml");
     let text = std::fs::read_to_string(&list).unwrap();
     let path = format!("path = \"{}\"", dir.join("device").display());

@@ -40,7 +40,7 @@ pub struct DeviceSuperblock {
 }
 
 impl DeviceSuperblock {
-    /// Bytes of one copy that mean something; copies stand one block apart.
+    /// Bytes of one copy that mean something; the copies are one block apart.
     pub const BYTES: usize = 128;
 
     /// The superblock as bytes.

@@ -94,7 +94,7 @@ impl DeviceLog {
     /// `log_bytes` is for files that have to be created again.
     ///
     /// # Errors
-    /// `Invalid` where a device is of another store or stands in another's place, `Corrupt` where something that was
+    /// `Invalid` where a device is of another store or is in another's place, `Corrupt` where something that was
     /// durable does not verify; with `accept_loss` that is named in the answer instead.
     pub fn open(
         devices: &[Arc<dyn Device>],

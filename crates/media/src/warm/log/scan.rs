@@ -220,7 +220,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a block may stand behind the one before it; behind one that does not verify any may.
+/// Whether a block may follow the one before it; any block may follow one that does not verify.
 fn follows(before: Option<BlockHead>, head: &BlockHead, n: u32) -> bool {
     match before {
         Some(before) if before.index + 1 < before.blocks => {

@@ -63,7 +63,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Lays entries side by side as one commit, as many as fit buffer and file; answers how many, and the commit's
+    /// Lays entries side by side as one commit, up to what fits buffer and file; answers how many, and the commit's
     /// blocks, none where the file has no room for the first of them.
     pub(super) fn lay<'a>(
         &mut self,
@@ -380,7 +380,7 @@ impl Log {
             state.spare = Some(buffer).filter(|buffer| buffer.len() == TAIL_BYTES);
             return Ok(None);
         }
-        // Counted before it is written: whatever becomes of this commit, its blocks are never written again in this generation.
+        // Counted before it is written: even if this commit fails, its blocks are never written again in this generation.
         let offset = block_offset(state.at.block);
         state.at.moves_on(blocks);
         state.taken += count;

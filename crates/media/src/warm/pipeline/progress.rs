@@ -100,7 +100,7 @@ impl Pipeline {
     }
 
     fn settle_commits(&mut self) {
-        // From the front only: a ticket is an answer for everything before it, in whatever containers that is.
+        // From the front only: a ticket is an answer for everything before it, in any container.
         while let Some(commit) = self.commits.pop_front_if(|commit| commit.done) {
             debug_assert!(commit.ticket >= self.durable, "tickets become durable out of order");
             self.durable = self.durable.max(commit.ticket);
