@@ -1,4 +1,4 @@
-//! How commands come to a server.
+//! Connects a command to a server.
 
 use forebay_client::{Client, Options, Tls};
 use forebay_core::{Error, Result};

@@ -1,4 +1,4 @@
-//! How commands come to their store: opened, or created with defaults on first use.
+//! Opens the store of a command, or creates it with defaults on first use.
 
 use crate::output::Output;
 use forebay_core::{Error, Keyspace, Kind, Result};

@@ -1,4 +1,4 @@
-//! Where answers go: text for people or JSON for programs on stdout, remarks and errors on stderr.
+//! Output of commands: text for people or JSON for programs on stdout, remarks and errors on stderr.
 //!
 //! *Invariant*: with `--json` stdout carries JSON only (test `json_parses` in `tests/cli/main.rs`).
 //! *On failure*: a reader that went away (`forebay range … | head`) ends the command quietly with exit code 0.

@@ -1,4 +1,4 @@
-//! What is rare: runs, masks, holds, accounts, and what is there for people.
+//! Rare calls: runs, masks, holds, accounts, and reports for people.
 
 use crate::client::Client;
 use crate::pool::Pool;

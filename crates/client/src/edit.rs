@@ -1,4 +1,4 @@
-//! What changes what is there: new versions, removals, announcements, seals, releases.
+//! Calls that change stored events: new versions, removals, announcements, seals, releases.
 
 use crate::client::Client;
 use crate::put::{NO_WAIT, list_outcomes, of_try};

@@ -1,4 +1,4 @@
-//! What lives as long as its connection: producers, watches, samplers. Each has a connection of its own.
+//! Objects that live as long as their connection: producers, watches, samplers. Each has a connection of its own.
 //!
 //! *On failure*: a watch and a sampler start again on a new connection. A producer whose connection fails is listed as
 //! unknown until it is there again.

@@ -1,4 +1,4 @@
-//! How a client behaves.
+//! Options of a client.
 
 use forebay_wire::Hello;
 use std::path::PathBuf;

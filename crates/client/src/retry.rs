@@ -1,4 +1,4 @@
-//! What a call does after a try that failed: one machine without I/O and clock, which both clients drive.
+//! Decides what a call does after a failed try: one state machine without I/O and clock, which both clients drive.
 //!
 //! ```text
 //!          ┌──────────────── wait, then ─────────────────┐

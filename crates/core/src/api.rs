@@ -1,4 +1,4 @@
-//! What readout, filters and archive do with a store, wherever it is: the trait of the embedded store and of the client.
+//! The calls of readout, filters and archive: one trait for the embedded store and the client.
 //!
 //! *Not here*: reservations, guards and what else only the process of the store can have; what experts and monitors do, which
 //! both have under the same names.

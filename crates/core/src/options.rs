@@ -1,4 +1,4 @@
-//! What calls take and answer.
+//! Options and answers of calls.
 
 use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What calls of a ring take and answer.
+//! Options and answers of the calls of a ring.
 
 use crate::{GapCause, SourceId};
 

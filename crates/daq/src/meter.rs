@@ -1,4 +1,4 @@
-//! What threads count while they work: rates for the progress line, latencies for the summary.
+//! Counters that threads update while they work: rates for the progress line, latencies for the summary.
 //!
 //! Each thread owns its histograms and merges them at the end; counters are shared but written by one thread, once per
 //! event or batch.

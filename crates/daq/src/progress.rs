@@ -1,4 +1,4 @@
-//! How a scenario is going: named figures, the same for all scenarios, told at even intervals.
+//! Progress of a scenario: named figures, the same for all scenarios, reported at even intervals.
 //!
 //! ```text
 //! counters ─read twice─▶ rates ┐

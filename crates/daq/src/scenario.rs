@@ -1,4 +1,4 @@
-//! What a scenario is: choices that are run until they are through or stopped, and come to a summary.
+//! A scenario: a configuration that runs to its end or until it is stopped, and gives a summary.
 //!
 //! ```text
 //! choices ─▶ run(choices, stop, told) ─▶ summary ─▶ verdict

@@ -1,4 +1,4 @@
-//! How a recording is made: directories, sizes, and what a link is.
+//! Configuration of a recording: directories, sizes, and what a link is.
 
 use super::limits::{
     BUFFERS_PER_LINK, COMMIT_BYTES, CONTAINER_BYTES, EXTENT_BYTES, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, IO_BYTES,

@@ -1,4 +1,4 @@
-//! What the containers of a recording say: every image by link, era and number, and which ticks it covers.
+//! The index of a recording, read from its containers: every image by link, era and number, and which ticks it covers.
 //!
 //! Made from directories and tables alone; no payload is read.
 //!

@@ -1,5 +1,5 @@
-//! What a recording holds and what it does not: per link every missing stretch of ticks with its reason, and totals that
-//! add up to what the links produced.
+//! The manifest of a recording, with what it holds and what it does not: per link every missing stretch of ticks with
+//! its reason, and totals that add up to what the links produced.
 //!
 //! *Invariants* ([`GapManifest::check`], made and read manifests alike): produced = recorded + missed, per link and in
 //! all; what a link missed is what its gaps say, reason by reason; the gaps of an era lie in it, in order, apart.

@@ -1,4 +1,4 @@
-//! How a ring is opened.
+//! Configuration of the opening of a ring.
 
 use forebay_core::{Clock, MonotonicClock};
 use forebay_media::hot::FlushPolicy;

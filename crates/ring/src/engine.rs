@@ -91,7 +91,7 @@ impl Engine {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: a user who lets go in between
     /// counts as a call, never as nobody.
     pub(super) fn kept(&self) -> Kept {
         // In this order, see above: the other way round a guard that is dropped in between would be in neither count.

@@ -1,4 +1,4 @@
-//! What a ring does by itself: sealing chunks, following the clock, keeping the account.
+//! Maintenance of a ring: sealing chunks, following the clock, keeping the account.
 
 use super::Ring;
 use super::engine::Engine;

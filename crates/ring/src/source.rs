@@ -82,7 +82,7 @@ impl Waiters {
     }
 }
 
-/// What the lock protects.
+/// State behind the lock.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) chunks: VecDeque<Chunk>,

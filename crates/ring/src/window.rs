@@ -1,4 +1,4 @@
-//! What a window shows: fragments in place, and how far they cover it.
+//! A window of a ring: fragments in place, and how far they cover it.
 //!
 //! *Invariants*: a window holds a guard on each chunk that it shows, taken under the source's lock: its bytes stay where
 //! they are until it is dropped, also when the ring is closed meanwhile (tests/ring/races.rs).

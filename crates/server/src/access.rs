@@ -1,4 +1,4 @@
-//! Who may do what: tokens and their rights in each keyspace.
+//! Access control: tokens and their rights in each keyspace.
 //!
 //! *Invariants*: a secret is compared with that of every token, in the same time whether and where it matches; it has no
 //! text form (test `a_secret_is_never_shown`).
@@ -14,7 +14,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 pub(crate) const SECRET_BYTES_MIN: usize = 16;
 /// Longest secret.
 pub(crate) const SECRET_BYTES_MAX: usize = 256;
-/// What is read of a file with a secret: a line that is too long shows as such.
+/// Bytes that are read of a file with a secret: enough to notice a line that is too long.
 pub(crate) const SECRET_FILE_BYTES_MAX: u64 = SECRET_BYTES_MAX as u64 + 2;
 /// Most tokens: each login compares with all of them.
 const TOKENS_MAX: usize = 1024;
@@ -41,7 +41,7 @@ impl Rights {
     }
 }
 
-/// What somebody knows who may enter: always of one length in memory, padded.
+/// A secret, padded to one length in memory.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; SECRET_BYTES_MAX],
@@ -97,7 +97,7 @@ pub struct Token {
     pub rights: BTreeMap<String, Vec<Right>>,
 }
 
-/// What the holder of a token may do.
+/// The rights of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// Name of the token, for logs: never the secret.

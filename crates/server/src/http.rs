@@ -54,7 +54,7 @@ const LINKS: &str = "<!doctype html><html lang=\"en\"><title>Forebay</title><h1>
     <li><a href=\"/livez\">/livez</a>: every event loop goes round</li>\
     <li><a href=\"/readyz\">/readyz</a>: requests are taken</li></ul></html>\n";
 
-/// What answers requests, shared by all connections.
+/// State for answering requests, shared by all connections.
 struct Site {
     shared: Arc<Shared>,
     scraper: Arc<Scraper>,

@@ -1,4 +1,4 @@
-//! What a server takes from one connection and from all of them.
+//! Limits of one connection and of all of them.
 
 use crate::units;
 use forebay_core::{Error, Result};

@@ -28,7 +28,7 @@ impl Problem {
     }
 }
 
-/// What the parser says, with the place and a near miss.
+/// The parser's message, with the place and a near miss.
 pub(crate) fn unreadable(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let span = error.span().unwrap_or(0..0);
     let key = key_at(text, span.start);

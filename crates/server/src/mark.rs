@@ -113,7 +113,7 @@ impl Marks {
         Ok(Mark { file, kind, path: text_of(path), written, _lock: lock })
     }
 
-    /// What a start would be refused for: `is_gone` says whether nothing is at `path`.
+    /// The reason for which a start would be refused: `is_gone` says whether nothing is at `path`.
     ///
     /// # Errors
     /// As a start: `Corrupt` with [`Gone`].
@@ -261,7 +261,7 @@ impl Started {
         Ok(Started { served, made, mark: Some(mark), closed: false })
     }
 
-    /// What is served.
+    /// The store or ring that is served.
     pub fn served(&self) -> &Served {
         &self.served
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, what one address may have, and the log of those who were refused.
+//! The other end of a connection: its identity, the limit of connections per address, and the log of refused peers.
 //!
 //! *Invariants*: an address counts while it has connections, so that the table is never larger than all connections; a
 //! refusal is always counted, and logged while there are not too many of them (test `a_flood_is_not_a_flood_of_lines`).
@@ -74,7 +74,7 @@ impl Admitted {
         Some(Admitted { shared: shared.clone(), address })
     }
 
-    /// What it shares with all others.
+    /// State that it shares with all others.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

@@ -103,7 +103,7 @@ impl Served {
         }
     }
 
-    /// What is said where a call is for the other kind.
+    /// The error of a call that is for the other kind.
     pub(crate) fn other_kind(&self, call: &str) -> Error {
         let (is, other) = match self {
             Served::Events(_) => ("has events", "rings"),
@@ -113,7 +113,7 @@ impl Served {
     }
 }
 
-/// What is said of two keyspaces of one name.
+/// The error for two keyspaces of one name.
 pub(crate) fn two_of(name: &str) -> Error {
     Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name"))
 }

@@ -37,7 +37,7 @@ use tokio_rustls::TlsAcceptor;
 const LOOK: Duration = Duration::from_millis(2);
 /// How often an event loop says that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
-/// What threads of waiting calls get to end when the server does. Their answers have nowhere to go by then.
+/// Time that the threads of waiting calls get at the end of the server. Nobody receives their answers by then.
 const WAITING_GRACE: Duration = Duration::from_millis(200);
 
 /// A server at work. Dropping it stops it without grace.
@@ -49,7 +49,7 @@ pub struct Server {
     http: Option<SocketAddr>,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Forebay's own.

@@ -1,4 +1,4 @@
-//! What every session of a server has in common.
+//! State that all sessions of a server share.
 
 use crate::access::Access;
 use crate::limits::Limits;
@@ -39,11 +39,11 @@ impl Phase {
 pub(crate) struct Shared {
     /// What is served, by the name of its keyspace.
     pub(crate) keyspaces: BTreeMap<String, Served>,
-    /// Who may do what.
+    /// Access tokens and their rights.
     pub(crate) access: Access,
-    /// What a connection may take.
+    /// Limits of a connection.
     pub(crate) limits: Limits,
-    /// What is counted.
+    /// The counters.
     pub(crate) metrics: Metrics,
     /// Clients of Redis's protocol since the start: each has a number.
     resp_clients: AtomicU64,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Payload of a slice, at the declared rate of a source.
 const SLICE_BYTES: u64 = 4 << 20;
 
-/// What is left of a window.
+/// The rest of a window.
 pub(crate) struct Slices {
     ring: Ring,
     begin: u64,

@@ -1,5 +1,5 @@
-//! What the medium does not survive: a machine that restarted, a creation that was cut off, a file system that holds
-//! nothing but mappings.
+//! Restarts that the medium does not survive: a machine that restarted, a creation that was cut off, a file system that
+//! holds nothing but mappings.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

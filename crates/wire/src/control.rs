@@ -1,4 +1,4 @@
-//! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
+//! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
 use forebay_core::{Call, Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What systemd is told: ready, alive, stopping. By its protocol: datagrams to the socket that the environment names.
+//! Notifications to systemd (ready, alive, stopping), as datagrams to the socket that the environment names.
 //!
 //! *On failure*: nothing; a service manager that does not listen asks for nothing.
 

@@ -1,4 +1,4 @@
-//! What a server says when it ends: connections that were cut, and what its stores hold.
+//! The report of a server at its end: connections that were cut, and what its stores hold.
 
 use crate::output::Output;
 use crate::units;

@@ -1,4 +1,4 @@
-//! Where readings come from: a server's pages over HTTP, again and again, on a thread of its own.
+//! The source of readings: a thread that requests a server's pages over HTTP again and again.
 //!
 //! *On failure*: a server that is away is a reading like any other; the next one asks again.
 

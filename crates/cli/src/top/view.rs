@@ -1,4 +1,4 @@
-//! What one screen says, computed from a reading and the one before it.
+//! The content of one screen, computed from a reading and the one before it.
 
 use super::feed::{InhibitWords, Reading};
 use super::page::Page;

@@ -4,7 +4,7 @@
 //! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ the call that waits for that number
 //! ```
 //!
-//! What is frequent is multiplexed; what is rare ([`AsyncClient::with`]) is the blocking client's, on a blocking thread of
+//! Frequent calls are multiplexed; rare ones ([`AsyncClient::with`]) use the blocking client, on a blocking thread of
 //! the runtime.
 //!
 //! *Invariants*: every call ends by its deadline; no more is sent than the server takes; calls that may have taken effect

@@ -1,4 +1,4 @@
-//! What comes in on a connection, and whom it belongs to.
+//! The reader of a connection: takes frames and hands each to the call that waits for it.
 
 use super::link::Waiting;
 use super::stream::Reader;

@@ -1,4 +1,4 @@
-//! What takes the role of the archive: accepted events are kept for a while, on the warm level once they went down, and
+//! The demo's archive: accepted events are kept for a while, on the warm level once they went down, and
 //! released in the order in which they were accepted.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What does not add up at the end of a demo: the ledger held against what the threads counted themselves.
+//! The audit at the end of a demo: compares the ledger with what the threads counted themselves.
 
 use super::summary::{DeadTime, Decided, DutySummary};
 use crate::account::Problems;

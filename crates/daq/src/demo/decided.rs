@@ -1,4 +1,4 @@
-//! What a filter thread has to say at its end: figures by stage and stream.
+//! The report of a filter thread at its end: figures by stage and stream.
 
 use crate::meter::Latency;
 use forebay_core::{Result, Tally};

@@ -1,4 +1,4 @@
-//! What the threads of a demo came to, put together into the summary.
+//! Collects the results of a demo's threads into the summary.
 
 use super::Profile;
 use super::archive::ArchiveReport;

@@ -1,4 +1,4 @@
-//! What follows from a [`DemoConfig`]: checked numbers, the frame source, what is read and kept.
+//! The plan that follows from a [`DemoConfig`]: checked numbers, the frame source, what is read and kept.
 //!
 //! *Invariants*: a plan that was made can be carried out: events fit many times into the hot level, fragments into a
 //! segment (test `what_cannot_work_is_refused_with_numbers`).

@@ -1,4 +1,4 @@
-//! What all threads of a demo see: the plan, the store, the trigger, counters, and how far the run has come.
+//! State that all threads of a demo share: the plan, the store, the trigger, counters, and how far the run has come.
 
 use super::archive::Custody;
 use super::duty::Farm;

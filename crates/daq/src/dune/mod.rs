@@ -1,4 +1,4 @@
-//! What DUNE's data acquisition writes for a trigger: fragments and trigger record headers, byte by byte.
+//! Formats that DUNE's data acquisition writes for a trigger: fragments and trigger record headers, byte by byte.
 //!
 //! ```text
 //! trigger record = TriggerRecordHeader (64 B) + ComponentRequest (32 B) for each component

@@ -1,4 +1,4 @@
-//! What a person chooses about a MiniDAQ.
+//! Configuration of a MiniDAQ.
 
 use crate::limits::THREADS_MAX;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What the threads of a MiniDAQ came to, put together into the summary.
+//! Collects the results of a MiniDAQ's threads into the summary.
 
 use super::archive::ArchiveReport;
 use super::filter::FilterReport;

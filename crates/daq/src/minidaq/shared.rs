@@ -1,4 +1,5 @@
-//! What all threads of a MiniDAQ see: the plan, ring and store, the clock, the inhibit, counters, and how far it has come.
+//! State that all threads of a MiniDAQ share: the plan, ring and store, the clock, the inhibit, counters, and how far
+//! it has come.
 
 use super::inhibit::Inhibit;
 use super::pace::Pace;

@@ -1,4 +1,4 @@
-//! What a person chooses about a recording, and what follows from it.
+//! Configuration of a recording, and the plan that follows from it.
 
 use crate::emulator;
 use crate::figures::{bytes, within};

@@ -1,4 +1,4 @@
-//! What the threads of a recording share: its plan, its clock, and how it ends.
+//! State that the threads of a recording share: its plan, its clock, and how it ends.
 
 use super::config::Plan;
 use crate::threads::{Ends, Together};

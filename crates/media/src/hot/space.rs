@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Who asks for space, from first refused to never refused.
+/// The requester of space, from first refused to never refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// The first fragment of an event.
@@ -137,7 +137,7 @@ pub struct Hot {
     pub store: [u8; 16],
     /// What is known of each segment, by number.
     pub segments: Vec<Segment>,
-    /// Who still uses it while it is closed.
+    /// The users of the region that remain while it closes.
     pub closing: Closing,
     pub(super) cursors: WriteCursors,
     free: FreeSegments,

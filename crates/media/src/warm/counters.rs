@@ -1,4 +1,4 @@
-//! What passed the seam, counted where it passed: so that the write amplification can be stated.
+//! Counts the bytes that pass the seam `Device`, so that the write amplification is known.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 /// A directory is read in pieces of this length: one call of gigabytes could not be told from a device that hangs.
 const DIRECTORY_READ_BYTES: usize = 16 << 20;
 
-/// Who is told of an image: its place, and what is read of it.
+/// The callback for each image: its place, and what is read of it.
 pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &Image<'_>) -> Result<()> + 't;
 
 /// What an opening found.

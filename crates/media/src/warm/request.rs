@@ -1,4 +1,4 @@
-//! What callers of the warm level say and are told: sizes, targets, images to write, places.
+//! Requests to the warm level and its answers: sizes, targets, images to write, places.
 
 use crate::bytes::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, ImageRecord, Stream};
 use std::time::Duration;

@@ -87,7 +87,7 @@ impl DeviceSlot {
     }
 }
 
-/// What the lock guards.
+/// State behind the lock.
 #[derive(Default)]
 pub(super) struct Space {
     /// Free containers per device, longest free first.

@@ -12,7 +12,7 @@ use super::space::Warm;
 use crate::bytes::{Directory, EntryMeta, Image};
 use forebay_core::Result;
 
-/// Who is told of a fragment: its image, its number in the table, its entry, and what is wrong with its bytes.
+/// The callback for each fragment: its image, its number in the table, its entry, and what is wrong with its bytes.
 pub(crate) type Checked<'c> = dyn FnMut(ImagePlace, &Image<'_>, u32, &EntryMeta<'_>, Option<String>) + 'c;
 
 /// The content of a container.

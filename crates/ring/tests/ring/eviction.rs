@@ -1,4 +1,4 @@
-//! What leaves the ring, in which order, and how it is counted.
+//! Eviction: what leaves the ring, in which order, and how it is counted.
 
 use super::{
     FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source,

@@ -35,7 +35,7 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Where it listens.
     pub listen: ListenSettings,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: Limits,
     /// How it logs.
     pub log: LogSettings,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub keyspace: Vec<KeyspaceSettings>,
     /// Rings.
     pub ring: Vec<RingSettings>,
-    /// Who may do what.
+    /// Access tokens and their rights.
     pub token: Vec<TokenSettings>,
 }
 
@@ -56,7 +56,7 @@ pub struct Settings {
 pub struct LogSettings {
     /// Lines for people or for programs.
     pub format: LogFormat,
-    /// What is worth a line.
+    /// Which events are logged.
     pub level: LogLevel,
 }
 
@@ -75,7 +75,7 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What ends the server or a listener.
+    /// Errors that end the server or a listener.
     Error,
     /// Refusals, and what somebody should look at.
     Warn,
@@ -151,7 +151,7 @@ impl Settings {
         }
     }
 
-    /// What cannot be, with the way to it.
+    /// A contradiction in the file, with the path of its value.
     fn problem(&self) -> Option<Problem> {
         if self.keyspace.is_empty() && self.ring.is_empty() {
             let message = "needed: a section [[keyspace]] with the path of a store, or [[ring]] with that of a ring";
@@ -243,7 +243,7 @@ impl Settings {
         Access::new(config.tokens.clone(), names.iter().map(String::as_str)).map(|_| ())
     }
 
-    /// What the server remembers of what it serves.
+    /// The directory of marks: what the server remembers of its stores.
     pub fn marks(&self) -> Marks {
         Marks::new(&self.state_dir)
     }

@@ -74,7 +74,7 @@ pub struct KeyspaceSettings {
     /// Silence after which a device is reported as stalled.
     #[serde(with = "units::time")]
     pub device_stall: Duration,
-    /// What to make where there is no store yet.
+    /// What to create if there is no store yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<CreateSettings>,
 }
@@ -185,7 +185,7 @@ impl KeyspaceSettings {
         }
     }
 
-    /// What is written out where it was left to this machine.
+    /// Fills in the values that the file left to this machine.
     pub(super) fn fill(&mut self) {
         self.write_heads.get_or_insert(Config::default().write_heads);
     }

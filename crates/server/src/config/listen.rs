@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::SocketAddr;
 
-/// What is written where nothing is to be opened.
+/// The value for a listener that is off.
 const OFF: &str = "off";
 
 /// Where a server listens.

@@ -1,4 +1,4 @@
-//! How a server is started: listeners, threads, limits, tokens, certificates; and the file that says so.
+//! Configuration of a server: listeners, threads, limits, tokens, certificates; and the file that has it.
 //!
 //! ```text
 //! file ──locate──▶ Settings ──┬──▶ stores (keyspace.rs), rings (ring.rs)
@@ -44,11 +44,11 @@ pub struct ServerConfig {
     pub unix_mode: u32,
     /// Certificate and key of `tls://` listeners.
     pub tls: Option<TlsFiles>,
-    /// Who may do what; without any token everybody may do everything.
+    /// Access tokens and their rights; without any token everybody may do everything.
     pub tokens: Vec<Token>,
     /// Threads that serve connections.
     pub threads: usize,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: Limits,
 }
 

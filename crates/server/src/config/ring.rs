@@ -23,7 +23,7 @@ pub struct RingSettings {
     pub accept_loss: bool,
     /// Verify the payload of every fragment at opening.
     pub verify: bool,
-    /// What to make where there is no ring yet.
+    /// What to create if there is no ring yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<CreateRingSettings>,
 }

@@ -1,4 +1,4 @@
-//! How a start gets what a section names: it opens what exists, and creates what never existed.
+//! Starts the store or ring of a section: opens what exists, and creates what never existed.
 //!
 //! ```text
 //! region there ─────────────────────────────▶ open; one whose creation was cut off is made again, without a mark
@@ -25,7 +25,7 @@ const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6];
 
 /// A section of the configuration that names a store or a ring.
 pub(super) trait Section {
-    /// What is kept there.
+    /// The kind of data that is kept there.
     type Kept;
     /// How people call it.
     const KIND: &'static str;
@@ -54,7 +54,7 @@ pub(super) trait Section {
     fn nothing_there(&self) -> Error;
 }
 
-/// What a start has: whether it was made, and its mark where there are marks.
+/// The result of a start: whether it was created, and its mark if marks are kept.
 pub(super) struct Begun<T> {
     pub(super) kept: T,
     pub(super) made: bool,
@@ -105,7 +105,7 @@ pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Be
     section.make().map(|kept| Begun { kept, made: true, mark }).map_err(|_| error)
 }
 
-/// What a start would be refused for, found without taking anything.
+/// The reason for which a start would be refused, found without locking anything.
 ///
 /// # Errors
 /// As [`start`], where what was served is gone.

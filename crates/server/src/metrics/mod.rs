@@ -1,4 +1,4 @@
-//! What a server counts beside its stores.
+//! Counters of the server itself; those of its stores are in the stores.
 //!
 //! ```text
 //! sessions ──count──▶ slices, one for each thread ─┐
@@ -32,7 +32,7 @@ pub(crate) struct Metrics {
     pub(crate) listeners: Listeners,
 }
 
-/// What some of the threads counted, on cache lines of its own.
+/// Counts of some of the threads, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slice {

@@ -23,7 +23,7 @@ use text::Page;
 /// Notes of a warm level that the state shows, the last ones.
 const NOTES_SHOWN: usize = 20;
 
-/// What looks at a server remember from one to the next.
+/// State that one look at a server keeps for the next.
 #[derive(Default)]
 pub(crate) struct Scraper {
     rising: Mutex<Rising>,
@@ -59,7 +59,7 @@ impl Scraper {
     }
 }
 
-/// What no number says: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
+/// What no number tells: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
 /// devices.
 pub(crate) fn state(shared: &Shared) -> Value {
     let keyspace = |(name, store): (&String, &forebay_store::Store)| {

@@ -1,4 +1,4 @@
-//! What a ring says of itself, as samples: fill, pins, refusals, silence.
+//! Samples of a ring: fill, pins, refusals, silence.
 
 use super::text::Page;
 use forebay_core::RingStats;

@@ -1,4 +1,4 @@
-//! What a store says of itself, as samples: levels, events, leases, inhibit, accounts.
+//! Samples of a store: levels, events, leases, inhibit, accounts.
 //!
 //! *Not here*: containers and devices (`warm.rs`).
 

@@ -9,7 +9,7 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, Me
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use std::collections::BTreeMap;
 
-/// What a page is, as HTTP says it.
+/// The content type of a page, as HTTP says it.
 pub(crate) const CONTENT_TYPE: &str = TEXT_FORMAT;
 
 /// Names and values of a sample's labels.

@@ -1,4 +1,4 @@
-//! What a client asks before and beside its work: who is there, who am I, which keyspace, how full.
+//! Commands about the connection and the server: identity, login, choice of the keyspace, fill.
 
 use super::failure::Failure;
 use super::keys;

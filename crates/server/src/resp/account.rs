@@ -1,4 +1,4 @@
-//! What a session tells the counters: consecutive commands of the same call count as one answer of several things.
+//! What a session reports to the counters: consecutive commands of the same call count as one answer of several things.
 
 use crate::metrics::Metrics;
 use forebay_core::{Call, Kind};

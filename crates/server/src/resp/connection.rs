@@ -23,7 +23,7 @@ use std::time::Instant;
 use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
-/// What came of an exchange with the client.
+/// The result of an exchange with the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     /// There is something to do.
@@ -236,7 +236,7 @@ async fn behind_others() {
     .await;
 }
 
-/// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set again
+/// Deadlines of a connection. The timer is set to the first of them, and looked at when it rings: it is not set again
 /// for each command.
 struct Deadlines {
     limits: Limits,

@@ -1,4 +1,4 @@
-//! What has come from a client and is not used up.
+//! The input buffer of a client: bytes that arrived and are not consumed.
 //!
 //! *Invariants*: memory is proportional to bytes that have come; an empty input has none, and one that waits for the
 //! rest of a short command has as much as has come (`settle`).

@@ -17,7 +17,7 @@ const ARGUMENTS_MAX: usize = 1 << 20;
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Longest number in a header, a sign among its digits.
 const DIGITS_MAX: usize = 12;
-/// What a client may send before it has said who it is, as in Redis.
+/// Limits before a client has logged in, as in Redis.
 const STRANGER_ARGUMENTS_MAX: usize = 10;
 const STRANGER_BYTES_MAX: usize = 16 << 10;
 

@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What commands may cost before others on the same thread have their turn, in commands on one fragment.
+/// The work of one turn, after which other connections of the thread get theirs, counted in commands on one fragment.
 const COST_MAX: usize = 8192;
 
 /// What a session needs next.

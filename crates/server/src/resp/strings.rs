@@ -24,7 +24,7 @@ pub(super) fn set(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     Ok(Flow::Done)
 }
 
-/// What a put that came too late is told.
+/// The answer to a put that came too late.
 pub(super) fn late(schema: &KeySchema, key: &Key) -> Failure {
     let text = schema.text(key.as_bytes());
     Failure::coded("LATE", format!("{text}: its event is leased, decided or removed: not stored, a final answer"))

@@ -32,7 +32,7 @@ pub(super) struct Turn<'a> {
     pub(super) cost: usize,
 }
 
-/// What follows from a command.
+/// The next step after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It is answered.
@@ -45,7 +45,7 @@ pub(super) enum Flow {
     End(&'static str),
 }
 
-/// What a look for a fragment has shown.
+/// The result of a look for a fragment.
 pub(super) enum Looked {
     There(Fragment),
     Absent,

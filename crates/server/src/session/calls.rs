@@ -1,4 +1,4 @@
-//! What frames ask of the store: each request is decoded, called and answered here, on any thread.
+//! Executes requests on the store: decodes each, makes the call and encodes the answer, on any thread.
 //!
 //! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`), what may take long to be there
 //! (`long.rs`).
@@ -64,7 +64,7 @@ pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (
     (answer, things)
 }
 
-/// What a fragment is, as answers say it.
+/// The kind of a fragment, as answers encode it.
 pub(super) fn wire_fragment(fragment: &Fragment) -> WireFragment {
     WireFragment {
         length: fragment.len() as u32,
@@ -111,7 +111,7 @@ impl Outcomes {
     }
 }
 
-/// What does not fit the client's window behind something else must be asked for again: an answer is made as a whole, and
+/// A client must ask again for things that do not fit its window behind others: an answer is made as a whole, and
 /// holds what it reads until the client has taken it.
 fn check_fits(payload: &Payload, most: u64) -> Result<()> {
     if payload.bytes() < most {

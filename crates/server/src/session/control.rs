@@ -1,4 +1,4 @@
-//! What is rare, by name: decoded from JSON, called, answered in JSON; and what lives as long as its connection.
+//! Rare calls, by name, with requests and answers in JSON; and the objects that live as long as their connection.
 
 use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Most objects of one connection.
 const OBJECTS_MAX: usize = 64;
 
-/// What a connection opened and its end closes.
+/// Objects that a connection opened and its end closes.
 #[derive(Clone)]
 pub(super) enum Object {
     /// Counts what is offered.
@@ -182,7 +182,7 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
 /// Most bytes of a sample, even if the client asks for more.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
-/// What is said to a token that has not the right.
+/// The error for a token without the right.
 pub(super) fn no_right(call: Call) -> Error {
     Error::invalid(format!(
         "`{}` needs the right `{}`, which this token has not here",
@@ -221,7 +221,7 @@ pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)
     }
 }
 
-/// What a `watch` frame is answered where nothing came.
+/// The answer to a `watch` frame when nothing came.
 pub(super) fn nothing(object: &Object) -> Result<Answer> {
     match object {
         Object::Sampler(_) => {

@@ -81,7 +81,7 @@ pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<F
     frames(&output)
 }
 
-/// What was said, which may end anywhere.
+/// The heads of the frames in the output, which may end within a frame.
 fn frames(mut output: &[u8]) -> Vec<FrameHead> {
     let mut heads = Vec::new();
     while let Some((bytes, rest)) = output.split_first_chunk::<FRAME_HEAD_BYTES>() {

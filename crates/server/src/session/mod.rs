@@ -83,7 +83,7 @@ pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'st
     reason
 }
 
-/// Who is there, after its hello.
+/// The identity of the client, after its hello.
 struct Peer {
     served: Served,
     rights: Rights,
@@ -102,7 +102,7 @@ enum Receiving {
     Put(Box<Putting>),
 }
 
-/// What a thread has done.
+/// A result of another thread.
 enum Done {
     Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
     Put { job: u64, outcomes: Vec<(usize, Result<u8>)> },
@@ -124,11 +124,11 @@ struct Asking {
     until: Instant,
 }
 
-/// What comes from the client, up to the frame that is looked at.
+/// The receiving side, up to the frame that is being looked at.
 struct Incoming {
     inbox: Inbox,
     receiving: Receiving,
-    /// What the client may still send.
+    /// Bytes that the client may still send.
     credit: u64,
     /// Bytes from the front of the inbox to the first frame whose credit was not taken yet.
     scanned: usize,

@@ -100,7 +100,7 @@ impl Payload {
     }
 }
 
-/// What is answered to a request.
+/// The answer to a request.
 pub(crate) struct Answer {
     /// Its meta, or the error in its place.
     pub(crate) meta: Result<Vec<u8>, Error>,
@@ -139,9 +139,9 @@ pub(super) struct Outbox {
     /// The stream may keep some of what it took: TLS does.
     is_kept: bool,
     unsent: u64,
-    /// What the client still takes.
+    /// Bytes that the client still takes.
     credit: u64,
-    /// What it takes at most.
+    /// Bytes that it takes at most.
     window: u64,
     /// The client gives no more credit: what it has none for cannot go out.
     is_last: bool,
@@ -165,7 +165,7 @@ impl Outbox {
         }
     }
 
-    /// What the client takes at most.
+    /// Bytes that the client takes at most.
     pub(super) fn window(&self) -> u64 {
         self.window
     }

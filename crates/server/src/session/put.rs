@@ -41,7 +41,7 @@ fn no_memory(length: usize) -> Error {
     ))
 }
 
-/// What a fragment's bytes go to.
+/// The destination of a fragment's bytes.
 enum Target {
     /// Memory of the store.
     Place(Place),

@@ -1,4 +1,4 @@
-//! What a client asks, once it is there whole: whether it may, and who does it.
+//! Dispatches a complete request: checks its right, and chooses the thread that executes it.
 //!
 //! *Invariants*: nothing that may wait is done here (test `a_verdict_that_lets_a_put_end_delays_nothing_else` and others in
 //! tests/session/waiting.rs).

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration is said with its line and with what to write instead.
+//! An error in a configuration names its line and says what to write instead.
 
 use crate::Temp;
 use forebay_core::Kind;

@@ -1,4 +1,4 @@
-//! What lease holders decide: keep, drop, or hand to a later stage; with results of their own.
+//! Verdicts of lease holders: keep, drop, or hand to a later stage; with results of their own.
 //!
 //! ```text
 //! results written (not in force) ─▶ token checked ─▶ decision record ─▶ effects ─▶ shadows durable ─▶ answer

@@ -1,4 +1,4 @@
-//! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
+//! Configuration of the opening of a store: sizes, water marks, durations, and the parts that tests replace.
 
 mod marks;
 

@@ -1,5 +1,5 @@
-//! What was decided, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided about events of
-//! devices that are not there.
+//! The decisions of a store, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided
+//! about events of devices that are not there.
 //!
 //! *Not here*: what a decision means for an event (`events`), when it is durable (`levels/decide.rs`), the logs themselves
 //! (`forebay-media`).

@@ -1,4 +1,5 @@
-//! What completes an event: the sources that its announcement, its class or its run names, less those that are masked.
+//! The completeness rule of an event: the sources that its announcement, its class or its run names, less those that
+//! are masked.
 
 use super::event::RULE_OWN;
 use crate::SourceState;

@@ -1,4 +1,4 @@
-//! What an event knows of each of its sources, and the table that has it: a table from remaining sub-keys to words.
+//! The slot of each source of an event, and the table of slots: a table from remaining sub-keys to words.
 //!
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key

@@ -1,4 +1,4 @@
-//! What moves between levels: planned events, writers, and what is not durable yet.
+//! Moves between levels in progress: planned events, writers, and what is not durable yet.
 
 use super::Level;
 use crate::placement::WarmRecord;

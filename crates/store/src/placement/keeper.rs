@@ -1,4 +1,4 @@
-//! Who keeps the shadow of a device.
+//! The task of keeping the shadow of one device.
 
 use parking_lot::Mutex;
 use std::sync::OnceLock;

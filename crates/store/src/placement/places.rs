@@ -1,4 +1,4 @@
-//! What a shard keeps of places beside the tables of its events: copies and versions on devices, what is on its way there,
+//! The places that a shard keeps beside the tables of its events: copies and versions on devices, what is on its way there,
 //! what is to go there.
 //!
 //! *Invariants*: what is kept by an event's number or key goes with the event (`Places::forget`); a way is there from before

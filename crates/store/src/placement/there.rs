@@ -1,4 +1,4 @@
-//! What an opening finds on the warm level.
+//! The content of the warm level at an opening.
 
 use forebay_media::warm::{Found, LogSlots};
 

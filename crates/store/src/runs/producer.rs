@@ -1,4 +1,4 @@
-//! What a run knows of a producer.
+//! A producer as its run knows it.
 
 use forebay_core::ProducerStatus;
 use std::sync::Weak;

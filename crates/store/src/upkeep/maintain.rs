@@ -1,4 +1,4 @@
-//! What a store does by itself: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
+//! A round of maintenance: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
 //!
 //! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
 //! reads survive it; guards on the old copy stay valid until they are dropped.

@@ -1,5 +1,5 @@
-//! What this version writes, every later one of the same formats reads: a store of two levels, closed and killed, a ring and
-//! a recording, as files of `made/`, each with what must be found in it.
+//! Every later version of the same formats reads what this version writes: a store of two levels, closed and killed, a
+//! ring and a recording, as files of `made/`, each with what must be found in it.
 //!
 //! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes them again: only with new versions of formats.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]

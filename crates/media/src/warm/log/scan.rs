@@ -1,4 +1,4 @@
-//! What the blocks of a log file say: which slots count, and what is surely lost.
+//! Reads the blocks of a log file: which slots count, and what is surely lost.
 //!
 //! ```text
 //! snapshot (commit 0) | commit 1 | commit 2 | … | commit n | anything

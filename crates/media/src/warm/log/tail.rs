@@ -26,7 +26,7 @@ pub(super) const TAIL_BYTES: usize = 1 << 20;
 /// Entries that wait for one device, at most: past them it is poisoned, and its next snapshot has them.
 pub(super) const ENTRIES_MAX: usize = 1 << 18;
 
-/// What the shadows are told.
+/// An entry for the shadows.
 #[derive(Debug)]
 pub(super) enum Entry {
     Decision(Decision),

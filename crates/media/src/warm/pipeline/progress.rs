@@ -1,4 +1,4 @@
-//! What completes, and what becomes possible then: commits, closing, waiting, failing.
+//! Handles completions of the pipeline and what they make possible: commits, closing, waiting, failing.
 
 use super::{Bytes, CLOSING_MAX, Commit, Lane, Pipeline, RETRIES_MAX, Role, Stage, TURN, What, Work, Write};
 use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
