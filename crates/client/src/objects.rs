@@ -84,7 +84,7 @@ pub struct Sampler {
     object: Object,
 }
 
-/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+/// A client that puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 pub struct Producer {
     object: Mutex<Object>,
     announced: AtomicU64,
@@ -201,7 +201,7 @@ impl Sampler {
 }
 
 impl Producer {
-    /// It offered a fragment of this many bytes, regardless of the answer. The server hears of it once a second.
+    /// It offered a fragment of this many bytes, regardless of the answer. It is reported to the server once a second.
     pub fn offered(&self, bytes: u64) {
         self.fragments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -68,7 +68,7 @@ pub struct Reservation {
 }
 
 impl Client {
-    /// Memory for a fragment of `length` bytes. The server hears of it when it is committed: there the bytes go straight
+    /// Memory for a fragment of `length` bytes. The server learns of it at the commit: then the bytes go straight
     /// into reserved memory of its store.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ pub(crate) fn too_few() -> Error {
     Error::corrupt("an answer has fewer outcomes than there were puts")
 }
 
-/// What is to be put, by place: the bytes, and what is said of them.
+/// The fragments to put, by place: their bytes and attributes.
 pub(crate) struct Puts<'a, 'b> {
     pub(crate) value: &'b dyn Fn(usize) -> &'a [u8],
     pub(crate) wire: &'b dyn Fn(usize) -> Result<WirePut>,

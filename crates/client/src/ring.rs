@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Pause before a window is asked for again.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Time for a server to hear that a pin is given up: it hears of it anyway when the connection ends.
+/// Time to tell the server that a pin is given up. The end of the connection gives it up as well.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// A ring on a server: a cheap handle, cloned freely, used from any number of threads.

@@ -87,7 +87,7 @@ calls! {
     OpenEvent, "open_event", Write, Safe, Some(22);
     /// An event waits for no more.
     Seal, "seal", Write, Safe, Some(23);
-    /// Ready events are leased. Leases that nobody hears of come back when their time is over.
+    /// Ready events are leased. Leases whose answer is lost come back when their time is over.
     GetAny, "get_any", Select, Looks, Some(32);
     /// A named event is leased.
     Lease, "lease", Select, Looks, Some(33);

@@ -171,7 +171,7 @@ pub struct SourceStatus {
     pub missing: u64,
     /// Fragments that came after their event was ready, attached or refused.
     pub late: u64,
-    /// Whether it is masked, and by whom.
+    /// Whether it is masked, and by person or policy.
     pub masked: Option<String>,
     /// Other bytes under a taken key.
     pub conflicts: u64,

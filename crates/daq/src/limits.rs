@@ -64,7 +64,7 @@ pub const DRAIN: Duration = Duration::from_secs(120);
 pub const LOOK: Duration = Duration::from_millis(5);
 /// How often progress is reported.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// The warm level of a demo, in bytes, where nothing else is said.
+/// The warm level of a demo, in bytes, by default.
 pub const WARM_BYTES_DEFAULT: u64 = 128 << 20;
 /// Events that the warm level of a profile holds at least.
 pub const WARM_EVENTS_MIN: u64 = 4;

@@ -1,4 +1,4 @@
-//! The threads of a scenario: how they begin, and how they end. Each can end all, none is waited for in vain.
+//! Starts and ends the threads of a scenario. Each can end all; no wait depends on a thread that has ended.
 
 use forebay_core::{Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};

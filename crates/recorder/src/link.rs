@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Frames missed in a row after which the account hears of them, for those who watch.
+/// Frames missed in a row after which they are added to the account, for watchers.
 const REPORT_FRAMES: u64 = 1024;
 
 /// What became of a frame.

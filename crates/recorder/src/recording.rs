@@ -54,7 +54,7 @@ pub(super) struct LaneStart {
     pub(super) run: Drive,
 }
 
-/// What the thread of a recording runs, with whom it lends its sink.
+/// The work of a recording's thread, with the owner of its sink.
 type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.

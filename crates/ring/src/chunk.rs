@@ -63,7 +63,7 @@ impl Chunk {
         self.end = self.end.max(item.end());
         self.span_max = self.span_max.max(item.span);
         match self.items.last() {
-            // Rare: a link is in order but for a few frames at a restart or a reordered packet.
+            // Rare: a link is in order except for a few frames at a restart or a reordered packet.
             Some(last) if last.timestamp > item.timestamp => {
                 let at = self.items.partition_point(|other| other.timestamp < item.timestamp);
                 let taken = self.items.get(at).is_some_and(|other| other.timestamp == item.timestamp);

@@ -42,7 +42,7 @@ pub(super) struct Engine {
     pub(super) config: RingConfig,
     pub(super) table: Table,
     pub(super) relations: Relations,
-    /// Held by who takes a segment, evicts, seals or pins, and by who reads the whole account.
+    /// Held by a thread that takes a segment, evicts, seals, pins, or reads the whole account.
     pub(super) taking: Mutex<()>,
     pub(super) space: Mutex<Space>,
     pub(super) superblock: Mutex<Superblock>,

@@ -191,7 +191,7 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
             guards.add(chunk.segment);
         }
     }
-    // Chunks follow each other in time, but for disorder at their edges and clocks that were started again.
+    // Chunks follow each other in time, except for disorder at their edges and clocks that were started again.
     if !pieces.is_sorted_by_key(|piece| piece.timestamp) {
         pieces.sort_by_key(|piece| piece.timestamp);
     }

@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Wakes who waits for a source: the ring closes.
+    /// Wakes threads that wait for a source: the ring closes.
     pub(super) fn wake(&self) {
         // Taken and let go: a waiter that has looked and not yet slept would miss the wake-up otherwise.
         drop(self.adding.lock());

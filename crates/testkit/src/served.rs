@@ -209,7 +209,7 @@ impl Store {
     }
 }
 
-/// A producer whose figures the server hears of at once, as a test expects that looks at them.
+/// A producer that reports its figures to the server at once, because tests look at them.
 pub struct Producer {
     producer: forebay_client::Producer,
 }

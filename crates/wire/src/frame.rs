@@ -118,7 +118,7 @@ pub struct FrameHead {
     pub kind: FrameKind,
     /// Request, answer, error, or one of several.
     pub flags: FrameFlags,
-    /// Number of the request, chosen by who asks, for this connection alone; answers carry the same.
+    /// Number of the request, chosen by the sender of the request, for this connection alone; answers carry the same.
     pub request: u64,
     /// Epoch of the cluster map that the sender goes by; 0 without a cluster.
     pub epoch: u32,

@@ -1,4 +1,4 @@
-//! The first frames of a connection: who is there, and what each side takes.
+//! The first frames of a connection: the identity of the client, and what each side takes.
 
 use super::{WireReader, WireWriter};
 use forebay_core::Result;

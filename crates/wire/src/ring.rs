@@ -51,7 +51,7 @@ pub struct WireWindowPart {
     pub fragments: Vec<WireRingFragment>,
 }
 
-/// Bytes that are said of a stretch, and of a fragment.
+/// Bytes of meta for a stretch, and for a fragment.
 const STRETCH_BYTES: usize = 17;
 const FRAGMENT_BYTES: usize = 28;
 /// From here on a state byte says a gap, and an outcome byte a refusal, with its cause.

@@ -1,4 +1,4 @@
-//! Logs to stderr, as text or JSON, by way of a thread: an event loop never waits for who reads them.
+//! Logs to stderr, as text or JSON, through a thread: an event loop never waits for the reader of its log.
 //!
 //! *Invariant*: the queue is bounded. *On failure*: lines that find it full are dropped, and their number is told once there
 //! is room.

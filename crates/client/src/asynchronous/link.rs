@@ -178,7 +178,7 @@ async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, du
     }
 }
 
-/// Says who the client is, and hears what the server takes.
+/// Sends the client's hello, and reads what the server takes.
 async fn hello(
     address: &Address,
     options: &Options,

@@ -167,7 +167,7 @@ fn a_handshake_that_drips_ends_by_the_deadline_of_the_connection() {
     };
     let from = Instant::now();
     let [blocking, asynchronous] = scene.errors(&address, &hurried);
-    // A byte now and then would go on for ever.
+    // A byte now and then would go on forever.
     assert!(from.elapsed() < Duration::from_secs(30), "{:?}", from.elapsed());
     for error in [blocking, asynchronous] {
         assert!(error.kind() == Kind::Unavailable && error.message().contains(&address), "{error}");

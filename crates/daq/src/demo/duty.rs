@@ -79,7 +79,7 @@ pub(super) fn size(config: &mut DemoConfig, stored_bytes: u64) -> Result<Option<
     Ok(Some(Beam { on_ns: (on_s * 1e9) as u64, period_ns: (duty.period_s * 1e9) as u64 }))
 }
 
-/// Events that a farm begins, at most at its rate: what it did not use is not saved for later, but for a moment.
+/// Events that a farm begins, at most at its rate: what it did not use is saved for a moment only.
 pub(crate) struct Farm {
     start: Instant,
     /// Nanoseconds from event to event; 0 without a limit.

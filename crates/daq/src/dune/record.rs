@@ -1,4 +1,4 @@
-//! The trigger record header, which says what was asked of whom.
+//! The trigger record header, which lists the requests and their receivers.
 //!
 //! ```text
 //!  0 marker 4 | version 4 | trigger_number 8 | trigger_timestamp 8 | num_components 8 | run_number 4 | error_bits 4
@@ -96,7 +96,7 @@ pub struct TriggerRecordHeader {
     pub max_sequence_number: u16,
     /// Who built the record.
     pub source: SourceId,
-    /// What is asked of whom.
+    /// A request and its receiver.
     pub components: Vec<ComponentRequest>,
 }
 

@@ -140,7 +140,7 @@ impl Process {
     }
 }
 
-/// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that are complete and decided.
+/// Runs the scenario; `connect` makes a client of an address. `told` gets the counts of complete and decided events.
 ///
 /// # Errors
 /// Where a process does not start, does not end, or says nothing; disagreements are in the summary.

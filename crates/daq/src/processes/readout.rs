@@ -83,7 +83,7 @@ impl Summary for ReadoutReport {
     }
 }
 
-/// Produces until all events are made, or `stop` is set; `told` hears of the events so far.
+/// Produces until all events are made, or `stop` is set; `told` gets the count of events so far.
 ///
 /// # Errors
 /// `Full` or `Unavailable` where the patience was not enough, and errors of puts that are none of these.

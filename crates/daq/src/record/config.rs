@@ -47,7 +47,7 @@ pub struct Retroactive {
     pub ring: Option<PathBuf>,
 }
 
-/// Choices of one recording. The default is whole but for its directories.
+/// Choices of one recording. The default is whole except for its directories.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordChoices {
     /// Directories, each one device.

@@ -464,7 +464,7 @@ impl Hot {
     }
 
     /// A record is written, durable and booked. The caller accesses the region no more on its behalf; where the record
-    /// can be found, this is said under the lock of its cell.
+    /// can be found, this is called under the lock of its cell.
     #[inline]
     pub fn written(&self, segment: u32) {
         self.left(segment, self.segment(segment).written());

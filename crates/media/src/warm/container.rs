@@ -1,4 +1,4 @@
-//! A container in memory: its phase, what lives in it, who reads it, and its header as last written.
+//! A container in memory: its phase, the live data in it, its readers, and its header as last written.
 //!
 //! ```text
 //! empty ─▶ filling ─▶ full ⇄ draining ─▶ reclaiming ─▶ empty        filling ─▶ poisoned

@@ -15,7 +15,7 @@ pub(super) struct Counters {
     read_bytes: AtomicU64,
 }
 
-/// What was written to a device and read from it, in bytes where nothing else is said.
+/// What was written to a device and read from it, in bytes if not noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Extent heads and images.

@@ -145,7 +145,7 @@ impl Filling {
 /// A container as people see it.
 #[derive(Clone, Debug)]
 pub struct ContainerInfo {
-    /// As last written, but for what changes without a write: `state`, and while it fills `data_end` and the counts.
+    /// As last written, except for what changes without a write: `state`, and while it fills `data_end` and the counts.
     pub header: ContainerHeader,
     /// What it is used for now.
     pub phase: Phase,

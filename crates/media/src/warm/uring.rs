@@ -72,7 +72,7 @@ impl UringQueue {
             .build(entries)
             // Kernels before 5.19 know neither flag.
             .or_else(|_| IoUring::builder().dontfork().build(entries))?;
-        // Without the first a silent device would block the thread for ever; without the second completions could be lost.
+        // Without the first a silent device would block the thread forever; without the second completions could be lost.
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(ErrorKind::Unsupported, "this kernel's io_uring cannot wait with a deadline"));
         }

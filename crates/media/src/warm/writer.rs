@@ -200,7 +200,7 @@ impl Writer {
         let mut shares = Vec::new();
         let mut share = Share { next: None, images: 0..0 };
         let room_of = |filling: &Filling| (filling.images, filling.position, filling.directory.len());
-        // Reckoned without writing: containers that are taken here go back where one of them is not to be had.
+        // Computed without writing: the containers that are taken here go back if one of them is not available.
         let mut room = match self.pipeline.filling() {
             Some(filling) => room_of(filling),
             None => {

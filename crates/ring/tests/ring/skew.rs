@@ -247,7 +247,7 @@ fn a_frame_far_ahead_makes_nothing_late_once_its_chunk_is_evicted() {
         number += 1;
     }
     assert!(number < 2000, "{number}");
-    // What never came is not called gone, but for the frame that was there.
+    // What never came is not called gone, except for the frame that was there.
     let expected = [("C", frame(number)), ("-", frame(2000)), ("G", frame(2001)), ("N", frame(2002))];
     let found = coverage(&window(&ring, frame(number - 1), frame(2002)).sources[0]);
     assert_eq!(found, expected.map(|(state, end)| (state.to_owned(), end)));

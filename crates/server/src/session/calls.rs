@@ -219,7 +219,7 @@ fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64)
 
 /// Events that are leased first: what they have says how many more may be.
 const FIRST_EVENTS: usize = 16;
-/// Most bytes that are said of a lease beside its attributes, fragments and sources; of a fragment; of one that is missing.
+/// Most bytes of meta for a lease without its attributes, fragments and sources; for a fragment; for a missing one.
 const LEASE_BYTES: u64 = 128;
 const FRAGMENT_BYTES: u64 = 48;
 const MISSING_BYTES: u64 = 33;

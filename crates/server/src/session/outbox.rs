@@ -223,7 +223,8 @@ impl Outbox {
                 return self.release();
             }
         };
-        // No frame has more than half of the window: a client that gives credit by halves is never waited for in vain.
+        // No frame has more than half of the window: so the session never waits forever for a client that returns
+        // credit by halves.
         let room = self.window / 2 - FRAME_HEAD_BYTES as u64;
         let mut most = FRAME_PAYLOAD_BYTES.min(room - meta.len() as u64);
         let mut left = payload.bytes;
@@ -262,7 +263,7 @@ impl Outbox {
             if bytes > self.credit {
                 if self.is_last {
                     self.is_over = true;
-                    // An error is the last thing that is said, and short: with credit or without.
+                    // An error ends the connection and is short, so it is sent with or without credit.
                     self.held.retain(|frame| frame.head.flags.is_error());
                     self.held.truncate(1);
                     self.credit = u64::MAX;

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const DIRECT_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Short fragments of which the store hears together, before they are put.
+/// Short fragments that the store prefetches together before they are put.
 const TOLD: usize = 32;
 /// Places of one system call.
 const PLACES: usize = 32;

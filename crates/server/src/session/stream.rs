@@ -14,7 +14,7 @@ use forebay_wire::{FrameHead, WireRange, WireWriter};
 /// Bytes and fragments of one part.
 const PART_BYTES: u64 = 256 << 10;
 const PART_THINGS: usize = 1024;
-/// Most bytes that are said of one fragment or event.
+/// Most bytes of meta for one fragment or event.
 const THING_BYTES: u64 = 64;
 
 /// A range that is being answered.

@@ -1,5 +1,5 @@
-//! Producers: who puts into a run, and what each says it has offered and announced; a check that does not come from the
-//! store's own counting.
+//! Producers: the clients that put into a run, and what each reports as offered and announced; a check that does not
+//! come from the store's own counting.
 //!
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// Most producers of one run.
 const PRODUCERS_MAX: usize = 20_000;
 
-/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+/// A client that puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 #[derive(Debug)]
 pub struct Producer {
     store: Store,

@@ -415,7 +415,7 @@ impl Engine {
         let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
         let number = self.keyspace.schema.run_of(primary);
         let Some(run) = shard.events.run_index(number) else {
-            // A run takes room in the log for ever: only where its first event finds some as well.
+            // A run takes room in the log forever, so it is opened only if its first event finds room as well.
             let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
@@ -490,7 +490,7 @@ impl Engine {
         Error::closed(format!("run {number} is {state}"))
     }
 
-    /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
+    /// A fragment that comes too late is offered, not stored, and remembered for `why`.
     #[cold]
     fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
         let run = &mut shard.events.runs[run];
@@ -562,7 +562,7 @@ impl Engine {
         if claimed.late {
             shard.events.runs[run].sources.of(rest).late += 1;
         }
-        // Also one that was in flight when its event became ready may complete it, but for the masked.
+        // Also one that was in flight when its event became ready may complete it, except for the masked.
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);

@@ -62,7 +62,7 @@ impl Store {
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
         let changed = engine.change_run(run, RunState::Stopped);
-        // Also where it is not known whether every device has heard so.
+        // Also if it is not known whether every device has the record.
         if changed.as_ref().is_err_and(|error| error.kind() != forebay_core::Kind::OutcomeUnknown) {
             return changed;
         }

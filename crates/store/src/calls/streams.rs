@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 // A mask of streams leaves the top bit, which says that the rest is the number of an output.
 const _: () = assert!(STREAMS_MAX <= 31 && OUTPUT == 1 << 31);
 
-/// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
+/// The detail of a choice that has no number: no holder of a lease asks for it, so it can only be a repetition.
 const UNNUMBERED: u32 = u32::MAX;
 
 impl Store {

@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
-    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever. A token that is not in
+    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up forever. A token that is not in
     /// force has nothing to wait for: while one is, nothing more begins.
     fn await_records_in_flight(&self, primary: &Primary, token: &Token) {
         let in_flight = || {
@@ -313,7 +313,7 @@ impl Engine {
 
     /// What would make a verdict impossible, before anything is recorded.
     fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
-        // An event that could pass back would be selected for ever.
+        // An event that could pass back would be selected forever.
         let stage = shard.events[event].stage();
         if judgement.verdict == Verdict::Passed && judgement.detail <= u32::from(stage) {
             return Err(Error::invalid(format!(

@@ -403,7 +403,7 @@ impl Sum {
             sum.late = sum.late.saturating_add(count.late);
             sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
         }
-        // Live fragments are counted again at recovery, but for those on the warm level.
+        // Live fragments are counted again at recovery, except for those on the warm level.
         for event in events.all_events().filter(|&event| events[event].run == index) {
             for (rest, place) in events.fragments(event, |_| true) {
                 let Some(length) = hot_length(place) else { continue };

@@ -234,7 +234,7 @@ impl Event {
     /// The stage that it has reached, and its deliveries there; at most [`DELIVERIES_MAX`] are counted.
     pub(crate) fn set_progress(&mut self, stage: u8, deliveries: u8) {
         debug_assert!(usize::from(stage) < STAGES_MAX, "stage {stage}");
-        // Capped, not wrapped: an event that fails for ever has to stay past `deliveries_max`, or it would never reach the
+        // Capped, not wrapped: an event that fails forever has to stay past `deliveries_max`, or it would never reach the
         // debug stream.
         self.marks = self.marks & READY | stage << STAGE_SHIFT | deliveries.min(DELIVERIES_MAX);
         debug_assert_eq!(self.stage(), stage, "a stage keeps within its bits");

@@ -64,7 +64,7 @@ pub(crate) struct Shape {
     pub(crate) keeps_decided: bool,
 }
 
-/// The lists that events are in, but for those that wait for fragments (`Run::open`).
+/// The lists that events are in, except for those that wait for fragments (`Run::open`).
 pub(crate) struct Lists {
     /// By stage.
     pub(crate) ready: Vec<Ready>,

@@ -1,4 +1,4 @@
-//! Events alone, as the home of a cluster has them: nothing of an event is here but what was heard of it.
+//! Events alone, as the home of a cluster has them: nothing of an event is here except reports about it.
 
 use super::*;
 use crate::RunState;

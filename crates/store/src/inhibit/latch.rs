@@ -2,7 +2,7 @@
 //! is.
 //!
 //! *Invariants*: a latch that is cleared needs to cross the whole distance between its marks before it is cleared again
-//! (tests); what is said of one level does not hold back another.
+//! (tests); a report about one level does not suppress that of another.
 
 use super::WarmFill;
 use crate::config::Config;

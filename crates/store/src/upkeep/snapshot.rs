@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
+    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), except for opening and
     /// closing.
     pub(crate) fn fold_log(&self) -> Result<usize> {
         self.forget_decided();

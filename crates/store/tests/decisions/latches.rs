@@ -86,7 +86,7 @@ fn a_store_that_is_killed_while_it_inhibits_inhibits_for_what_it_finds() {
     life.stall_writes("");
     fill(&life, first, |_| {});
     assert!(class(&life).is_some());
-    // The device answers in the next life: what is ready goes down, and nobody is inhibited for ever.
+    // The device answers in the next life: what is ready goes down, and nobody is inhibited forever.
     let next = life.after_kill();
     eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
     next.balanced();

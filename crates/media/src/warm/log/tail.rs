@@ -1,4 +1,4 @@
-//! The end of one device's shadow: entries that came and are not durable, and who makes them so.
+//! The end of one device's shadow: entries that are not durable yet, and the thread that makes them durable.
 //!
 //! ```text
 //! append ─▶ entries (memory) ─▶ commit under way: write, sync ─▶ durable, waiters wake
@@ -318,8 +318,8 @@ impl Log {
             return Ok(());
         }
         self.check(state)?;
-        // The first who waits does the work for all, with the queue taken along; no thread of its own, so that a decision is
-        // durable one sync after it was made and not one wake-up later.
+        // The first thread that waits does the work for all, with the queue taken along; no thread of its own, so that
+        // a decision is durable one sync after it was made and not one wake-up later.
         let Some(mut io) = state.io.take() else {
             return Err(Error::internal(format!("{} has no queue", self.name())));
         };
@@ -354,7 +354,7 @@ impl Log {
                 state.spare = transfer.into_buffer().filter(|buffer| buffer.len() == TAIL_BYTES);
                 Ok(())
             }
-            // Kept as it is: the next who waits goes on with the same operation. To begin another one could put two commits
+            // Kept as it is: the next thread that waits continues the same operation. Another one could put two commits
             // into one block.
             Step::Late => {
                 state.under_way = Some((transfer, end));
