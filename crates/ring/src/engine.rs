@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 
 /// Somebody who holds windows, by name.
 pub(super) struct Holder {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Arc<RingEngine>,
     pub(super) name: Arc<str>,
     pub(super) guards: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) struct Holder {
 }
 
 /// One ring.
-pub(super) struct Engine {
+pub(super) struct RingEngine {
     pub(super) hot: Hot,
     pub(super) keyspace: RingKeyspace,
     pub(super) config: RingConfig,
@@ -56,10 +56,10 @@ pub(super) struct Engine {
     pub(super) length_max: usize,
 }
 
-impl Engine {
-    pub(super) fn new(hot: Hot, keyspace: RingKeyspace, config: RingConfig, superblock: Superblock) -> Engine {
+impl RingEngine {
+    pub(super) fn new(hot: Hot, keyspace: RingKeyspace, config: RingConfig, superblock: Superblock) -> RingEngine {
         let skew_max = keyspace.ticks(keyspace.max_skew);
-        Engine {
+        RingEngine {
             length_max: keyspace.fragment_bytes_max.min(hot.payload_bytes_max() as usize),
             table: Table::new(keyspace.sources_max),
             relations: Relations::new(keyspace.ticks_per_second, skew_max),

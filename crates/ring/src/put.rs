@@ -16,7 +16,7 @@
 //! *On failure*: without a chunk the answer is `Refused(NoSpace)`: a ring never waits.
 
 use super::coverage::Knowledge;
-use super::engine::{Engine, closed};
+use super::engine::{RingEngine, closed};
 use super::limits::{COPY_LOCKED_BYTES_MAX, RESERVATIONS_MAX};
 use super::source::{Cell, Reserved, Source, Standing};
 use super::{Gap, Ring, RingOutcome, RingPut};
@@ -103,7 +103,7 @@ impl Ring {
     }
 }
 
-impl Engine {
+impl RingEngine {
     #[inline]
     pub(super) fn check_put(&self, source: &SourceId, span: u32, length: usize) -> Result<u32> {
         self.check_source(source)?;

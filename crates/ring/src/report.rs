@@ -2,7 +2,7 @@
 
 use super::account::add_live;
 use super::chunk::Chunk;
-use super::engine::{Engine, Holder};
+use super::engine::{Holder, RingEngine};
 use super::source::{Cell, Source};
 use super::space::Closed;
 use super::{Refusals, Ring, RingMemory, RingSourceStatus, RingStats};
@@ -74,7 +74,7 @@ fn sum(source: &Source) -> Tally {
     sum
 }
 
-impl Engine {
+impl RingEngine {
     fn status(&self, cell: &Cell) -> RingSourceStatus {
         let skew_ticks = self.relations.skew(&cell.vote);
         let now_ns = self.now_ns();

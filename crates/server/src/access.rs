@@ -88,7 +88,7 @@ impl fmt::Debug for Secret {
 
 /// A token: a name for logs, a secret, and what its holder may do.
 #[derive(Clone, Debug)]
-pub struct Token {
+pub struct AccessToken {
     /// Name, for logs.
     pub name: String,
     /// What its holder knows.
@@ -124,12 +124,15 @@ impl Access {
     ///
     /// # Errors
     /// `Invalid` for two tokens of one name or one secret, and for rights in a keyspace that is not served.
-    pub(crate) fn new<'a>(tokens: Vec<Token>, keyspaces: impl Iterator<Item = &'a str> + Clone) -> Result<Access> {
+    pub(crate) fn new<'a>(
+        tokens: Vec<AccessToken>,
+        keyspaces: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Access> {
         if tokens.len() > TOKENS_MAX {
             return Err(Error::invalid(format!("{} tokens: at most {TOKENS_MAX}", tokens.len())));
         }
         let mut access = Access::default();
-        for Token { name, secret, rights } in tokens {
+        for AccessToken { name, secret, rights } in tokens {
             for (known, grant) in &access.tokens {
                 if grant.name == name {
                     return Err(Error::invalid(format!("two tokens have the name `{name}`: logs tell them by name")));
@@ -199,12 +202,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A token that may do everything.
-    pub(crate) fn token(name: &str, secret: &[u8]) -> Token {
+    pub(crate) fn token(name: &str, secret: &[u8]) -> AccessToken {
         let secret = Secret::new(secret).unwrap();
-        Token { name: name.to_owned(), secret, rights: [("*".to_owned(), Right::ALL.to_vec())].into() }
+        AccessToken { name: name.to_owned(), secret, rights: [("*".to_owned(), Right::ALL.to_vec())].into() }
     }
 
-    fn access(tokens: Vec<Token>) -> Result<Access> {
+    fn access(tokens: Vec<AccessToken>) -> Result<Access> {
         Access::new(tokens, ["events", "calib"].into_iter())
     }
 

@@ -50,14 +50,14 @@ struct Written {
     path: String,
     /// Identity of the store or ring, in hexadecimal.
     id: String,
-    state: State,
+    state: MarkState,
 }
 
 const VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum MarkState {
     /// It is served, or was when its server died.
     Open,
     /// Closed in order, with something live in it.
@@ -138,7 +138,7 @@ impl Mark {
 
     /// Whether it says that nothing live was left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.written.as_ref().is_some_and(|written| written.state == State::Empty)
+        self.written.as_ref().is_some_and(|written| written.state == MarkState::Empty)
     }
 
     /// Whether what it is of, and is gone now, may be made again; `in_memory` says whether its place is a file system in
@@ -159,7 +159,7 @@ impl Mark {
         if let Some(before) = self.written.as_ref().filter(|before| before.id != id) {
             tracing::warn!(path = self.path, before = before.id, now = id, "another {} than the last time", self.kind);
         }
-        self.write(id, State::Open)
+        self.write(id, MarkState::Open)
     }
 
     /// It was closed in order, and something live was left in it or not.
@@ -168,10 +168,10 @@ impl Mark {
     /// As [`Mark::open`].
     pub(crate) fn closed(&mut self, is_live: bool) -> Result<()> {
         let id = self.written.as_ref().map(|written| written.id.clone()).unwrap_or_default();
-        self.write(id, if is_live { State::Live } else { State::Empty })
+        self.write(id, if is_live { MarkState::Live } else { MarkState::Empty })
     }
 
-    fn write(&mut self, id: String, state: State) -> Result<()> {
+    fn write(&mut self, id: String, state: MarkState) -> Result<()> {
         let written = Written { version: VERSION, kind: self.kind.to_owned(), path: self.path.clone(), id, state };
         let text = toml::to_string(&written).map_err(|error| Error::internal("a mark as TOML").with_source(error))?;
         replace(&self.file, &text).map_err(|error| {
@@ -220,12 +220,12 @@ fn read(file: &Path, path: &Path) -> Result<Option<Written>> {
 
 fn may_make(written: &Written, file: &Path, in_memory: bool) -> Result<()> {
     let was = match written.state {
-        State::Empty if in_memory => return Ok(()),
-        State::Empty => {
+        MarkState::Empty if in_memory => return Ok(()),
+        MarkState::Empty => {
             "it held nothing live, but its directory is not on a file system in memory: perhaps a disk is not mounted"
         }
-        State::Live => "it was closed with live data in it",
-        State::Open => "its server did not close it, so it may have held data that was acknowledged",
+        MarkState::Live => "it was closed with live data in it",
+        MarkState::Open => "its server did not close it, so it may have held data that was acknowledged",
     };
     let Written { kind, path, .. } = written;
     Err(Error::corrupt(format!(

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(50);
 
 /// What is known, and how it is looked at.
-struct State {
+struct TerminalState {
     source: Source,
     reading: Option<Reading>,
     view: Option<View>,
@@ -38,7 +38,7 @@ struct State {
 pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -> Result<Answer> {
     let stop = signal::stop_flag()?;
     let feed = Feed::start(source.clone(), interval)?;
-    let mut state = State {
+    let mut state = TerminalState {
         source: source.clone(),
         reading: None,
         view: None,
@@ -78,7 +78,7 @@ pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -
     answer
 }
 
-impl State {
+impl TerminalState {
     /// Takes a reading, or the news that there is none.
     fn read(&mut self, reading: Result<Reading>) -> Result<()> {
         let reading = match reading {

@@ -10,7 +10,7 @@
 //! *On failure*: bytes that do not verify end the demo with `Corrupt`, as those that a filter reads.
 
 use super::filter;
-use super::shared::Shared;
+use super::shared::DemoShared;
 use crate::limits::{ARCHIVE_WAIT, READ_BACK_EVERY};
 use crate::threads::Together;
 use forebay_core::{Level, Primary, Result};
@@ -21,11 +21,11 @@ use std::collections::VecDeque;
 /// Accepted events that wait for their release. What is in it is in the store: it is bounded by both levels.
 #[derive(Default)]
 pub(crate) struct Custody {
-    state: Mutex<State>,
+    state: Mutex<ArchiveState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ArchiveState {
     events: VecDeque<(Primary, u64)>,
     bytes: u64,
     /// Nothing comes any more.
@@ -81,7 +81,7 @@ pub(crate) struct ArchiveReport {
 }
 
 /// The body of the archive's thread; a failure ends the demo.
-pub(crate) fn run(shared: &Shared<'_>) -> Result<ArchiveReport> {
+pub(crate) fn run(shared: &DemoShared<'_>) -> Result<ArchiveReport> {
     shared.guarded(|| {
         let mut report = ArchiveReport::default();
         let kept = shared.plan.warm.map_or(0, |warm| warm.custody_bytes);
@@ -96,7 +96,7 @@ pub(crate) fn run(shared: &Shared<'_>) -> Result<ArchiveReport> {
     })
 }
 
-fn hand_over(shared: &Shared<'_>, primary: &Primary, report: &mut ArchiveReport) -> Result<()> {
+fn hand_over(shared: &DemoShared<'_>, primary: &Primary, report: &mut ArchiveReport) -> Result<()> {
     let (plan, store) = (shared.plan, shared.store);
     let number = plan.schema.values(primary.as_bytes()).last().copied().unwrap_or_default();
     if number.is_multiple_of(READ_BACK_EVERY)

@@ -17,7 +17,7 @@
 use super::decided::FilterReport;
 use super::plan::Plan;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::Shared;
+use super::shared::DemoShared;
 use crate::limits::{FARM_WAIT, GET_ANY_WAIT};
 use crate::meter::Meter;
 use crate::threads::Together;
@@ -26,7 +26,7 @@ use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store
 use std::time::Instant;
 
 /// The body of a filter thread; a failure ends the demo.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
+pub(crate) fn run(shared: &DemoShared<'_>, thread: usize) -> Result<FilterReport> {
     shared.guarded(|| {
         let store = shared.store.named(&format!("filter-{thread}"));
         let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
@@ -36,7 +36,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
 }
 
 struct Filter<'f, 's> {
-    shared: &'f Shared<'s>,
+    shared: &'f DemoShared<'s>,
     store: &'f Store,
     thread: usize,
     report: FilterReport,

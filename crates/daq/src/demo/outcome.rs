@@ -8,7 +8,7 @@ use super::dead::Dead;
 use super::decided::{FilterReport, StageReport};
 use super::readout::ReadoutReport;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::Shared;
+use super::shared::DemoShared;
 use super::summary::{DeadTime, Decided, DutySummary, RoleSummary, StageSummary, StreamSummary, Summary};
 use super::warm::WarmSummary;
 use crate::limits::GAP_LEFT_SHARE;
@@ -41,7 +41,7 @@ impl Outcome {
     /// Holds the ledger against what the threads counted.
     pub(super) fn summarise(
         &self,
-        shared: &Shared<'_>,
+        shared: &DemoShared<'_>,
         directory: &Path,
         ended: Ended,
         inhibited: &Stats,
@@ -142,7 +142,7 @@ impl Outcome {
         })
     }
 
-    fn streams(&self, shared: &Shared<'_>) -> Vec<StreamSummary> {
+    fn streams(&self, shared: &DemoShared<'_>) -> Vec<StreamSummary> {
         let plan = shared.plan;
         let calib =
             format!("one physics event of {:.0}: its {CALIB} group of {}", plan.prescale.factor(), plan.calib.len());
@@ -154,7 +154,7 @@ impl Outcome {
         vec![one(PHYSICS, "whole events, and the result".to_owned()), one(CALIB, calib)]
     }
 
-    fn duty(&self, shared: &Shared<'_>) -> Option<DutySummary> {
+    fn duty(&self, shared: &DemoShared<'_>) -> Option<DutySummary> {
         let config = &shared.plan.config;
         let duty = config.duty?;
         let (most, backlog_most_at_s) = self.backlog.most();
@@ -208,7 +208,7 @@ fn stream_problems(streams: &[StreamSummary], run: Option<&RunSummary>) -> Vec<S
 }
 
 /// Dead time of the trigger: by cause, longest first; in all, in seconds; and triggers lost to it.
-fn dead_time(shared: &Shared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
+fn dead_time(shared: &DemoShared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
     let (held, total_ns, lost) = shared.trigger.dead_time();
     let sum: u64 = held.iter().map(|dead| dead.ns).sum();
     if sum != total_ns {

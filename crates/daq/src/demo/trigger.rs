@@ -50,11 +50,11 @@ pub(crate) struct Trigger {
     /// Nanoseconds from event to event; 0 without a rate.
     period_ns: f64,
     beam: Option<Beam>,
-    state: Mutex<State>,
+    state: Mutex<TriggerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerState {
     due_ns: f64,
     lost: u64,
     inhibit: Option<Inhibit>,
@@ -71,7 +71,7 @@ impl Trigger {
             window: window.max(1),
             period_ns: if events_per_second == 0 { 0.0 } else { 1e9 / events_per_second as f64 },
             beam,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(TriggerState::default()),
         }
     }
 
@@ -159,7 +159,7 @@ impl Trigger {
     }
 
     /// Events that are due now; the schedule moves on past what is overdue too long.
-    fn due(&self, state: &mut State, now: u64) -> u64 {
+    fn due(&self, state: &mut TriggerState, now: u64) -> u64 {
         if self.period_ns == 0.0 {
             return u64::MAX;
         }

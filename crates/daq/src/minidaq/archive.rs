@@ -5,7 +5,7 @@
 //!
 //! *On failure*: bytes that do not verify end the run with `Corrupt` and stay in the store.
 
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::limits::GET_ANY_WAIT;
 use crate::meter::{Latency, Meter};
 use crate::threads::Together;
@@ -24,7 +24,7 @@ pub(crate) struct ArchiveReport {
 }
 
 /// The body of the archive thread; it ends with the filters, which hold the other end of the queue.
-pub(crate) fn run(shared: &Shared<'_>, queue: &Receiver<Primary>) -> Result<ArchiveReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, queue: &Receiver<Primary>) -> Result<ArchiveReport> {
     let store = shared.store.named("archive");
     let mut report = ArchiveReport { verify: Latency::new()?, released: 0, not_there: 0 };
     loop {

@@ -32,11 +32,11 @@ pub(crate) struct Inhibit {
     start: Instant,
     busy_at: u32,
     free_below: u32,
-    state: Mutex<State>,
+    state: Mutex<TriggerInhibitState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerInhibitState {
     in_flight: u32,
     most: u32,
     busy: bool,
@@ -112,7 +112,7 @@ impl Inhibit {
     }
 
     /// Starts, changes or ends the dead time that runs, as the state says.
-    fn account(&self, state: &mut State, now: u64) {
+    fn account(&self, state: &mut TriggerInhibitState, now: u64) {
         let cause = if state.ended {
             None
         } else if state.busy {

@@ -10,7 +10,7 @@
 
 use super::config::Pause;
 use super::plan::RUN;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::limits::{FREE_RUNNING_SHARE, READOUT_CATCH_UP, READOUT_STEP};
 use crate::meter::{Latency, Meter};
 use forebay_core::{Error, GAP_CAUSES, Result, SourceId};
@@ -47,7 +47,7 @@ struct Link {
 }
 
 /// The body of a readout thread.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, thread: usize) -> Result<ReadoutReport> {
     let (plan, pace) = (shared.plan, &shared.pace);
     let ring = shared.ring.named(&format!("readout-{thread}"));
     let mut put = Latency::new()?;
@@ -106,7 +106,7 @@ fn overrun(behind: u64, most: u64) -> u64 {
 const STEP_CHUNKS: u64 = 64;
 
 /// Puts one chunk of one link; `true` where it was stored.
-fn put_chunk(shared: &Shared<'_>, ring: &Ring, link: &mut Link, chunk: u64, put: &mut Latency) -> Result<bool> {
+fn put_chunk(shared: &MiniDaqShared<'_>, ring: &Ring, link: &mut Link, chunk: u64, put: &mut Latency) -> Result<bool> {
     let plan = shared.plan;
     let report = &mut link.report;
     report.made += 1;

@@ -12,7 +12,7 @@
 //! fragment has its checksum verified, so that what the ring was given is what the store gets.
 
 use super::builder::Builder;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use super::trigger::Trigger;
 use crate::dune::{FragmentErrors, SourceId};
 use crate::limits::GET_ANY_WAIT;
@@ -146,7 +146,7 @@ pub(crate) fn read(
 }
 
 /// The body of a request handler; it ends with the queue.
-pub(crate) fn run(shared: &Shared<'_>, link: u32, queue: &Receiver<Request>) -> Result<HandlerReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, link: u32, queue: &Receiver<Request>) -> Result<HandlerReport> {
     let plan = shared.plan;
     let ring = shared.ring.named(&format!("request-{link}"));
     let builder = Builder::new(shared, &format!("request-{link}"));

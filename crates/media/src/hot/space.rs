@@ -340,7 +340,7 @@ impl Hot {
         }
     }
 
-    /// A log segment whose slots a snapshot has folded.
+    /// A log segment whose slots a snapshot has replaced.
     pub fn free_log(&self, number: u32) {
         self.segment(number).set_state(FREE);
         self.add_free(number);

@@ -19,7 +19,7 @@ pub use listen::ListenSettings;
 pub use ring::{CreateRingSettings, RingSettings};
 pub use token::TokenSettings;
 
-use crate::access::Token;
+use crate::access::AccessToken;
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -45,7 +45,7 @@ pub struct ServerConfig {
     /// Certificate and key of `tls://` listeners.
     pub tls: Option<TlsFiles>,
     /// Access tokens and their rights; without any token everybody may do everything.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<AccessToken>,
     /// Threads that serve connections.
     pub threads: usize,
     /// Limits of connections.

@@ -13,7 +13,7 @@ pub(super) enum Place {
     Loop,
     /// There as well, if all data is in memory.
     Data,
-    /// Where it may wait: for a record in flight, for a log that is folded, for space.
+    /// Where it may wait: for a record in flight, for a snapshot of the log, for space.
     Thread,
 }
 

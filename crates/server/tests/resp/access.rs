@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, config, request};
 use forebay_core::Keyspace;
-use forebay_server::{Endpoint, Limits, Protocol, Right, Secret, ServerConfig, TlsFiles, Token};
+use forebay_server::{AccessToken, Endpoint, Limits, Protocol, Right, Secret, ServerConfig, TlsFiles};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ const OPERATOR: &str = "the-secret-of-the-operator";
 const READER: &str = "the-secret-of-the-reader";
 const READOUT: &str = "the-secret-of-the-readout";
 
-fn token(name: &str, secret: &str, rights: &[(&str, &[Right])]) -> Token {
+fn token(name: &str, secret: &str, rights: &[(&str, &[Right])]) -> AccessToken {
     let rights = rights.iter().map(|(keyspace, rights)| (keyspace.to_string(), rights.to_vec())).collect();
-    Token { name: name.to_owned(), secret: Secret::new(secret.as_bytes()).unwrap(), rights }
+    AccessToken { name: name.to_owned(), secret: Secret::new(secret.as_bytes()).unwrap(), rights }
 }
 
 fn guarded(limits: Limits) -> Bed {

@@ -37,7 +37,7 @@ pub struct CheckReport {
     pub dead: u64,
     /// Places of open segments before the last whole entry that hold none: never acknowledged.
     pub incomplete: u64,
-    /// Slots of the decision logs, folded ones included while they are not overwritten.
+    /// Slots of the decision logs, including those that a snapshot replaced while they are not overwritten.
     pub decisions: u64,
     /// Devices of the warm level.
     pub devices: u32,

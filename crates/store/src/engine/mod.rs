@@ -21,7 +21,7 @@ use life::Life;
 
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::events::{DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shape};
+use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
@@ -203,8 +203,8 @@ impl Engine {
         self.life.kept(users)
     }
 
-    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {
-        Plan::new(config, &self.keyspace.attributes)
+    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<RunPlan> {
+        RunPlan::new(config, &self.keyspace.attributes)
     }
 
     /// Whether events have records of their own.

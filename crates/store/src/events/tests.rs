@@ -23,7 +23,7 @@ fn home(keyspace: &Keyspace) -> ShardEvents {
         keeps_decided: false,
     });
     let config = RunConfig::new(Completeness::Count(2), Duration::from_secs(1));
-    events.add_run(1, Plan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
+    events.add_run(1, RunPlan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
     events
 }
 

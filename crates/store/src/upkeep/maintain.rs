@@ -57,7 +57,7 @@ impl Engine {
         self.watch_sources();
         self.placement.hot.seal_closed();
         self.evacuate();
-        self.fold_grown_log();
+        self.snapshot_grown_log();
         // The listener of inhibit may call the store, `close` included.
         drop(round);
         self.look();

@@ -115,7 +115,7 @@ fn an_event_that_a_mask_completes_while_a_fragment_is_persisted_is_ready() {
     });
     assert_eq!(put.unwrap(), PutOutcome::Stored);
     assert_eq!(life.state(EVENT), Some(LiveState::Ready));
-    measure::fold(&life).unwrap();
+    measure::take_snapshot(&life).unwrap();
     life.in_every_life(|life, hot| {
         let found = life.find(EVENT).expect("the persisted fragment");
         // Without the hot level its first fragment is missing, and no mask is about that one.
@@ -469,7 +469,7 @@ fn marks_of_an_event_whose_image_was_given_up_are_the_last_ones() {
     assert_eq!(life.try_put(EVENT, 0, true).unwrap_err().kind(), Kind::Unavailable);
     life.answer_again();
     let token = life.lease(EVENT);
-    measure::fold(&life).unwrap();
+    measure::take_snapshot(&life).unwrap();
     life.requeue(&life.name(EVENT), &token).unwrap();
     life.in_lives_with_hot(|life| assert_eq!(life.state(EVENT), Some(LiveState::Ready)));
 }

@@ -158,9 +158,9 @@ fn time_goes_on_for_the_hot_level_beside_a_stalled_device() {
     });
 }
 
-/// Enough decisions about events of the hot level for its log to be folded several times.
+/// Enough decisions about events of the hot level for its log to take several snapshots.
 #[test]
-fn decisions_about_the_hot_level_wait_for_no_device_when_the_log_is_folded() {
+fn decisions_about_the_hot_level_wait_for_no_device_when_the_log_takes_a_snapshot() {
     let mut plan = Plan::new();
     plan.keyspace.run.completeness = Completeness::Count(1);
     let life = plan.create();

@@ -599,7 +599,7 @@ fn power_off(life: &Life, seed: u64) -> Vec<Arc<SimDevice>> {
 }
 
 #[test]
-fn the_life_that_is_cut_recycles_containers_and_folds_logs() {
+fn the_life_that_is_cut_reclaims_containers_and_takes_snapshots() {
     let mut life = Life::new();
     script().iter().for_each(|(_, call)| call(&mut life));
     let containers = life.store.containers();

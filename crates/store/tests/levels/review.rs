@@ -175,7 +175,7 @@ fn what_was_durable_before_the_kill_still_leaves_the_hot_level() {
 }
 
 #[test]
-fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
+fn a_kill_between_the_snapshots_of_two_logs_books_nothing_twice() {
     let dir = TempDir::new();
     let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
     assert_eq!(persisted(&store, 0, 0, 1000).unwrap(), PutOutcome::Stored);
@@ -183,7 +183,7 @@ fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
     let before = store.ledger(RUN).unwrap();
     let logs = TempDir::new();
     copy_warm(&dir, &logs);
-    // The hot log is folded first; the device's was still what it had been.
+    // The hot log takes its snapshot first; the device's was still what it had been.
     store.close().unwrap();
     drop(store);
     copy_files(&logs.path().join("warm-0"), &dir.path().join("warm-0"), |name| name.starts_with("decisions"));
@@ -348,7 +348,7 @@ fn results_do_not_outlive_a_verdict_that_the_device_never_had() {
 }
 
 #[test]
-fn a_log_that_cannot_be_folded_is_not_folded_all_the_time() {
+fn a_log_that_cannot_take_a_snapshot_does_not_try_all_the_time() {
     let (dir, device) = (TempDir::new(), faulty());
     let store = create(&dir, &events_of(2), &on(&device, all_down(dir.path())));
     complete(&store, 0, 2);

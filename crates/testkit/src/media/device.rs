@@ -15,19 +15,19 @@ use std::time::Duration;
 
 /// A directory that exists in memory.
 pub struct SimDevice {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
 }
 
-struct Shared {
+struct DeviceShared {
     name: String,
     bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
 type Hook = Box<dyn FnOnce(&SimDevice) + Send>;
 
 #[derive(Default)]
-struct State {
+struct DeviceState {
     files: Vec<File>,
     writes: Writes,
     steps: u64,
@@ -57,8 +57,8 @@ impl SimDevice {
     }
 
     fn with(name: &str, bytes: u64, files: Vec<File>) -> Arc<SimDevice> {
-        let state = Mutex::new(State { files, ..State::default() });
-        Arc::new(SimDevice { shared: Arc::new(Shared { name: name.to_owned(), bytes, state }) })
+        let state = Mutex::new(DeviceState { files, ..DeviceState::default() });
+        Arc::new(SimDevice { shared: Arc::new(DeviceShared { name: name.to_owned(), bytes, state }) })
     }
 
     /// What a power loss now would leave, as a device of its own; this one goes on. Of four seeds in a row one keeps
@@ -114,7 +114,7 @@ impl SimDevice {
     }
 }
 
-impl Shared {
+impl DeviceShared {
     /// Counts a change that is about to happen. Not under the lock: the hook looks at the device.
     fn step(self: &Arc<Self>) {
         let hook = {
@@ -129,7 +129,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl DeviceState {
     fn find(&self, name: &str) -> Option<usize> {
         self.files.iter().position(|file| file.naming.here && file.name == name)
     }
@@ -287,7 +287,7 @@ fn not_found(name: &str) -> io::Error {
 }
 
 struct SimQueue {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
     depth: usize,
     pending: Vec<Pending>,
     random: Random,

@@ -64,13 +64,13 @@ pub struct FaultyDevice {
     /// For its queues.
     myself: Weak<FaultyDevice>,
     pub(super) inner: Arc<dyn Device>,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
     /// A stall has ended or begun.
     stall: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FaultState {
     counts: BTreeMap<Operation, u64>,
     total: u64,
     plan: Vec<(Option<Operation>, u64, Fault)>,
@@ -95,7 +95,7 @@ struct Known {
     unsynced: Unsynced,
 }
 
-impl State {
+impl FaultState {
     fn takes_no_writes(&self, file: FileId) -> Option<Instant> {
         let name = self.files.get(&file.0)?.name.as_str();
         let now = Instant::now();
@@ -110,7 +110,7 @@ impl FaultyDevice {
         Arc::new_cyclic(|myself| FaultyDevice {
             myself: myself.clone(),
             inner,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(FaultState::default()),
             stall: Condvar::new(),
         })
     }
@@ -297,7 +297,7 @@ impl FaultyDevice {
         self.state.lock().vanished
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock()
     }
 
