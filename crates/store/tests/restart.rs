@@ -179,7 +179,7 @@ impl Drop for HugePages {
 }
 
 #[test]
-fn a_region_on_hugetlbfs_survives_its_process_too() {
+fn a_store_on_hugetlbfs_is_opened_again_after_a_close() {
     let dir = TempDir::new();
     let huge = HugePages::mount(&dir.path().join("huge"));
     let path = dir.path().join("store");
@@ -188,7 +188,7 @@ fn a_region_on_hugetlbfs_survives_its_process_too() {
     for event in 0..100 {
         put(&store, event, &[event as u8; 5000]);
     }
-    // As after the death of the process: the pages stay, nothing was closed.
+    // A guard that is never dropped keeps the lock of the region after the close.
     std::mem::forget(store.get(&store.schema().key(&[1, 0, 0]).unwrap()));
     store.close().unwrap();
     drop(store);
