@@ -94,6 +94,7 @@ impl Client {
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
             let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
+                // Empty for each try: reads may be repeated, and the answers of a lost connection are incomplete.
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
                 answers.resize_with(metas.len(), || None);
                 let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
@@ -110,6 +111,7 @@ impl Client {
                     }
                     let answer = connection.answer_of(&open, read_found)?;
                     open.retain(|request| *request != answer.request);
+                    // Answers may come in any order; they are handed out in the order of the keys.
                     if let Some(at) = requests.iter().position(|request| *request == answer.request) {
                         answers[at] = Some(answer);
                     }
@@ -206,6 +208,8 @@ struct Part {
 impl Range {
     fn fetch(&mut self, end: Instant) -> std::result::Result<(), Failure> {
         if self.part.under_way.is_none() {
+            // A connection of its own: a range lasts as long as its reader likes, and would block one of the pool for
+            // that time.
             let mut connection = self.client.pool().own_connection().map_err(Failure::Refused)?;
             connection.begin(end);
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
@@ -237,6 +241,8 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Result<Fragment>> {
         loop {
             if let Some(fragment) = self.part.here.pop_front() {
+                // Noted when it is handed out, not when it is received: a new connection continues after what the
+                // caller has seen.
                 self.last = Some(fragment.key());
                 return Some(Ok(fragment));
             }

@@ -55,6 +55,8 @@ impl Object {
             connection.begin(retry.end());
             let asked = connection.send(Call::Watch, &meta(*number)?, &[]);
             let answer = asked.and_then(|request| connection.answer(request, &read));
+            // The object ended with its connection: the next try makes both again. After a refusal the connection is
+            // still good.
             if matches!(answer, Err(Failure::Unsent(_) | Failure::Lost(_))) {
                 self.link = None;
             }
@@ -207,6 +209,7 @@ impl Producer {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let now_ms = self.from.elapsed().as_millis() as u64;
         let told_ms = self.told_ms.load(Ordering::Relaxed);
+        // One thread wins the exchange and reports for all: the others count on without a lock.
         let due = now_ms >= told_ms.saturating_add(TOLD_MS);
         if due && self.told_ms.compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             // What does not arrive goes with the next one.
@@ -245,6 +248,7 @@ impl Producer {
 
     fn tell(&self, order: ObjectOrder) -> Result<()> {
         let mut object = self.object.lock();
+        // Taken out before they are sent: counts that arrive during the call belong to the next report.
         let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
         let [announced, fragments, bytes] = figures;
         let end = object.client.pool().deadline(NO_WAIT);

@@ -128,6 +128,7 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
     Ok(WirePut {
         key: *key,
         length,
+        // Computed where the bytes are: the server compares it with what it stored, so a fault on the way is found.
         checksum: crc32c(value),
         status: options.status,
         attributes: options.attributes.cloned(),
@@ -222,6 +223,7 @@ fn send_all<O: Outcome>(
     let mut next = 0;
     // No frame may be longer than the server's window, and no meta than a quarter of it.
     let window = connection.window_bytes() as usize;
+    // Half of the window, so that the next frame can be sent while the answer to this one is under way.
     let (most_bytes, most_fragments) = (FRAME_BYTES.min(window / 2), FRAME_FRAGMENTS.min(window / 4 / META_BYTES));
     loop {
         // The next frame: what fits.
@@ -233,6 +235,7 @@ fn send_all<O: Outcome>(
                 continue;
             }
             let value = (puts.value)(next);
+            // The first fragment always goes, even one longer than the usual frame.
             if !chosen.is_empty() && bytes + value.len() > most_bytes {
                 break;
             }
@@ -262,6 +265,8 @@ fn send_all<O: Outcome>(
         if !chosen.is_empty() {
             let meta = WirePut::encode_all(&wire, puts.attributes).map_err(Failure::Refused)?;
             let frame_bytes = (bytes + meta.len() + forebay_wire::FRAME_HEAD_BYTES) as u64;
+            // Only answers bring credit: without a request under way nothing would come, and `send` refuses the frame
+            // instead.
             while frame_bytes > connection.credit() && !under_way.is_empty() {
                 receive(connection, &mut under_way, tries)?;
             }
@@ -296,10 +301,12 @@ fn receive<O: Outcome>(
         return Err(Failure::Lost(too_few()));
     };
     let UnderWay { chosen, .. } = under_way.remove(at);
+    // Outcomes have no keys: with another number of them none can be matched, and the connection is not to be believed.
     if answer.said.len() != chosen.len() {
         return Err(Failure::Lost(too_few()));
     }
     for ((index, is_repeat), outcome) in chosen.into_iter().zip(answer.said) {
+        debug_assert!(tries.outcomes[index].is_none(), "a fragment has one outcome");
         tries.outcomes[index] = Some(of_try(outcome, is_repeat));
     }
     // The server has answers for more than it may send.

@@ -81,16 +81,19 @@ impl Retry {
             Failure::Unsent(error) => error,
             Failure::Lost(error) if self.repeat == Repeat::Never => return Step::GiveUp(unknown(&error)),
             Failure::Lost(error) => {
+                // Remembered for the rest of the call: a later refusal says nothing about the try that got no answer.
                 self.is_repeat = self.repeat == Repeat::Safe;
                 error
             }
         };
+        // Half of the pause is fixed, half is drawn: a restarted server is not met by all its clients at once.
         let pause = self.pause.mul_f64(0.5 + draw / 2.0);
         // A pause up to the end would leave no time for the try behind it.
         if self.end.saturating_duration_since(now) <= pause || error.kind() == Kind::Closed {
             return self.give_up(error);
         }
         self.pause = (self.pause * 2).min(self.pause_max);
+        debug_assert!(now + pause < self.end, "a pause ends before the deadline");
         Step::Wait(pause)
     }
 

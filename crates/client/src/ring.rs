@@ -158,6 +158,7 @@ impl RingClient {
         }
         let until = Instant::now() + wait.min(WAIT_MAX);
         loop {
+            // What is left of the caller's wait, not the whole wait again: the loop must end in time.
             let left = until.saturating_duration_since(Instant::now());
             let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
             let found =
@@ -192,6 +193,7 @@ impl RingClient {
                 let Some(source) = sources.last_mut() else { continue };
                 for stretch in part.coverage {
                     match source.coverage.last_mut() {
+                        // Parts are cut at the size of a frame: a stretch that goes over the cut is joined again.
                         Some(last) if last.state == stretch.state && last.end == stretch.begin => {
                             last.end = stretch.end
                         }
@@ -226,6 +228,7 @@ impl RingClient {
             RingSources::All => None,
             RingSources::Only(list) => Some(list.clone()),
         };
+        // The server drops a pin with its connection, so a dead client keeps nothing of the ring.
         let mut connection = self.inner.pool.own_connection()?;
         connection.begin(self.inner.pool.deadline(NO_WAIT));
         let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
@@ -435,6 +438,8 @@ impl RingPin {
             }
             Err(Failure::Refused(error)) => Err(error),
             Err(failure) => {
+                // The server has dropped the pin with the connection; a new one could not bring back what was evicted
+                // since.
                 *link = None;
                 Err(gone(&format!(": {}", failure.error().message())))
             }

@@ -123,6 +123,7 @@ impl Client {
                 connection.answer(request, |meta| read_leases(meta, keyspace))
             },
         )?;
+        // Without a wish the server's default applies, and the heartbeat must know it.
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
         let hold = |lease: WireLease| {
@@ -245,6 +246,8 @@ impl Client {
             } else if outcome.is_ok()
                 && let Some(heartbeat) = self.heartbeat()
             {
+                // Decided: an extension would only be `Fenced`. After an error the lease is kept, because the verdict
+                // may be repeated.
                 heartbeat.let_go(&verdict.token);
             }
         }

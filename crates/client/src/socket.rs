@@ -35,6 +35,7 @@ impl Socket {
                 for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
                     match TcpStream::connect_timeout(&place, left(end)) {
                         Ok(stream) => {
+                            // Each request is written whole: waiting for more bytes would only add latency.
                             stream.set_nodelay(true).map_err(away)?;
                             let Some(config) = tls else { return Ok(Socket::Tcp(stream)) };
                             return handshake(config, address, host, stream, end);
@@ -49,6 +50,7 @@ impl Socket {
 
     /// How long one read or write may take.
     pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        // Zero would mean no time limit.
         let timeout = Some(timeout.max(Duration::from_millis(1)));
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
@@ -152,6 +154,7 @@ fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     loop {
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::INTR) => {}
+            // The backlog of the listener is full, and stayed so for the send timeout.
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             connected => return connected.map(|()| socket.into()).map_err(io::Error::from),
         }

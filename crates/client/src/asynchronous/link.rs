@@ -135,12 +135,16 @@ impl Link {
             if let Some(why) = &waiting.over {
                 return Err(over(why.clone()));
             }
+            debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
             waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
         }
+        // A caller that stops waiting drops this future: its entry must go, or the map would grow with every time-out.
         let guard = Forget { waiting: &self.waiting, request };
         {
             let mut writer = self.writer.lock().await;
+            // Dropped in the middle of a frame it ends the connection; forgotten once the frame has gone out whole.
             let whole = Whole { waiting: &self.waiting };
+            // Taken under the writer's lock: credit must go out in the frame that took it, and only once.
             head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
             send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
             std::mem::forget(whole);
@@ -164,6 +168,7 @@ impl Link {
 async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, due: Arc<Notify>) {
     loop {
         due.notified().await;
+        // The lock before the swap: what is taken out must be the next frame to go out.
         let mut writer = writer.lock().await;
         let owed = owed.swap(0, Ordering::AcqRel);
         if owed == 0 {
@@ -244,6 +249,7 @@ struct Whole<'a> {
 impl Drop for Whole<'_> {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
+        // The first reason stays. Ending the senders wakes all calls; each learns that it was sent and has no answer.
         waiting.over.get_or_insert_with(|| "a call was given up while it was being sent".to_owned());
         waiting.calls.clear();
     }

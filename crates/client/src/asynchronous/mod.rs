@@ -228,6 +228,8 @@ impl AsyncClient {
         match timeout_at(end, link.ask(call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
+                // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new
+                // connection.
                 self.forget(&link).await;
                 Err(Failure::Lost(late()))
             }
@@ -240,12 +242,14 @@ impl AsyncClient {
         if let Some(known) = link.as_ref().filter(|known| !known.is_over()) {
             return Ok(known.clone());
         }
+        // Under the lock: calls that come meanwhile wait for this connection instead of opening one each.
         let opened = Link::open(&self.inner.address, &self.inner.options, self.inner.tls.as_ref()).await?;
         Ok(link.insert(Arc::new(opened)).clone())
     }
 
     async fn forget(&self, lost: &Arc<Link>) {
         let mut link = self.inner.link.lock().await;
+        // Another call may have replaced it already.
         if link.as_ref().is_some_and(|known| Arc::ptr_eq(known, lost)) {
             *link = None;
         }

@@ -26,6 +26,7 @@ impl Frame {
         let head = FrameHead::decode(&bytes, u64::from(window))?;
         let mut meta = vec![0; head.meta_bytes as usize];
         reader.read_exact(&mut meta).await.map_err(broken)?;
+        // Before the payload is read: after a damaged meta nothing on the connection can be believed.
         head.check_meta(&meta)?;
         let mut payload = vec![0; head.payload_bytes as usize];
         reader.read_exact(&mut payload).await.map_err(broken)?;
@@ -71,6 +72,7 @@ impl Reading {
             let frame = Frame::read(&mut self.reader, self.window).await?;
             let head = frame.head;
             let owed = self.owed.fetch_add(head.frame_bytes(), Ordering::AcqRel) + head.frame_bytes();
+            // Otherwise the next request takes the credit along. `notify_one` keeps one notice, so none is lost.
             if owed >= self.grant_bytes {
                 self.due.notify_one();
             }
