@@ -76,6 +76,8 @@ impl Secret {
     }
 
     fn equals(&self, other: &Secret) -> Choice {
+        // In constant time, over the whole padded length: the time of a refusal must not tell how much of a secret was
+        // right.
         self.bytes.ct_eq(&other.bytes) & self.length.ct_eq(&other.length)
     }
 }
@@ -186,6 +188,7 @@ impl Access {
 /// `Invalid` where every user of the machine can.
 pub(crate) fn private(path: &Path, file: &std::fs::File) -> Result<()> {
     let mode = file.metadata().map_or(0, |data| data.permissions().mode());
+    // Others only: the group may be the server's own.
     if mode & 0o007 == 0 {
         return Ok(());
     }

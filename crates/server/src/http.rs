@@ -66,6 +66,7 @@ pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, 
     let Ok(listener) = TcpListener::from_std(listener) else {
         return tracing::error!(listener = LISTENER, "a listener cannot be watched");
     };
+    // Limits of their own: monitors must get through while clients use up all connections.
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turn = Arc::new(Semaphore::new(1));
     let site = Arc::new(Site { shared: shared.clone(), scraper: Arc::new(scraper), turn });
@@ -92,6 +93,7 @@ async fn connection(stream: TcpStream, site: Arc<Site>, place: OwnedSemaphorePer
     let answering = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
+        // One request per connection: the deadline of a connection is then that of its request.
         .keep_alive(false)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEAD_LINES_MAX)
@@ -129,12 +131,14 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Res
 /// A look at the stores in its turn, on a thread that may wait. The turn ends with the look, also where nobody waits for
 /// it any more.
 async fn look(site: &Arc<Site>, kind: &'static str, take: fn(&Site) -> Result<String>) -> Answer {
+    // One look at a time: each takes locks of all stores, and several monitors must not multiply that.
     let turn = tokio::time::timeout(TURN_DEADLINE, site.turn.clone().acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
         return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "others are looking at the stores: try again\n");
     };
     let taking = site.clone();
     let taken = tokio::task::spawn_blocking(move || {
+        // Moved into the thread: where the client goes away, the next look still waits for this one.
         let _turn = turn;
         take(&taking)
     });

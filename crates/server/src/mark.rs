@@ -103,6 +103,7 @@ impl Marks {
         let file = self.file(kind, path);
         let lock = File::options().create(true).truncate(false).write(true).open(file.with_extension("lock"));
         let lock = lock.map_err(unusable)?;
+        // Held as long as the server runs: two servers that serve the same path would overwrite each other's mark.
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
                 Error::unavailable(format!("{}: another server has this {kind}", path.display()))
@@ -190,6 +191,8 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
         b"# Written by `forebay serve`; docs/operating.md, \"When a store is gone\", says when to remove it.\n",
     )?;
     new.write_all(text.as_bytes())?;
+    // In this order: content durable, then the new name, then the directory. A power loss leaves the old mark or the
+    // new one whole.
     new.sync_all()?;
     std::fs::rename(&beside, file)?;
     match file.parent() {
@@ -211,6 +214,7 @@ fn read(file: &Path, path: &Path) -> Result<Option<Written>> {
     };
     let written: Written = toml::from_str(&text)
         .map_err(|error| Error::invalid(format!("{name}: is no mark of a server: {}", error.message())))?;
+    // The name of the file is a checksum of the path: two paths may collide, and the text decides.
     if written.version != VERSION || written.path != text_of(path) {
         let Written { version, path, .. } = written;
         return Err(Error::invalid(format!("{name}: is a mark of version {version} for {path}")));
@@ -257,6 +261,8 @@ impl Started {
     /// # Errors
     /// `Unavailable` where the mark cannot be written: then nothing may be served.
     pub(crate) fn marked(served: Served, made: bool, mut mark: Mark) -> Result<Started> {
+        // Before the first request: from here on there may be acknowledged data, so a loss of the files must be
+        // noticed.
         mark.open(served.id())?;
         Ok(Started { served, made, mark: Some(mark), closed: false })
     }
@@ -279,6 +285,7 @@ impl Started {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        // A close that fails leaves the mark `open`: nothing is known about what was left.
         self.served.close()?;
         // Counted once nothing can become visible any more.
         let is_live = self.served.is_live();

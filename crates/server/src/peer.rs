@@ -55,10 +55,12 @@ impl Admitted {
     /// Counts a connection in. `None` if the limit is reached, in total or for this address. Called by one
     /// thread, that of the listeners.
     pub(crate) fn new(shared: &Arc<Shared>, peer: Peer) -> Option<Admitted> {
+        // Read and added apart: the listeners' thread is the only one that adds.
         if shared.connections.load(Ordering::Acquire) >= shared.limits.connections_max {
             return None;
         }
         let address = match peer {
+            // An IPv4 client of an IPv6 listener counts under its IPv4 address, as it does at an IPv4 listener.
             Peer::Address(address) => Some(address.ip().to_canonical()),
             Peer::Local(_) => None,
         };
@@ -85,12 +87,15 @@ impl Drop for Admitted {
         if let Some(address) = self.address {
             let mut counts = self.shared.peers.counts.lock();
             if let Some(count) = counts.get_mut(&address) {
+                debug_assert!(*count > 0, "each connection is counted out once");
                 *count -= 1;
                 if *count == 0 {
+                    // Entries with 0 would stay forever: the table would grow with every address that ever connected.
                     counts.remove(&address);
                 }
             }
         }
+        // Last: once the total is 0, `Server::stop` ends the threads.
         self.shared.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -116,6 +121,8 @@ impl Refusals {
             second.began = Some(now);
             second.lines = 0;
         }
+        // A flood of refusals must not become a flood of lines; the next line that is written says how many were left
+        // out.
         if second.lines >= LINES_PER_SECOND {
             second.silent += 1;
             return None;
@@ -140,6 +147,7 @@ impl Shared {
         peer: Option<Peer>,
         why: impl fmt::Display,
     ) {
+        // Always counted, also where no line is written.
         self.metrics.refused(listener, reason);
         let Some(silent) = self.refusals.line(Instant::now()) else { return };
         let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());

@@ -81,6 +81,8 @@ impl Server {
                 return Err(two_of(&name));
             }
         }
+        // Everything that can be wrong is found before the first listener is open: a start that fails has served
+        // nobody.
         let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;
         let acceptor = config.tls.as_ref().map(TlsFiles::load).transpose()?;
         let mut listeners = Vec::new();
@@ -104,9 +106,11 @@ impl Server {
                 .threads
                 .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
         }
+        // The first look is taken now, so that the first request for metrics has something to compare with.
         let monitors = monitors.map(|(listener, _)| (listener, Scraper::new(&shared)));
         let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
         server.threads.push(thread("listen".to_owned(), accepting)?);
+        // Last: a probe that says ready must not be followed by a start that fails.
         server.shared.enter(Phase::Ready);
         Ok(server)
     }
@@ -146,6 +150,7 @@ impl Server {
     pub fn stop(mut self, grace: Duration) -> usize {
         self.shared.enter(Phase::Stopping);
         let end = Instant::now() + grace;
+        // Polled: connections end on other threads, and a stop is rare.
         while self.connections() > 0 && Instant::now() < end {
             std::thread::sleep(LOOK);
         }
@@ -156,6 +161,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.enter(Phase::Stopping);
+        // After the grace: the event loops end, and with them the sessions that did not.
         self.halt.send_replace(true);
         for thread in self.threads.drain(..) {
             // It was told; what it panicked with was printed.
@@ -182,11 +188,13 @@ fn serve(
     mut connections: mpsc::UnboundedReceiver<Taken>,
     mut halted: watch::Receiver<bool>,
 ) {
+    // Bounded by configuration: waiting calls beyond it queue instead of taking a thread each.
     let threads = shared.limits.waiting_threads_max.max(1);
     let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };
+    // Before the first round: a probe right after the start must not find a loop that never beat.
     shared.beat(number);
     let local = LocalSet::new();
     let beating = shared.clone();
@@ -205,6 +213,7 @@ fn serve(
     });
     // It cannot fail before the server is gone, which is an end as well.
     let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });
+    // Sessions first: their reservations, guards and counts go back before the threads that wait for them.
     drop(local);
     runtime.shutdown_timeout(WAITING_GRACE);
 }
@@ -240,6 +249,7 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let (listener, peer, shared) = (self.protocol.name(), self.peer, self.admitted.shared());
+        // A session that the stop cut off ends as an error; what ended it was the stop.
         let cut = self.reason == "error" && shared.stopping.load(Ordering::Acquire);
         let reason = if cut { "stopping" } else { self.reason };
         shared.metrics.disconnected(listener, reason);

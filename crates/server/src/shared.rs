@@ -95,6 +95,7 @@ impl Shared {
     /// `Invalid` for a name that is not served, and without a name where there are several.
     pub(crate) fn served(&self, name: &str) -> Result<&Served> {
         if name.is_empty() && self.keyspaces.len() == 1 {
+            // A client that names none cannot mean another one.
             return self.keyspaces.values().next().ok_or_else(|| Error::internal("no keyspace"));
         }
         let names = || self.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -142,6 +143,8 @@ impl Shared {
 
     /// Whether requests may take this many more bytes of memory.
     pub(crate) fn has_memory(&self, bytes: u64) -> bool {
+        // Relaxed, and checked apart from the taking: two connections may both see room. The bound is for the machine's
+        // memory, where one window more or less does not matter.
         self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
     }
 
@@ -161,8 +164,11 @@ impl Shared {
 
     /// The next phase: none comes again.
     pub(crate) fn enter(&self, phase: Phase) {
+        // `fetch_max`: the thread that starts the server may enter `Ready` after a signal has entered `Stopping`.
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Stopping {
+            // The flag before the notice: a session that registers too late for the notice finds the flag set
+            // (`until_stopping`).
             self.stopping.store(true, Ordering::Release);
             self.stop_notice.notify_waiters();
         }
@@ -171,6 +177,7 @@ impl Shared {
     /// Waits until the server takes no new connections and requests.
     pub(crate) async fn until_stopping(&self) {
         let mut notice = pin!(self.stop_notice.notified());
+        // Registered before the flag is read: a stop in between is seen by one of them.
         notice.as_mut().enable();
         if !self.stopping.load(Ordering::Acquire) {
             notice.await;
@@ -180,6 +187,7 @@ impl Shared {
     /// An event loop went round.
     pub(crate) fn beat(&self, thread: usize) {
         if let Some(beat) = self.beats.get(thread) {
+            // Relaxed: only the age of the number is looked at.
             beat.store(self.now_ms(), Ordering::Relaxed);
         }
     }

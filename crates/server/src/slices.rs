@@ -77,7 +77,10 @@ impl Slices {
         let to = from.saturating_add(self.next_ticks).min(self.end);
         let window = self.ring.window(from, to, &RingSources::Only(vec![source]), Duration::ZERO)?;
         let fragments = || window.sources[0].fragments();
+        // A fragment that reaches over the cut is in both slices of the ring: it was given with the first.
         let first = if from == self.begin { 0 } else { fragments().take_while(|one| one.timestamp < from).count() };
+        // Over empty stretches slices double: a window of hours with little data takes few steps. The first data brings
+        // the size back, so that a slice never pins much.
         self.next_ticks = if fragments().len() == 0 { self.next_ticks.saturating_mul(2) } else { self.ticks };
         if to < self.end {
             self.under_way = Some((source, to));

@@ -47,6 +47,8 @@ impl Ahead {
         let key = store.filter(|_| on_one).and_then(|store| keys::key(store.schema(), command.part(1)).ok());
         self.keys.extend(key);
         self.commands.push(Ready { length, parts, spec, key });
+        // The first command of another kind ends the batch: it may select another keyspace, in which the keys behind it
+        // mean others.
         on_one && self.commands.len() < COMMANDS_MAX
     }
 

@@ -99,6 +99,7 @@ impl<T: Transport> Connection<T> {
 
     /// Has the session go on where it may wait, after its answers so far are on their way; `None` where it panicked.
     async fn elsewhere(&mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> Option<(Box<Session>, Step)> {
+        // Answers of earlier commands must not wait for this one.
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }
@@ -107,6 +108,7 @@ impl<T: Transport> Connection<T> {
             let step = session.run(true);
             (session, step)
         });
+        // The whole session is on the thread: the commands behind this one wait, because answers come in order.
         let done = waited.await;
         shared.on_threads.fetch_sub(1, Ordering::Relaxed);
         done.ok()
@@ -134,6 +136,7 @@ impl<T: Transport> Connection<T> {
             if more {
                 return Poll::Ready(Ok(Exchange::Work));
             }
+            // Read only while the client takes its answers: its socket then holds back what it sends.
             if let Poll::Ready(count) = self.poll_fill(session, context) {
                 return Poll::Ready(match count {
                     Ok(0) => Ok(Exchange::Ended),
@@ -259,6 +262,7 @@ impl Deadlines {
         loop {
             let (timer, rings) =
                 self.timer.get_or_insert_with(|| (Box::pin(tokio::time::sleep_until(first.into())), first));
+            // Only moved to an earlier time. A timer that rings too early is set again below.
             if *rings > first {
                 timer.as_mut().reset(first.into());
                 *rings = first;

@@ -83,6 +83,7 @@ impl Input {
     /// Nothing will come for a while: memory that is not needed meanwhile goes back.
     pub(super) fn settle(&mut self) {
         let length = self.end - self.start;
+        // A large leftover stays in its buffer: copying it out would cost more than the buffer that it frees.
         let has_little = self.buffer.len() < READ_BYTES && length > 0;
         if has_little || length > LEFTOVER_BYTES_MAX {
             return;

@@ -79,6 +79,7 @@ impl Replies {
     pub(super) fn places<'a>(&'a self, places: &mut [IoSlice<'a>; PLACES]) -> usize {
         let (mut at, mut count, mut skip) = (self.written, 0, self.written_large);
         for (place, fragment) in &self.large {
+            // A payload takes up to two places; what does not fit goes with the next write.
             if count + 2 >= PLACES {
                 return count;
             }
@@ -105,6 +106,7 @@ impl Replies {
             let end = self.large.front().map_or(self.bytes.len(), |(place, _)| *place);
             let plain = count.min(end - self.written);
             self.written += plain;
+            debug_assert!(self.written <= self.bytes.len(), "no more is written than there is");
             count -= plain;
             let Some((_, fragment)) = self.large.front().filter(|_| count > 0) else { break };
             let of_payload = count.min(fragment.len() - self.written_large);

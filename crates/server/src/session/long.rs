@@ -37,6 +37,7 @@ impl LongAsking {
     /// # Errors
     /// Those of the call.
     pub(super) fn ask(&mut self) -> Result<Option<Answer>> {
+        // A short turn: more calls may wait than there are threads, and none may keep its thread to its deadline.
         let wait = self.until.saturating_duration_since(Instant::now()).min(TURN);
         match &mut self.what {
             Long::GetAny(request, most) => {

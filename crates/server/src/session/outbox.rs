@@ -84,6 +84,7 @@ impl Payload {
     pub(crate) fn push<G: Deref<Target = [u8]> + Into<Guard>>(&mut self, fragment: G) {
         let length = fragment.len();
         self.bytes += length as u64;
+        // A long payload keeps its guard until it is sent, so its bytes go from the store's memory to the socket.
         if length >= COPIED_BYTES {
             self.pieces.push(Piece::Guard(fragment.into(), 0, length));
             return;
@@ -194,6 +195,7 @@ impl Outbox {
     /// The client takes more.
     pub(super) fn grant(&mut self, credit: u32) {
         if !self.is_last {
+            // Capped: a client that grants more than it announced must not make the server hold more for it.
             self.credit = (self.credit + u64::from(credit)).min(self.window);
             self.release();
         }
@@ -234,6 +236,7 @@ impl Outbox {
             let (part, bytes) = if left <= most { (pieces.drain(..).collect(), left) } else { cut(&mut pieces, most) };
             left -= bytes;
             most = FRAME_PAYLOAD_BYTES.min(room);
+            // Credit for the request goes with its last frame: only then is the request's memory free.
             let flags = if left > 0 || more { FrameFlags::MORE } else { FrameFlags::ANSWER };
             let credit = if left > 0 || more { 0 } else { credit };
             self.frame(
@@ -275,6 +278,7 @@ impl Outbox {
             // What a client has no credit for would wait in its socket in front of what it needs.
             debug_assert!(bytes <= self.credit, "no more goes out than the client has agreed to take");
             self.credit -= bytes;
+            debug_assert!(self.credit <= self.window || self.is_over, "credit stays within the window");
             self.unsent += bytes;
             let tail = match self.queue.back_mut() {
                 Some(Piece::Copied(tail)) if tail.len() < 16 << 10 => tail,
@@ -334,6 +338,7 @@ impl Outbox {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(bytes)) => {
                     sent += bytes as u64;
+                    // TLS may have taken the bytes into a record of its own: only a flush brings them to the socket.
                     self.is_kept = true;
                     self.sent(bytes);
                 }
@@ -361,6 +366,7 @@ impl Outbox {
         self.gone += bytes;
         while let Some(piece) = self.queue.front() {
             let length = piece.bytes().len();
+            // The piece went out in part: its guard stays until all of it did.
             if self.gone < length {
                 return;
             }

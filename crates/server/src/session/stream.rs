@@ -80,6 +80,7 @@ impl Streaming {
             What::Events { store, bounds, list } => {
                 let events = match list {
                     Some(events) => events,
+                    // One look at the store for all parts: the answer is a list of one moment.
                     none => none.insert(store.events(bounds)?.into_iter()),
                 };
                 let part: Vec<EventInfo> = events.by_ref().take(self.things).collect();
@@ -104,6 +105,8 @@ impl Streaming {
                         more = false;
                         break;
                     };
+                    // A client that continues after a lost connection has these already. They are skipped by key:
+                    // fragments may have come and gone meanwhile.
                     if after.is_some_and(|after| fragment.key() <= after) {
                         continue;
                     }

@@ -47,6 +47,7 @@ impl<T: Transport> Session<T> {
             until,
             next_look: from + LOOK_AGAIN_FILTERED,
         };
+        // A client that does not wait gets what is there, with the rest named as not yet there.
         if all || awaiting.window.wait.is_zero() {
             self.give_window(awaiting);
             self.pump_streams();
@@ -68,6 +69,7 @@ impl<T: Transport> Session<T> {
                 at += 1;
                 continue;
             }
+            // A ring gives no notice of single sources: it is asked again, for each window at most once in this time.
             *next_look = now + LOOK_AGAIN_FILTERED;
             let all = ring.has_window(window.begin, window.end, &window.sources);
             if matches!(all, Ok(false)) && now < *until && !is_leaving {
