@@ -31,6 +31,7 @@ impl Problem {
 /// The parser's message, with the place and a near miss.
 pub(crate) fn unreadable(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let span = error.span().unwrap_or(0..0);
+    // Of the line only the name before `=` is shown, never what follows it.
     let key = key_at(text, span.start);
     let mut message = error.message().trim_end().replace('\n', ", ");
     if let Some((what, names)) = unknown(&message) {

@@ -194,6 +194,7 @@ impl KeyspaceSettings {
     pub(super) fn resolve(&mut self, base: &Path) {
         self.path = base.join(&self.path);
         if let Some(create) = &mut self.create {
+            // From the directory of the file, not of the process: a service manager starts it anywhere.
             create.keyspace = base.join(&create.keyspace);
             create.region_dir = create.region_dir.take().map(|dir| base.join(dir));
             create.warm.iter_mut().for_each(|device| device.path = base.join(&device.path));

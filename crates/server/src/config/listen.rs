@@ -80,9 +80,11 @@ impl ListenSettings {
                 "{endpoint} needs a section [tls] with certificate and key (`forebay cert` makes some)"
             ));
         }
+        // Loopback and Unix sockets are this machine: permissions of users apply, or nobody else is there.
         if address.ip().is_loopback() || self.insecure {
             return None;
         }
+        // A required client certificate says who it is as well as a token does.
         let certified = tls && files.is_some_and(|files| files.require_client_certificate);
         let what = match (tls, tokens || certified) {
             (true, true) => return None,

@@ -76,15 +76,18 @@ impl<T: Into<Served>> Begun<T> {
 /// # Errors
 /// Those of opening and making; `Corrupt` with [`crate::Gone`] where it was served before and is gone.
 pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Begun<S::Kept>> {
+    // The mark's lock first: nobody else may create or serve this store while its state is decided.
     let mark = marks.map(|marks| patiently(|| marks.take(S::KIND, section.dir()))).transpose()?;
     let known = mark.as_ref().is_some_and(Mark::is_there);
     if let Some(mark) = mark.as_ref().filter(|_| known && is_gone(section)) {
+        // Here a new store would replace a lost one: only where the mark says that nothing live was left.
         mark.may_make(is_in_memory(section))?;
         if section.can_make() {
             // A keyspace file, a link that leads nowhere: nothing that anybody could read is left of it.
             S::FILES.iter().for_each(|name| drop(std::fs::remove_file(section.dir().join(name))));
         }
     }
+    // Any file counts: a directory with half a store is opened and refused there, never created over.
     if !holds_any(section) {
         if !section.can_make() {
             return Err(section.nothing_there());
@@ -102,6 +105,7 @@ pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Be
     if !is_cut_off || !section.can_make() {
         return Err(error);
     }
+    // The first error is the one to answer: that a second creation is refused says nothing about the store.
     section.make().map(|kept| Begun { kept, made: true, mark }).map_err(|_| error)
 }
 
@@ -120,6 +124,7 @@ pub(super) fn holds_any<S: Section>(section: &S) -> bool {
 
 /// Whether what it held cannot be there any more.
 fn is_gone<S: Section>(section: &S) -> bool {
+    // With devices a store whose region is gone can still be opened with consent, so it is not gone.
     !section.dir().join(S::FILES[0]).exists() && !section.has_more_than_region()
 }
 

@@ -76,8 +76,10 @@ fn read_secret(file: &Path) -> Result<Vec<u8>> {
         Error::invalid(format!("{}: its secret cannot be read: {error}", file.display())).with_source(error)
     };
     let open = std::fs::File::open(file).map_err(failed)?;
+    // Of the open file, not of its path: what was checked is what is read.
     private(file, &open)?;
     let mut bytes = Vec::new();
+    // Bounded: a path to something endless must not hold up the start.
     open.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
     let end = bytes.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(bytes.len());
     bytes.truncate(end);

@@ -50,6 +50,7 @@ impl Scraper {
         connections(&mut page, shared);
         process::add(&mut page);
         for (name, store) in shared.stores() {
+            // Totals of runs must never fall, also where a run is forgotten: what was seen is kept from page to page.
             stores::add(&mut page, &mut self.rising.lock(), name, store);
         }
         for (name, ring) in shared.rings() {

@@ -1,7 +1,7 @@
 //! Commands that have come together: read before the first of them is carried out, so that the memory which they will
 //! touch is asked for at once.
 //!
-//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, RESET, …) is
+//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, AUTH, …) is
 //! the last of its batch.
 
 use super::keys;

@@ -42,6 +42,7 @@ impl Client {
             rights: Rights::default(),
             may_be_slow: false,
         };
+        // As Redis's clients expect: they send no SELECT for database 0.
         client.select_at(shared, 0);
         client
     }
@@ -64,10 +65,13 @@ impl Client {
     pub(super) fn log_in(&mut self, shared: &Shared, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
         let own = |grant: &Grant| user.is_none_or(|user| user == b"default" || user == grant.name.as_bytes());
         if let Some(grant) = shared.access.grant(secret).filter(own) {
+            // Rights follow from token and keyspace: the keyspace that is selected stays, its rights are looked up
+            // again.
             self.grant = Some(grant);
             self.select_at(shared, self.keyspace);
             return Ok(());
         }
+        // Never reset: a client could try many secrets between logins that succeed.
         self.refusals += 1;
         shared.refuse("resp", "token", "a secret that no token has, or not under this name");
         Err(Failure::coded("WRONGPASS", "invalid username-password pair or user is disabled."))
@@ -106,6 +110,7 @@ impl Client {
             Served::Ring(ring) => (None, Some(ring)),
         };
         self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
+        // Decided once for a keyspace: asking the store for each command would cost every GET.
         self.may_be_slow = self.store.as_ref().is_some_and(Store::has_warm);
     }
 
@@ -157,6 +162,7 @@ impl Client {
     /// `NOAUTH` before it said who it is, `NOPERM` without the right.
     #[inline]
     pub(super) fn check(&self, shared: &Shared, call: Call, command: &str) -> Result<(), Failure> {
+        debug_assert!(!self.is_stranger() || self.rights == Rights::default(), "a stranger has no rights");
         if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
     }
 

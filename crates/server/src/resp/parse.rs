@@ -182,6 +182,7 @@ impl Parser {
     /// Forgets everything: the next byte is the first of a command.
     #[inline]
     pub(super) fn reset(&mut self) {
+        // One command with very many arguments must not hold their memory for the life of the connection.
         if self.spans.capacity() > 4096 || self.line.capacity() > 4096 {
             (self.spans, self.line) = (Vec::new(), Vec::new());
         }
@@ -224,11 +225,13 @@ impl Parser {
                     None => return Ok(Progress::More),
                 },
             };
+            // Not sliced before it is there: `length` is only a promise.
             let end = self.at + length;
             let Some(tail) = bytes.get(end..end + 2) else { return Ok(Progress::More) };
             if tail != b"\r\n" {
                 return Err("a bulk does not end after its length".to_owned());
             }
+            debug_assert!(end + 2 <= bytes.len(), "a span lies within the bytes that came");
             self.spans.push(Span::new(self.at, length));
             (self.at, self.open) = (end + 2, None);
         }
@@ -247,6 +250,7 @@ impl Parser {
         };
         let invalid = || "invalid bulk length".to_owned();
         let length = usize::try_from(length).map_err(|_| invalid())?;
+        // Before the general limit: a client without a login must not make the server hold a window of bytes.
         if self.stranger && length > STRANGER_BYTES_MAX {
             return Err("unauthenticated bulk length".to_owned());
         }
@@ -268,6 +272,7 @@ impl Parser {
         loop {
             match bytes.get(at) {
                 None => return Ok(None),
+                // Bounded digits: no number overflows, and no header is read without end.
                 Some(digit @ b'0'..=b'9') if at - from < DIGITS_MAX => value = value * 10 + i64::from(digit - b'0'),
                 Some(b'-') if at == from => negative = true,
                 Some(b'\r') if at > from + usize::from(negative) => break,

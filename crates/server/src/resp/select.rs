@@ -51,6 +51,7 @@ pub(super) fn patience(turn: &mut Turn<'_>, wait: Duration) -> Option<Duration> 
         return None;
     }
     let now = Instant::now();
+    // Kept between the runs of one command: its wait began with the first of them.
     let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
     (!left.is_zero()).then_some(left)
 }
@@ -73,6 +74,7 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         }
     }
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
+    // The store is asked without a wait: the connection's task waits, and the command runs again.
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted;
     // The limit is what a client may take at once, as in the native protocol.
@@ -83,6 +85,7 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
         return Ok(Flow::Later(left.min(again)));
     }
+    // The command is answered: the next one has a patience of its own.
     *turn.patience = None;
     let fragments: usize = leases.iter().map(|lease| lease.fragments.len()).sum();
     (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: answers come in the order of the commands; what may wait is only done where `may_wait` says so; a command
-//! that was put off is repeated as a whole, and finds what it did (of `MSET` the keys before the one that waits).
+//! that was put off is repeated as a whole, and finds what it did.
 //!
 //! *On failure*: a command that fails is answered with its error; bytes that are no commands end the connection.
 

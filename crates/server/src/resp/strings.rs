@@ -14,6 +14,7 @@ pub(super) fn set(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             "SET has no options here: a fragment is written once and stays until its event is decided",
         ));
     }
+    // No options of Redis's SET: an expiry or NX would promise what a store of events does not do.
     let (key, value) = (turn.key(command)?, command.part(2));
     match turn.put(&key, value)? {
         None => return Ok(Flow::Wait),

@@ -32,6 +32,8 @@ pub(super) fn waits(store: &Store, call: Call, request: &Request, has_warm: bool
 
 fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
     let schema = store.schema();
+    // Read twice, here and where it is answered: a thread for each read would cost more than decoding a list of keys.
+    // What cannot be decoded is refused there.
     let mut read = WireReader::new(&request.meta);
     if call == Call::Get {
         let keys = read.list(2, |read| read.key(schema)).unwrap_or_default();
@@ -131,12 +133,14 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
     let count = read.count(2)?;
     *things = count as u64;
     let (mut out, mut payload) = (Outcomes::new(count, 18), Payload::default());
+    // All keys before the first look: a frame that is wrong is refused whole, and the prefetch needs them.
     let keys: Vec<Result<Key>> = (0..count).map(|_| read.key(&keyspace.schema)).collect();
     read.end()?;
     if count >= AHEAD_MIN {
         store.prefetch(&keys.iter().flatten().copied().collect::<Vec<_>>());
     }
     for key in keys {
+        // Each key has an outcome of its own: one that is of another schema must not hide the others.
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
         out.say(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
@@ -184,6 +188,7 @@ fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answe
     let mut out = WireWriter::new();
     match WireUpdate::decode(&request.meta, keyspace)? {
         WireUpdate::Fragment { key, token, checksum } => {
+            // Before the store is changed: an update has no second chance to be refused.
             check_sent(&request.payload, checksum)?;
             out.u16(store.update(&key, &request.payload, token.as_ref())?);
         }
@@ -242,12 +247,15 @@ pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Ve
             Err(_) if !leases.is_empty() => Vec::new(),
             found => found?,
         };
+        // Fewer than asked: nothing more is ready now.
         let is_all = found.len() < asked.n;
         leases.extend(found);
+        // Meta counts twice: it is encoded into memory, while payload goes out from its place.
         let bytes: u64 = leases.iter().map(|lease| payload_bytes(lease) + 2 * said_bytes(store, lease)).sum();
         if is_all || leases.len() >= request.n || bytes >= most {
             return that_fit(store, leases, most);
         }
+        // Something is found: waiting for more would hold it back.
         asked.wait = Duration::ZERO;
         let each = bytes / leases.len() as u64;
         step = usize::try_from((most - bytes) / each.max(1)).unwrap_or(usize::MAX).max(1);
@@ -276,6 +284,7 @@ fn that_fit(store: &Store, mut leases: Vec<Lease>, most: u64) -> Result<Vec<Leas
     if fit == leases.len() {
         return Ok(leases);
     }
+    // Given back, not left to run out: that would count as a failed delivery of a worker that never had the event.
     for lease in leases.drain(fit..) {
         // Where that fails the lease comes back by its time.
         let _ = lease.requeue();
@@ -366,6 +375,7 @@ pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[
         let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
         let mut whole = Ok(());
         for (source, length, checksum) in &verdict.results {
+            // Cut short where the payload is too short; the checksum then refuses this verdict and not its neighbours.
             let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
             payload = rest;
             whole = whole.and_then(|()| check_sent(bytes, *checksum));

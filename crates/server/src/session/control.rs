@@ -41,13 +41,16 @@ impl Objects {
         if all.len() >= OBJECTS_MAX {
             return Err(Error::full(format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection")));
         }
+        // Behind the highest one: a number that was just dropped must not name another object of a late frame.
         let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
+        debug_assert!(!all.contains_key(&number), "each object has its own number");
         all.insert(number, object);
         Ok(number)
     }
 
     fn get(&self, number: u32) -> Result<Object> {
         let unknown = || Error::invalid(format!("no object {number} on this connection"));
+        // Cloned out of the lock: calls on an object may wait, and others of the connection go on.
         self.all.lock().get(&number).cloned().ok_or_else(unknown)
     }
 }
@@ -169,6 +172,7 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
                 decided,
                 sources: sources.map_or(Sources::All, Sources::Only),
                 rate_hz,
+                // A sample is copied into the server's memory before it goes out.
                 bytes_max: bytes_max.min(SAMPLE_BYTES_MAX),
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
@@ -197,12 +201,14 @@ fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3
     };
     let mut producer = producer.lock();
     let at_work = producer.as_ref().ok_or_else(|| Error::closed("this producer gave its last report"))?;
+    // The client sends what was counted since its last report that arrived: sums are kept here.
     at_work.announced(announced);
     at_work.offered_many(fragments, bytes);
     match order {
         ObjectOrder::Count => Ok(()),
         ObjectOrder::Report => at_work.report(),
         ObjectOrder::Finish => match producer.take() {
+            // Taken out first: after its last report every further one is refused.
             Some(producer) => producer.finish(),
             None => Ok(()),
         },
