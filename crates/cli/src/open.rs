@@ -52,6 +52,7 @@ pub(crate) fn no_store(dir: &Path) -> Error {
 
 /// An error of opening, with what a person can do about it.
 pub(crate) fn explain(dir: &Path, error: Error) -> Error {
+    // Every other kind says itself what to do.
     if error.kind() != Kind::Unavailable {
         return error;
     }

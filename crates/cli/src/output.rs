@@ -98,6 +98,7 @@ impl Output {
 
     fn checked(&mut self, result: std::io::Result<()>) -> Result<()> {
         result.map_err(|error| {
+            // Remembered, because the command still ends with this error: `main` turns it into success.
             self.gone |= error.kind() == ErrorKind::BrokenPipe;
             Error::unavailable("cannot write to stdout").with_source(error)
         })
@@ -109,6 +110,7 @@ const GONE: u8 = 11;
 
 /// Exit code of a command that ends with this error.
 pub(crate) fn exit_code(error: &Error) -> u8 {
+    // By the source, not by the kind: a script that starts servers must tell this refusal from other corruption.
     let is_gone = std::error::Error::source(error).is_some_and(|source| source.is::<forebay_server::Gone>());
     if is_gone { GONE } else { error.kind().exit_code() }
 }

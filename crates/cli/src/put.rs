@@ -81,6 +81,7 @@ impl Put {
         let schema = store.schema();
         let key = schema.parse_key(&self.key)?;
         let text = schema.text(key.as_bytes());
+        // Bounded while it is read: a wrong pipe must not fill the memory before the store refuses it.
         let value = self.bytes(store.keyspace().fragment_bytes_max)?;
         if self.update {
             let version = store.update(&key, &value, None)?;

@@ -40,6 +40,7 @@ pub trait Summary: Serialize {
     /// How it ended; `stopped` where the caller asked for the end.
     fn verdict(&self, stopped: bool) -> Verdict {
         match (self.problems().is_empty(), stopped) {
+            // What is missing then was not done yet, which is no problem.
             (false, true) if !self.is_judged_when_stopped() => Verdict::Stopped,
             (false, _) => Verdict::Unsound,
             (true, true) => Verdict::Stopped,

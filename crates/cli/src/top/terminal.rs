@@ -74,6 +74,7 @@ pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -
         }
         Ok(Answer::Interrupted)
     })();
+    // Also after an error: the terminal goes back to its owner.
     ratatui::restore();
     answer
 }
@@ -84,6 +85,7 @@ impl TerminalState {
         let reading = match reading {
             Ok(reading) => reading,
             Err(error) => {
+                // Since the first failure, not the last: the screen shows how long the server is away.
                 let since = self.away.as_ref().map_or_else(Instant::now, |away| away.0);
                 self.away = Some((since, error.to_string()));
                 return Ok(());

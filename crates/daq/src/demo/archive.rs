@@ -56,6 +56,7 @@ impl Custody {
 
     fn next(&self, bytes_kept: u64) -> Next {
         let mut state = self.state.lock();
+        // Kept for a while, so that accepted events reach the warm level before they are released.
         if state.bytes <= bytes_kept && !state.closed {
             return Next::Wait;
         }
@@ -99,6 +100,7 @@ pub(crate) fn run(shared: &DemoShared<'_>) -> Result<ArchiveReport> {
 fn hand_over(shared: &DemoShared<'_>, primary: &Primary, report: &mut ArchiveReport) -> Result<()> {
     let (plan, store) = (shared.plan, shared.store);
     let number = plan.schema.values(primary.as_bytes()).last().copied().unwrap_or_default();
+    // A sample: reading back every event would measure the demo's own reads.
     if number.is_multiple_of(READ_BACK_EVERY)
         && let Some(mut event) = store.get_event(primary, &Sources::All)?
     {

@@ -28,6 +28,8 @@ use std::time::Instant;
 /// The body of a filter thread; a failure ends the demo.
 pub(crate) fn run(shared: &DemoShared<'_>, thread: usize) -> Result<FilterReport> {
     shared.guarded(|| {
+        // A name of its own: guards that a filter keeps are counted under it, so `stats` shows which thread holds
+        // space.
         let store = shared.store.named(&format!("filter-{thread}"));
         let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
         filter.select()?;
@@ -93,6 +95,7 @@ impl Filter<'_, '_> {
     fn take(&mut self, request: &GetAny) -> Result<Vec<Lease>> {
         let start = Instant::now();
         let leases = self.store.get_any(request)?;
+        // Empty answers would fill the latency with waits for the detector.
         if !leases.is_empty() {
             self.report.get_any.record(start);
         }
@@ -132,6 +135,7 @@ impl Filter<'_, '_> {
         let bytes = inspect(plan, event, &lease.fragments)?;
         self.report.event_read.record(start);
         self.report.last.book(&lease, bytes);
+        // The store's own figures against what was read: a fragment that is missing without a word is found here.
         if (lease.fragments.len(), bytes) != (lease.event_fragments as usize, lease.event_bytes) {
             return Err(short(event, lease.fragments.len(), lease.event_fragments as usize));
         }
@@ -148,6 +152,8 @@ impl Filter<'_, '_> {
         let written = match lease.accept_into(&accept) {
             Ok(()) => Tally::fragment(result.len() as u64),
             Err(error) if error.kind() == Kind::Full => {
+                // Without the result: in a full store the accept must still go through, because only decided events
+                // free space.
                 lease.accept_into(&Accept { streams: &streams, results: &[] })?;
                 self.report.left_out += 1;
                 Tally::default()

@@ -62,6 +62,7 @@ fn produce(shared: &DemoShared<'_>, store: &Store, thread: usize) -> Result<Read
         Meter::count(&meter.bytes, fragments * plan.fragment_bytes as u64);
         // Thread 0 counts events: every thread has its part in each.
         Meter::count(&meter.events, u64::from(thread == 0));
+        // Last: the window moves on once all threads have put their part.
         shared.trigger.done(thread, event);
         event += 1;
     }
@@ -79,6 +80,7 @@ fn announce(shared: &DemoShared<'_>, store: &Store, event: u64) -> Result<bool> 
             Ok(true)
         }
         Ok(other) => Err(Error::internal(format!("the announcement of event {event} was answered {other:?}"))),
+        // The trigger counts this as dead time and tries again: the event is not granted until it is announced.
         Err(error) if error.kind() == Kind::Full => Ok(false),
         Err(error) => Err(error),
     }
@@ -95,6 +97,7 @@ fn put(
     let plan = shared.plan;
     let key = plan.schema.key(&[RUN, event, source.into()])?;
     let once = || -> Result<PutOutcome> {
+        // Filled in place, as a detector link would write into the store's memory.
         let mut memory = store.reserve(&key, plan.fragment_bytes, &PutOptions::default())?;
         plan.frames.fill(event, source, &mut memory);
         memory.commit()

@@ -70,6 +70,7 @@ pub(crate) fn run(shared: &MiniDaqShared<'_>, thread: usize) -> Result<ReadoutRe
             std::thread::sleep(if pace.is_free_running() { READOUT_STEP / 10 } else { READOUT_STEP });
             continue;
         }
+        // A real detector does not wait: what the readout cannot catch up with is lost, and counted.
         let lost = overrun(due - next, pace.chunks_within(READOUT_CATCH_UP));
         for link in &mut links {
             link.report.made += lost;
@@ -85,6 +86,7 @@ pub(crate) fn run(shared: &MiniDaqShared<'_>, thread: usize) -> Result<ReadoutRe
             }
         }
         next = last;
+        // After the puts: triggers look only at time that all threads have read out.
         pace.done(thread, next);
         Meter::count(&shared.put[thread].fragments, stored * plan.chunk_frames);
         Meter::count(&shared.put[thread].bytes, stored * plan.chunk_bytes as u64);

@@ -133,6 +133,7 @@ pub(crate) fn read(
         return Ok(None);
     }
     let start = Instant::now();
+    // Without a wait first, so that the latency is that of the ring and not of the detector.
     let window = ring.window(window_begin, window_end, sources, Duration::ZERO)?;
     let left = timeout.saturating_sub(request.issued.elapsed());
     let not_yet = |source: &SourceWindow| source.coverage.iter().any(|stretch| stretch.state == Coverage::NotYet);
@@ -140,6 +141,7 @@ pub(crate) fn read(
         latency.record(start);
         return Ok(Some(window));
     }
+    // Its pins would keep chunks from being evicted for the whole wait.
     drop(window);
     // Waiting for the detector is not the ring's latency.
     ring.window(window_begin, window_end, sources, left).map(Some)

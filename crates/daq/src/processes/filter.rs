@@ -82,6 +82,7 @@ impl Summary for FilterReport {
 /// Whether an event is accepted.
 fn accepts(config: &FilterConfig, primary: &[u8]) -> bool {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    // From the key alone: any filter that gets the event, also after another one died, decides the same.
     let hash = primary.iter().fold(0xCBF2_9CE4_8422_2325 ^ config.seed, fold);
     // The upper bits are the mixed ones.
     ((hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64) < config.accept
