@@ -96,7 +96,8 @@ impl Drop for Admitted {
             }
         }
         // Last: once the total is 0, `Server::stop` ends the threads.
-        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        let before = self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "each connection is counted out once");
     }
 }
 

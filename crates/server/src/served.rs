@@ -56,6 +56,8 @@ impl Served {
         match self {
             Served::Events(store) => {
                 let stats = store.stats();
+                // An announced event without fragments is in no state that `stats` counts, but it would be lost as
+                // well.
                 let awaited = |run: &RunStatus| store.ledger(run.run).is_ok_and(|ledger| ledger.awaited > 0);
                 LIVE_STATES.iter().any(|state| stats.events[*state as usize].events > 0)
                     || stats.conflicts_kept > 0

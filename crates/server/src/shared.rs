@@ -137,7 +137,8 @@ impl Shared {
         if now >= before {
             self.memory.fetch_add(now - before, Ordering::Relaxed);
         } else {
-            self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            let all = self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            debug_assert!(all >= before - now, "a session gives back memory that it had not counted");
         }
     }
 

@@ -91,6 +91,7 @@ impl TlsFiles {
             };
         let pair = format!("{} with {}", self.certificate.display(), self.key.display());
         let mut config = builder.with_single_cert(chain, key).map_err(|error| failed(&pair, error))?;
+        // No resumption: a certificate that was taken out of service must not be good for a resumed session.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(TlsAcceptor::from(Arc::new(config)))
@@ -108,6 +109,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
     let wrong = |error: &dyn std::fmt::Display| {
         Error::invalid(format!("tls: {}: cannot be read as a private key in PEM form: {error}", file.display()))
     };
+    // Checked before it is read: a key that every user can read is refused, not used with a warning.
     private(file, &std::fs::File::open(file).map_err(|error| wrong(&error))?)?;
     PrivateKeyDer::from_pem_file(file).map_err(|error| wrong(&error))
 }

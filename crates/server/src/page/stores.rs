@@ -28,6 +28,7 @@ impl Rising {
     fn count(&mut self, keyspace: &str, name: &'static str, term: &'static str, now: u64) -> f64 {
         let key = (keyspace.to_owned(), name, term);
         let count = self.counts.entry(key).or_insert(Count { first: now, shown: 0 });
+        // Never lower than shown before: a monitor takes a counter that falls for a restart.
         count.shown = count.shown.max(now.saturating_sub(count.first));
         count.shown as f64
     }
@@ -44,6 +45,7 @@ pub(super) fn add(page: &mut Page, rising: &mut Rising, keyspace: &str, store: &
     if let Some(level) = &stats.warm {
         warm::add(page, keyspace, level, &store.containers());
     }
+    // One look for totals and accounts, so that both show the same moment.
     let runs = store.runs();
     totals(page, rising, keyspace, &runs);
     accounts(page, keyspace, &runs);
@@ -213,6 +215,7 @@ fn accounts(page: &mut Page, keyspace: &str, runs: &[RunStatus]) {
         page.gauge("forebay_runs", "Runs that the store knows.", &labels, count as f64);
     }
     let mut shown: Vec<&RunStatus> = runs.iter().filter(|run| run.state != RunState::Closed).collect();
+    // The highest numbers first: they are the runs that take data now.
     shown.sort_by_key(|run| std::cmp::Reverse(run.run));
     for run in shown.into_iter().take(RUNS_SHOWN) {
         account(page, keyspace, &run.run.to_string(), &run.ledger);

@@ -17,6 +17,7 @@ impl Account {
     /// A command of this call begins.
     #[inline]
     pub(super) fn begin(&mut self, call: Option<Call>, metrics: &Metrics) {
+        // The clock is read where the call changes: for a pipeline of one call that is once, not once for each command.
         if self.running.map(|(running, ..)| running) != call {
             self.change(call, metrics);
         }

@@ -59,6 +59,7 @@ impl Input {
     /// This many have arrived there.
     #[inline]
     pub(super) fn came(&mut self, count: usize) {
+        debug_assert!(self.end + count <= self.buffer.len(), "no more comes than there was room for");
         self.end += count;
     }
 

@@ -16,6 +16,7 @@ fn run_number(word: &[u8]) -> Result<u64, Failure> {
 pub(super) fn run(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
     let call = if word == b"LIST" { Call::Look } else { Call::Run };
+    // Checked here and not by the table: LIST needs less than the words that change a run.
     turn.client.check(turn.shared, call, "fb.run")?;
     turn.call = Some(call);
     let store = turn.client.store()?;
@@ -85,6 +86,7 @@ pub(super) fn ledger(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     replies.text("imbalance");
     match ledger.imbalance() {
         Some(imbalance) => replies.text(&imbalance.to_string()),
+        // Nil, and not a missing name: a client can see that the account was checked.
         None => replies.nothing(),
     }
     Ok(Flow::Done)

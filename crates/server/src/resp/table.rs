@@ -94,6 +94,7 @@ impl Spec {
 /// The command of this name.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+    // A walk over some thirty names, the frequent ones first: faster than a hash of the name.
     COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 

@@ -63,6 +63,7 @@ impl Turn<'_> {
     #[inline]
     pub(super) fn key(&self, command: Command<'_>) -> Result<Key, Failure> {
         match self.key {
+            // Read before, when the batch was read ahead for its prefetch.
             Some(key) => Ok(key),
             None => Ok(keys::key(self.client.store()?.schema(), command.part(1))?),
         }
@@ -76,6 +77,7 @@ impl Turn<'_> {
     pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
         let store = self.client.store()?;
         let options = PutOptions::default();
+        // On the event loop only what needs no wait; `None` sends the whole session to a thread.
         Ok(if self.may_wait {
             Some(store.put(key, value, &options)?)
         } else {
@@ -92,6 +94,7 @@ impl Turn<'_> {
         let store = self.client.store()?;
         if self.client.may_be_slow() && !self.may_wait {
             let schema = store.schema();
+            // Asked before the read: once a read of a device has begun it cannot be given up.
             if store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))) {
                 return Ok(Looked::Wait);
             }

@@ -64,12 +64,14 @@ pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<F
                 break;
             }
             polls += 1;
+            // A session that wakes itself without getting on would keep a processor busy forever on a real socket.
             assert!(polls < POLLS_MAX, "a session spins at {step:?}");
             tokio::task::yield_now().await;
         }
     }
     {
         let mut pipe = pipe.borrow_mut();
+        // The client goes away and takes everything: after any steps the session must now end.
         (pipe.is_eof, pipe.room) = (true, usize::MAX);
     }
     if !is_over {

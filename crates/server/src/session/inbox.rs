@@ -70,6 +70,7 @@ impl Inbox {
 
     /// This many bytes were added.
     pub(super) fn added(&mut self, bytes: usize) {
+        debug_assert!(self.end + bytes <= self.bytes.len(), "no more is added than there was room for");
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 

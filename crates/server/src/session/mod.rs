@@ -621,7 +621,8 @@ impl OnThread {
 
 impl Drop for OnThread {
     fn drop(&mut self) {
-        self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "work on a thread is counted until it is done");
     }
 }
 

@@ -33,7 +33,9 @@ enum What {
 
 /// Things of one part for a client that takes `window` bytes at once.
 fn things(window: u64) -> usize {
-    (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize
+    let things = (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize;
+    debug_assert!(things > 0, "a part without things would never come to an end");
+    things
 }
 
 impl Streaming {

@@ -136,6 +136,7 @@ impl WindowParts {
                 },
             };
             left -= 1;
+            // Stretches before fragments: the client joins them by source, part by part.
             let coverage: Vec<_> = slice.coverage()[self.stretch..].iter().take(left).copied().collect();
             (self.stretch, left) = (self.stretch + coverage.len(), left - coverage.len());
             let mut fragments = Vec::new();
@@ -152,6 +153,7 @@ impl WindowParts {
             }
             parts.push(WireWindowPart { source: slice.source(), coverage, fragments });
             if self.stretch < slice.coverage().len() || self.fragment < slice.fragments().end {
+                // Its pins stay until its last fragment is queued; the next slice is read after that.
                 self.slice = Some(slice);
             }
         }
