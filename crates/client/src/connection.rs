@@ -28,7 +28,7 @@ const PIECES: usize = 512;
 pub(crate) struct Answer<T> {
     /// Number of the request.
     pub(crate) request: u64,
-    /// What its meta says.
+    /// Its decoded meta.
     pub(crate) said: T,
     pub(crate) payload: Buffer,
     /// More answers to the same request follow.
@@ -37,16 +37,16 @@ pub(crate) struct Answer<T> {
 
 pub(crate) struct Connection {
     socket: Socket,
-    /// What the server said in its hello.
+    /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     buffers: Arc<Buffers>,
     read: Vec<u8>,
     start: usize,
     end: usize,
     next_request: u64,
-    /// What the server still takes.
+    /// Bytes that the server still takes.
     credit: u64,
-    /// What was received and not granted again.
+    /// Bytes that were received and not granted again.
     owed: u32,
     window: u32,
     timeout: Duration,
@@ -140,7 +140,7 @@ impl Connection {
         u64::from(self.welcome.window_bytes)
     }
 
-    /// What the server still takes before it has answered something.
+    /// Bytes that the server still takes before it has answered something.
     pub(crate) fn credit(&self) -> u64 {
         self.credit
     }

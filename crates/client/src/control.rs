@@ -38,7 +38,7 @@ impl Client {
         Ok(self.pool().control(control)?.0)
     }
 
-    /// What is the same once it was done.
+    /// Makes a control that has the same effect once or several times.
     fn order(&self, control: &Control) -> Result<()> {
         self.pool().control::<()>(control).map(|_| ())
     }

@@ -29,7 +29,7 @@ pub(crate) fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
 
 pub(crate) type Found = Vec<Result<Option<WireFragment>>>;
 
-/// What was found of the keys of a frame, and how many bytes it is.
+/// The fragments that were found for the keys of a frame, and their bytes.
 pub(crate) fn read_found(meta: &[u8]) -> Result<(Found, u64)> {
     let read_one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(WireReader::fragment));
     let found: Found = WireReader::whole(meta, |read| read.list(1, read_one))?;
@@ -46,7 +46,7 @@ pub(crate) fn get_event_meta(primary: &Primary, sources: &Sources) -> Result<Vec
     Ok(out.finish())
 }
 
-/// What was found of an event, and how many bytes it is.
+/// The event that was found, and its bytes.
 pub(crate) fn read_event(meta: &[u8], keyspace: &Keyspace) -> Result<(Result<Option<WireEvent>>, u64)> {
     let one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(|read| WireEvent::decode(read, keyspace)));
     let mut found = WireReader::whole(meta, |read| read.list(1, one))?;

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Pool {
     pub(crate) address: Address,
     pub(crate) options: Options,
-    /// What the server said first.
+    /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     /// Mean length of the fragments that were read last: as many are asked for at once.
     pub(crate) fragment_bytes: AtomicU64,
@@ -44,7 +44,7 @@ struct Connections {
     is_closed: bool,
 }
 
-/// What is expected of fragments before any was read, in bytes.
+/// Expected length of a fragment before any was read, in bytes.
 const FRAGMENT_BYTES: u64 = 10 << 10;
 /// Connections that were not used for so long are looked at before their next call.
 const IDLE: Duration = Duration::from_millis(100);

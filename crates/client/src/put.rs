@@ -170,7 +170,7 @@ pub(crate) fn of_try<O: Outcome>(outcome: Result<O>, is_repeat: bool) -> Result<
     }
 }
 
-/// What became of many puts so far, over all tries of their call.
+/// Outcomes of many puts so far, over all tries of their call.
 pub(crate) struct Tries<O> {
     outcomes: Vec<Option<Result<O>>>,
     /// Those that were sent. Only what has no outcome is sent again: then it is a repeat.

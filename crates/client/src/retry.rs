@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What it says, however it came.
+    /// The error, for any kind of failure.
     pub(crate) fn error(self) -> Error {
         match self {
             Failure::Refused(error) | Failure::Barred(error) | Failure::Unsent(error) | Failure::Lost(error) => error,
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// What to do next.
+/// The next step of a call.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Wait so long, then try again.

@@ -145,7 +145,7 @@ impl RingClient {
 
     /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is
     /// `NotYet` in it, at most `wait`. It is read source by source, a piece at a time: what is evicted before its turn is
-    /// `Gone`; who needs a stretch as it is now pins it first.
+    /// `Gone`; to keep a stretch as it is now, pin it first.
     ///
     /// # Errors
     /// As `Ring::window`, and `Unavailable` where the server does not answer in time.

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// counts as a worker's failure.
 pub type Lease = forebay_core::Lease<Fragment, Held>;
 
-/// An event under lease that nobody extends by itself: what async programs get.
+/// An event under lease without a heartbeat, as async programs get it.
 pub type PlainLease = forebay_core::Lease<Fragment, ()>;
 
 /// A lease that a client keeps alive, until this is dropped.
@@ -73,7 +73,7 @@ pub struct Verdict {
     pub primary: Primary,
     /// The fence of its lease.
     pub token: Token,
-    /// What was decided.
+    /// The decision.
     pub judgement: WireJudgement,
     /// Fragments that the worker adds: packed source and bytes.
     pub results: Vec<(Vec<u8>, Vec<u8>)>,

@@ -81,7 +81,7 @@ impl Socket {
     }
 }
 
-/// What is left until then, and not nothing: the system takes that for no bound.
+/// The time that is left, at least a millisecond: the system takes zero for no bound.
 fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
@@ -107,8 +107,8 @@ fn handshake(
     Ok(Socket::Tls(Box::new(StreamOwned::new(session, timed.stream))))
 }
 
-/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte holds
-/// nobody up.
+/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte
+/// cannot delay the client beyond it.
 struct Timed {
     stream: TcpStream,
     end: Instant,
@@ -146,7 +146,7 @@ impl Write for Timed {
 /// `net.core.wmem_max` says so.
 pub(crate) const SEND_BYTES: usize = 1 << 20;
 
-/// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
+/// Connects within the time: if many clients wait for a server that accepts none, the system's call waits as well.
 fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;

@@ -25,7 +25,7 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
     fn verify(&self) -> Result<()>;
 }
 
-/// Who puts into a run, and counts what it offers.
+/// A client that puts into a run and counts what it offers.
 pub trait CountedProducer: Send + Sync {
     /// It offered a fragment of this many bytes, regardless of the answer.
     fn offered(&self, bytes: u64);
@@ -45,7 +45,7 @@ pub trait CountedProducer: Send + Sync {
 pub trait EventStore: Clone + Send + Sync + 'static {
     /// Fragments as they are read.
     type Fragment: ReadFragment;
-    /// Who carries out what the holder of a lease asks.
+    /// The store or client that executes the calls of a lease.
     type Holder: LeaseHolder<Fragment = Self::Fragment>;
     /// Producers at work.
     type Producer: CountedProducer;

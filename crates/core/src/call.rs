@@ -11,7 +11,7 @@
 //!
 //! *Not here*: how a call is written as bytes (`forebay-wire`).
 
-/// What a holder of a token may do in a keyspace.
+/// A right of an access token in a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -35,7 +35,7 @@ impl Right {
     }
 }
 
-/// What a second try of a call does where the answer to the first one was lost.
+/// The effect of a second try of a call after the answer to the first one was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repeat {
     /// Nothing: the call changes nothing that would matter. Without an answer it is `Unavailable`.
@@ -151,7 +151,7 @@ impl Call {
         self.row().right
     }
 
-    /// What a second try does.
+    /// The effect of a second try.
     pub fn repeat(self) -> Repeat {
         self.row().repeat
     }

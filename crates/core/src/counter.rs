@@ -25,7 +25,7 @@ pub const PERIOD_BITS: u32 = 40;
 /// Most resets: one every five seconds for two and a half years.
 const RESETS_MAX: u64 = (1 << (64 - PERIOD_BITS)) - 1;
 
-/// What is known of a counter: its width and how disorderly its values arrive.
+/// Properties of a counter: its width and how disorderly its values arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterBounds {
     /// Width of the counter, 1 to 64 bits.
@@ -105,7 +105,7 @@ impl CounterExtension {
         Ok(extension)
     }
 
-    /// What to record in order to go on later.
+    /// The state to record in order to continue later.
     pub fn state(&self) -> CounterState {
         self.state
     }

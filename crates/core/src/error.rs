@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// What the caller can do next. A kind exists if and only if a caller could react to it.
+/// The kind of an error: the caller's next move. A kind exists if and only if a caller could react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Fix the call: the arguments cannot be served, now or later.

@@ -80,7 +80,7 @@ pub struct Keyspace {
     pub schema: KeySchema,
     /// Typed attributes of events.
     pub attributes: AttributeSchema,
-    /// What runs get that do not say otherwise.
+    /// Configuration of runs that have none of their own.
     pub run: RunConfig,
     /// Whether the first put of an unknown run opens it with `run`.
     pub auto_open_runs: bool,

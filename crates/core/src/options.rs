@@ -18,7 +18,7 @@ pub struct PutOptions<'a> {
     pub level: Option<Level>,
 }
 
-/// What became of a put.
+/// The outcome of a put.
 #[must_use = "a late fragment is not in the store"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
@@ -157,7 +157,7 @@ pub struct Accept<'a> {
     pub results: &'a [ResultFragment<'a>],
 }
 
-/// What a sampler shows.
+/// Options of a sampler.
 #[derive(Clone, Debug)]
 pub struct Sampling {
     /// Conditions on attributes.
@@ -170,7 +170,7 @@ pub struct Sampling {
     pub decided: bool,
     /// Sources whose bytes are copied.
     pub sources: Sources,
-    /// Most events a second; waits for nobody.
+    /// Most events a second.
     pub rate_hz: f64,
     /// Most payload bytes copied of one event: further fragments are left out, and counted.
     pub bytes_max: u64,

@@ -41,7 +41,7 @@ pub struct RunStatus {
     pub state: RunState,
     /// Its account.
     pub ledger: Ledger,
-    /// Who put into it, by its own reports.
+    /// Its producers, by their own reports.
     pub producers: Vec<ProducerStatus>,
     /// Sources masked now.
     pub masked: Vec<String>,
@@ -49,7 +49,7 @@ pub struct RunStatus {
     pub inhibit: Option<Inhibit>,
 }
 
-/// What one producer says of itself.
+/// The report of one producer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProducerStatus {
     /// Its name.
@@ -66,7 +66,7 @@ pub struct ProducerStatus {
     pub bytes: u64,
 }
 
-/// What remains of a run once it is closed: kept as `runs/run-N.json` in the store's directory.
+/// The summary of a closed run: kept as `runs/run-N.json` in the store's directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Run number.
@@ -200,7 +200,7 @@ pub struct DebugInfo {
     pub stage: String,
     /// Failed deliveries.
     pub deliveries: u8,
-    /// What it weighs.
+    /// Its fragments and bytes.
     pub tally: Tally,
 }
 
@@ -284,10 +284,10 @@ pub struct Inhibit {
     pub scope: String,
     /// What fills the level, such as `hot fill 92 % (marks 90 and 75 %): 71 % ready`.
     pub cause: String,
-    /// Who can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a device, or the
-    /// holder of guards by name.
+    /// The role that can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a
+    /// device, or the holder of guards by name.
     pub owner: String,
-    /// What will end it.
+    /// The condition that ends it.
     pub ends: String,
 }
 
@@ -484,7 +484,7 @@ pub struct InhibitState {
     pub dead_time: DeadTime,
 }
 
-/// Who is told of every change of inhibit: what stops a trigger.
+/// A listener to every change of inhibit, such as the code that stops a trigger.
 pub trait InhibitListener: Send + Sync {
     /// Called once per change, in order, on the thread that noticed it and with no lock of the store held; it may call
     /// the store. Must not block.

@@ -2,7 +2,7 @@
 
 use crate::{GapCause, SourceId};
 
-/// What goes with a fragment.
+/// Options of a put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingPut {
     /// Run number.
@@ -11,7 +11,7 @@ pub struct RingPut {
     pub status: u32,
 }
 
-/// What became of a put.
+/// The outcome of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingOutcome {
     /// Stored: it survives the death of this process.
@@ -39,11 +39,11 @@ pub struct Stretch {
     pub begin: u64,
     /// Tick after the last one.
     pub end: u64,
-    /// What is known of it.
+    /// Its state.
     pub state: Coverage,
 }
 
-/// What is known of a stretch of ticks.
+/// The state of a stretch of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// Fragments cover it.

@@ -68,7 +68,7 @@ pub struct RingMemory {
 pub struct RingPinStatus {
     /// Number of the pin.
     pub id: u64,
-    /// Who made it (`Ring::named`).
+    /// The holder that made it (`Ring::named`).
     pub holder: String,
     /// First tick.
     pub begin: u64,

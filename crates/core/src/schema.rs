@@ -382,7 +382,7 @@ pub(crate) fn parse_number(part: &SubKey, text: &str, whole: &str) -> Result<u64
     }
 }
 
-/// What one attribute holds.
+/// The type of one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeKind {
     /// An unsigned number of 1 to 128 bits.

@@ -14,7 +14,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token of decisions that nobody's lease made (removals, releases).
+    /// The token of decisions without a lease (removals, releases).
     pub const NONE: Token = Token { epoch: 0, boot: 0, counter: 0 };
 }
 

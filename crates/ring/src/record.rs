@@ -338,7 +338,7 @@ impl Drop for RingRecording {
         self.controls.abandoned.store(true, Ordering::Release);
         self.controls.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // Its manifest is nobody's.
+            // Nobody waits for its manifest.
             let _ = thread.join();
         }
     }

@@ -203,7 +203,7 @@ impl Control {
     }
 }
 
-/// What a producer wants of a report.
+/// The kind of a producer's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectOrder {

@@ -14,7 +14,7 @@ pub const WIRE_VERSION: u8 = 1;
 
 const MAGIC: [u8; 3] = *b"FBW";
 
-/// What a frame asks; its answer has the same kind. Numbers are never given to something else.
+/// The kind of a frame; an answer has that of its request. A number is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// The first frame of either side: version, features, token; answered by the keyspace and the connection's limits.
@@ -27,7 +27,7 @@ pub enum FrameKind {
     Goodbye,
     /// A call that has a number in the table of calls.
     Call(Call),
-    /// What is rare, by name, in JSON: runs, masks, holds, accounts, statistics.
+    /// Rare calls, by name, in JSON: runs, masks, holds, accounts, statistics.
     Control,
     /// Between servers: fragments that holders have, to the home of their events.
     Arrivals,
@@ -114,7 +114,7 @@ impl FrameFlags {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What is asked or answered.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// Request, answer, error, or one of several.
     pub flags: FrameFlags,

@@ -27,18 +27,18 @@ pub enum WireUpdate {
     },
 }
 
-/// What is removed.
+/// The target of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireRemove {
     /// A fragment.
     Fragment(Key),
     /// An event.
     Event(Primary),
-    /// What lies between bounds.
+    /// Everything between bounds.
     Range(Bounds),
 }
 
-/// What is read between bounds.
+/// A range request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRange {
     /// The bounds.

@@ -41,11 +41,11 @@ pub(super) struct Link {
     writer: Arc<tokio::sync::Mutex<Writer>>,
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
-    /// What the server still takes, in units.
+    /// Credit: what the server still takes, in units.
     credit: Semaphore,
-    /// What it takes at most.
+    /// Bytes that it takes at most.
     window: u64,
-    /// What was received and not granted again.
+    /// Bytes that were received and not granted again.
     owed: Arc<AtomicU64>,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }

@@ -33,7 +33,7 @@ impl Frame {
         Ok(Frame { head, meta, payload })
     }
 
-    /// What an error frame says.
+    /// The error in an error frame.
     pub(super) fn error(&self) -> Error {
         WireReader::new(&self.meta).error().unwrap_or_else(|error| error)
     }

@@ -207,7 +207,7 @@ impl Hot {
         u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64) + self.layout.entry_bytes() as u64
     }
 
-    /// Segments that nobody has.
+    /// Free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.count()
     }
@@ -346,7 +346,7 @@ impl Hot {
         self.add_free(number);
     }
 
-    /// A segment that holds nothing any more: writers that wait for space hear of it.
+    /// A segment that holds nothing any more: wakes writers that wait for space.
     pub fn add_free(&self, number: u32) {
         debug_assert_eq!(self.segment(number).state(), FREE, "segment {number} is in use");
         self.free.add(number);

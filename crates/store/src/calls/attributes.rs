@@ -17,7 +17,7 @@ use forebay_media::hot::{Class, Location, checksum};
 const OWN_SOURCES: u32 = 1;
 const ANNOUNCED: u32 = 2;
 
-/// What an event's record says.
+/// The content of an event record.
 pub(crate) struct EventRecord {
     pub(crate) attributes: Attributes,
     pub(crate) own: Option<Vec<Vec<u8>>>,

@@ -45,7 +45,7 @@ impl Claimed {
         Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
     }
 
-    /// What its record says.
+    /// The head of its record.
     pub(crate) fn head(&self) -> RecordHead {
         let flags = match (self.result, self.late) {
             (true, _) => EntryFlags::RESULT,
@@ -56,7 +56,7 @@ impl Claimed {
     }
 }
 
-/// What a claim met.
+/// The result of a claim.
 pub(super) enum Claim {
     Claimed(Claimed),
     /// There is a fragment; its segment is pinned.
@@ -190,7 +190,7 @@ impl Engine {
         )))
     }
 
-    /// What follows from a claim of a put: the bytes are copied and published, or compared with those that are there.
+    /// Carries out a claim: the bytes are copied and published, or compared with those that are there.
     #[inline]
     fn put_claimed(
         &self,

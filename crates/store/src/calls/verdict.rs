@@ -28,7 +28,7 @@ struct Written {
     length: u32,
 }
 
-/// What a holder decided, with what the record needs.
+/// A verdict, with the data that its record needs.
 struct Judgement<'a> {
     verdict: Verdict,
     /// Output of an accept, next stage of a pass.
@@ -311,7 +311,7 @@ impl Engine {
         Ok(Some(ticket))
     }
 
-    /// What would make a verdict impossible, before anything is recorded.
+    /// Checks that a verdict is possible, before anything is recorded.
     fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
         // An event that could pass back would be selected forever.
         let stage = shard.events[event].stage();

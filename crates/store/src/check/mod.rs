@@ -23,7 +23,7 @@ use forebay_media::region_file::read_superblock;
 use serde::Serialize;
 use std::path::Path;
 
-/// What a check found, on both levels.
+/// The report of a check, of both levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// Segments in the region.

@@ -119,7 +119,7 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Where arrivals are reported to, beside this store's own home.
     pub arrivals: Option<Arc<dyn Arrivals>>,
-    /// Who is told of every change of inhibit.
+    /// A listener to every change of inhibit.
     pub inhibit: Option<Arc<dyn InhibitListener>>,
 }
 

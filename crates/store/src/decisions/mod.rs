@@ -37,7 +37,7 @@ pub(crate) struct Superseded {
     pub(crate) on_hot_only: bool,
 }
 
-/// What a store decided, and what the words of its log mean.
+/// The decisions of a store, and the numbers of names in its log.
 pub(crate) struct Decisions {
     pub(crate) log: Log,
     /// Calls between a decision's record and the last of its effects.

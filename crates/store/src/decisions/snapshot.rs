@@ -188,7 +188,7 @@ fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
     ]
 }
 
-/// What a snapshot says, part by part as it was taken.
+/// The parts of a snapshot, as they were taken.
 pub(crate) struct Taken {
     pub(crate) boundary: Boundary,
     pub(crate) seen: [Seen; 4],

@@ -65,9 +65,9 @@ pub(crate) struct Engine {
 pub(crate) struct Roles {
     /// The event's class.
     pub(crate) class: Option<usize>,
-    /// What orders delivery.
+    /// The attribute that orders delivery.
     pub(crate) order: Option<usize>,
-    /// What splits the ledger.
+    /// The attribute that splits the ledger.
     pub(crate) ledger: Option<usize>,
 }
 

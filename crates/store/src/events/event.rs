@@ -42,7 +42,7 @@ pub(crate) struct Event {
     /// What is durable beside its first fragment: deliveries (4 bits), stage (3), ready (1). Packed so that an event with
     /// its table fills 48 bytes.
     marks: u8,
-    /// What completes it: 0 the run's rule, [`RULE_OWN`] its own, else that of its class.
+    /// Its completeness rule: 0 the run's, [`RULE_OWN`] its own, else that of its class.
     pub(crate) rule: u8,
     flags: u8,
 }

@@ -15,14 +15,14 @@ use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::Arc;
 
 impl ShardEvents {
-    /// What the event weighs in the ledger.
+    /// The event's part of the ledger.
     pub(crate) fn tally(&self, event: u32) -> Tally {
         let event = &self.slab[event];
         debug_assert!(event.present == 0 || event.is(Flag::Counted), "fragments belong to an event that is counted");
         Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
     }
 
-    /// What completes the event.
+    /// The completeness rule of the event.
     #[inline]
     pub(crate) fn rule(&self, event: u32) -> &Rule {
         let leaf = &self.slab[event];

@@ -77,7 +77,7 @@ pub(crate) fn code(rest: &[u8]) -> Option<u64> {
     }
 }
 
-/// What a run's events wait for.
+/// The rules of a run: what its events wait for, and how long.
 #[derive(Debug)]
 pub(crate) struct RunPlan {
     pub(crate) config: RunConfig,

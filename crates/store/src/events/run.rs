@@ -122,7 +122,7 @@ impl Decided {
     }
 }
 
-/// What has ended of one value of the ledger's attribute.
+/// Totals of ended events with one value of the ledger's attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupAccount {
     pub(crate) rejected: Tally,

@@ -32,7 +32,7 @@ struct Outbox {
     delivering: bool,
 }
 
-/// What makes a change.
+/// The fields whose change is published.
 fn essence(inhibit: Option<&Inhibit>) -> Option<(InhibitClass, &str, &str)> {
     inhibit.map(|inhibit| (inhibit.class, &*inhibit.scope, &*inhibit.owner))
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use words::Words;
 
-/// What fills a level most.
+/// The largest part of a level's fill.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Largest {
     /// Part of the level, 0 to 1.
@@ -43,7 +43,7 @@ pub(super) struct Largest {
     pub(crate) what: &'static str,
 }
 
-/// What a look found.
+/// The result of a look.
 pub(crate) struct Look {
     pub(crate) inhibit: Option<Inhibit>,
     /// Time since opening during which inhibit was set, up to now, measured from its beginnings to its ends.

@@ -53,7 +53,7 @@ pub struct EventPlace {
     hint_bytes: u64,
 }
 
-/// What went through the devices, as they count it.
+/// Bytes that went through the devices, as they count them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WarmCounters {
     /// All bytes written: events, padding, directories, headers.

@@ -57,7 +57,7 @@ pub(crate) struct Open {
     pub(crate) pending: VecDeque<(Ticket, u64, Vec<Written>)>,
 }
 
-/// Who writes to devices: its writers, and what they have not made durable yet.
+/// The state of demotion: writers to devices, and what they have not made durable yet.
 #[derive(Default)]
 pub(crate) struct Demoter {
     pub(crate) open: Vec<Open>,
@@ -83,7 +83,7 @@ impl Demoter {
     }
 }
 
-/// What emptying remembers.
+/// State that emptying keeps between rounds.
 #[derive(Default)]
 pub(crate) struct Compacting {
     /// When a container that could not be read may be emptied again.

@@ -2,7 +2,7 @@
 
 use forebay_media::warm::{Found, LogSlots};
 
-/// What the warm level says of itself.
+/// The content of the warm level, as its devices have it.
 pub(crate) struct There {
     pub(crate) found: Found,
     /// Slots of the devices' decision logs.

@@ -321,7 +321,7 @@ impl Engine {
     }
 }
 
-/// What a record is to the index.
+/// The relation of a record to the index.
 enum Current {
     Fragment(u32, usize),
     Attributes(u32),

@@ -261,7 +261,7 @@ impl DeviceLog {
     /// is never taken for a torn write. Poisoned logs and those without a snapshot of this life are left as they are.
     ///
     /// # Errors
-    /// As `wait`, of the first device that refuses; the others are closed all the same.
+    /// As `wait`, of the first device that refuses; the others are closed anyway.
     pub fn close(&self, deadline: Instant) -> Result<()> {
         let takes = |log: &&Log| log.state.lock().health == Health::Good;
         let results: Vec<Result<()>> = self.logs.iter().filter(takes).map(|log| log.mark_end(deadline)).collect();
