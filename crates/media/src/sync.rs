@@ -17,6 +17,6 @@ use std::time::{Duration, Instant};
 /// store's clock by hand.
 pub fn deadline_after(wait: Duration) -> Instant {
     let now = Instant::now();
-    // A wait of "forever" overflows the clock: a year is as long, and every wait has a deadline.
+    // A wait of "for ever" overflows the clock: a year is as long, and every wait has a deadline.
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
 }

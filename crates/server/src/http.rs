@@ -54,7 +54,7 @@ const LINKS: &str = "<!doctype html><html lang=\"en\"><title>Forebay</title><h1>
     <li><a href=\"/livez\">/livez</a>: every event loop goes round</li>\
     <li><a href=\"/readyz\">/readyz</a>: requests are taken</li></ul></html>\n";
 
-/// State for answering requests, shared by all connections.
+/// What answers requests, shared by all connections.
 struct Site {
     shared: Arc<Shared>,
     scraper: Arc<Scraper>,
@@ -131,7 +131,6 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Res
 /// A look at the stores in its turn, on a thread that may wait. The turn ends with the look, also where nobody waits for
 /// it any more.
 async fn look(site: &Arc<Site>, kind: &'static str, take: fn(&Site) -> Result<String>) -> Answer {
-    // One look at a time: each takes locks of all stores, and several monitors must not multiply that.
     let turn = tokio::time::timeout(TURN_DEADLINE, site.turn.clone().acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
         return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "others are looking at the stores: try again\n");

@@ -105,7 +105,7 @@ impl Served {
         }
     }
 
-    /// The error of a call that is for the other kind.
+    /// What is said where a call is for the other kind.
     pub(crate) fn other_kind(&self, call: &str) -> Error {
         let (is, other) = match self {
             Served::Events(_) => ("has events", "rings"),

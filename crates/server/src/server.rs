@@ -81,8 +81,6 @@ impl Server {
                 return Err(two_of(&name));
             }
         }
-        // Everything that can be wrong is found before the first listener is open: a start that fails has served
-        // nobody.
         let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;
         let acceptor = config.tls.as_ref().map(TlsFiles::load).transpose()?;
         let mut listeners = Vec::new();
@@ -106,7 +104,6 @@ impl Server {
                 .threads
                 .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
         }
-        // The first look is taken now, so that the first request for metrics has something to compare with.
         let monitors = monitors.map(|(listener, _)| (listener, Scraper::new(&shared)));
         let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
         server.threads.push(thread("listen".to_owned(), accepting)?);

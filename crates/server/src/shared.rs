@@ -1,4 +1,4 @@
-//! State that all sessions of a server share.
+//! What every session of a server has in common.
 
 use crate::access::Access;
 use crate::limits::Limits;
@@ -39,7 +39,7 @@ impl Phase {
 pub(crate) struct Shared {
     /// What is served, by the name of its keyspace.
     pub(crate) keyspaces: BTreeMap<String, Served>,
-    /// Access tokens and their rights.
+    /// Who may do what.
     pub(crate) access: Access,
     /// Limits of a connection.
     pub(crate) limits: Limits,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What the sessions of all threads share.
+    /// What sessions on so many threads share.
     pub(crate) fn new(keyspaces: BTreeMap<String, Served>, access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
             keyspaces,
@@ -95,7 +95,6 @@ impl Shared {
     /// `Invalid` for a name that is not served, and without a name where there are several.
     pub(crate) fn served(&self, name: &str) -> Result<&Served> {
         if name.is_empty() && self.keyspaces.len() == 1 {
-            // A client that names none cannot mean another one.
             return self.keyspaces.values().next().ok_or_else(|| Error::internal("no keyspace"));
         }
         let names = || self.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");

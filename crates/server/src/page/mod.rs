@@ -23,7 +23,7 @@ use text::Page;
 /// Notes of a warm level that the state shows, the last ones.
 const NOTES_SHOWN: usize = 20;
 
-/// State that one look at a server keeps for the next.
+/// What looks at a server remember from one to the next.
 #[derive(Default)]
 pub(crate) struct Scraper {
     rising: Mutex<Rising>,
@@ -50,7 +50,6 @@ impl Scraper {
         connections(&mut page, shared);
         process::add(&mut page);
         for (name, store) in shared.stores() {
-            // Totals of runs must never fall, also where a run is forgotten: what was seen is kept from page to page.
             stores::add(&mut page, &mut self.rising.lock(), name, store);
         }
         for (name, ring) in shared.rings() {
@@ -60,7 +59,7 @@ impl Scraper {
     }
 }
 
-/// What no number tells: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
+/// What no number says: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
 /// devices.
 pub(crate) fn state(shared: &Shared) -> Value {
     let keyspace = |(name, store): (&String, &forebay_store::Store)| {

@@ -45,7 +45,6 @@ pub(super) fn add(page: &mut Page, rising: &mut Rising, keyspace: &str, store: &
     if let Some(level) = &stats.warm {
         warm::add(page, keyspace, level, &store.containers());
     }
-    // One look for totals and accounts, so that both show the same moment.
     let runs = store.runs();
     totals(page, rising, keyspace, &runs);
     accounts(page, keyspace, &runs);

@@ -42,7 +42,6 @@ impl Client {
             rights: Rights::default(),
             may_be_slow: false,
         };
-        // As Redis's clients expect: they send no SELECT for database 0.
         client.select_at(shared, 0);
         client
     }
@@ -110,7 +109,6 @@ impl Client {
             Served::Ring(ring) => (None, Some(ring)),
         };
         self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
-        // Decided once for a keyspace: asking the store for each command would cost every GET.
         self.may_be_slow = self.store.as_ref().is_some_and(Store::has_warm);
     }
 

@@ -99,7 +99,6 @@ impl<T: Transport> Connection<T> {
 
     /// Has the session go on where it may wait, after its answers so far are on their way; `None` where it panicked.
     async fn elsewhere(&mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> Option<(Box<Session>, Step)> {
-        // Answers of earlier commands must not wait for this one.
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }

@@ -45,7 +45,7 @@ pub(super) enum Flow {
     End(&'static str),
 }
 
-/// The result of a look for a fragment.
+/// What a look for a fragment has shown.
 pub(super) enum Looked {
     There(Fragment),
     Absent,

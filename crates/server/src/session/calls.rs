@@ -47,7 +47,7 @@ fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
     read.primary(schema).is_ok_and(|primary| store.may_wait(&primary, None))
 }
 
-/// Makes the call for a client that takes `most` bytes at once; answers how many things it asked for.
+/// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
 pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (Result<Answer>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
@@ -66,7 +66,7 @@ pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (
     (answer, things)
 }
 
-/// The kind of a fragment, as answers encode it.
+/// What a fragment is, as answers say it.
 pub(super) fn wire_fragment(fragment: &Fragment) -> WireFragment {
     WireFragment {
         length: fragment.len() as u32,
@@ -250,7 +250,6 @@ pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Ve
         // Fewer than asked: nothing more is ready now.
         let is_all = found.len() < asked.n;
         leases.extend(found);
-        // Meta counts twice: it is encoded into memory, while payload goes out from its place.
         let bytes: u64 = leases.iter().map(|lease| payload_bytes(lease) + 2 * said_bytes(store, lease)).sum();
         if is_all || leases.len() >= request.n || bytes >= most {
             return that_fit(store, leases, most);
@@ -368,7 +367,7 @@ pub(super) fn verdicts_wait(store: &Store, request: &Request, verdicts: &[WireVe
 /// Verdicts of a frame that take long enough to hold others up, where there are more.
 const VERDICTS_MAX: usize = 4096;
 
-/// Gives verdicts, whose results are in the payload.
+/// Gives verdicts, whose results stand in the payload.
 pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer {
     let mut out = Outcomes::new(verdicts.len(), 1);
     for verdict in verdicts {

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Most objects of one connection.
 const OBJECTS_MAX: usize = 64;
 
-/// Objects that a connection opened and its end closes.
+/// What a connection opened and its end closes.
 #[derive(Clone)]
 pub(super) enum Object {
     /// Counts what is offered.
@@ -227,7 +227,7 @@ pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)
     }
 }
 
-/// The answer to a `watch` frame when nothing came.
+/// What a `watch` frame is answered where nothing came.
 pub(super) fn nothing(object: &Object) -> Result<Answer> {
     match object {
         Object::Sampler(_) => {

@@ -23,9 +23,9 @@ pub(super) struct LongAsking {
     pub(super) what: Long,
 }
 
-/// What the call waits for.
+/// What is asked for.
 pub(super) enum Long {
-    /// Ready events, where a device may have to be read for them; at most this many bytes.
+    /// Ready events, where a device may have to be read for them; so many bytes at most.
     GetAny(GetAny, u64),
     /// What an object of the connection has next.
     Next(Object),
@@ -37,7 +37,6 @@ impl LongAsking {
     /// # Errors
     /// Those of the call.
     pub(super) fn ask(&mut self) -> Result<Option<Answer>> {
-        // A short turn: more calls may wait than there are threads, and none may keep its thread to its deadline.
         let wait = self.until.saturating_duration_since(Instant::now()).min(TURN);
         match &mut self.what {
             Long::GetAny(request, most) => {

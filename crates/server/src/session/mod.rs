@@ -84,7 +84,7 @@ pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'st
     reason
 }
 
-/// The identity of the client, after its hello.
+/// Who is there, after its hello.
 struct Peer {
     served: Served,
     rights: Rights,
@@ -103,7 +103,7 @@ enum Receiving {
     Put(Box<Putting>),
 }
 
-/// A result of another thread.
+/// What a thread has done.
 enum Done {
     Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
     Put { job: u64, outcomes: Vec<(usize, Result<u8>)> },
@@ -111,7 +111,7 @@ enum Done {
     Part { streaming: Streaming, answer: Result<Answer> },
 }
 
-/// A put of which some fragments wait, on this many threads.
+/// A put of which some fragments wait, on so many threads.
 struct Job {
     putting: Box<Putting>,
     left: usize,
@@ -125,11 +125,11 @@ struct Asking {
     until: Instant,
 }
 
-/// The receiving side, up to the frame that is being looked at.
+/// What comes from the client, up to the frame that is looked at.
 struct Incoming {
     inbox: Inbox,
     receiving: Receiving,
-    /// Bytes that the client may still send.
+    /// What the client may still send.
     credit: u64,
     /// Bytes from the front of the inbox to the first frame whose credit was not taken yet.
     scanned: usize,

@@ -28,7 +28,7 @@ const PIECES: usize = 128;
 /// Bytes that are on their way before no further request is looked at.
 const UNSENT_BYTES: u64 = 2 << 20;
 
-/// What keeps the bytes in their place.
+/// What keeps bytes where they stand.
 #[derive(Clone)]
 pub(crate) enum Guard {
     /// A fragment of an event.
@@ -58,7 +58,7 @@ impl Deref for Guard {
 pub(crate) enum Piece {
     /// Copied.
     Copied(Vec<u8>),
-    /// Where they are, from and to.
+    /// Where they stand, from and to.
     Guard(Guard, usize, usize),
 }
 
@@ -101,9 +101,9 @@ impl Payload {
     }
 }
 
-/// The answer to a request.
+/// What is answered to a request.
 pub(crate) struct Answer {
-    /// Its meta, or the error in its place.
+    /// Its meta, or the error that stands for it.
     pub(crate) meta: Result<Vec<u8>, Error>,
     /// What follows.
     pub(crate) payload: Payload,
@@ -201,7 +201,7 @@ impl Outbox {
         }
     }
 
-    /// Queues the answer to a request; `credit` is what the client may send again.
+    /// Queues the answer to a request; `credit` is what the client may send anew.
     pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
         let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
@@ -376,7 +376,7 @@ impl Outbox {
     }
 }
 
-/// Removes this many bytes from the front.
+/// Takes so many bytes away at the front.
 fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
     let mut part = Vec::new();
     let mut left = most as usize;

@@ -41,7 +41,7 @@ fn no_memory(length: usize) -> Error {
     ))
 }
 
-/// The destination of a fragment's bytes.
+/// What a fragment's bytes go to.
 enum Target {
     /// Memory of the store.
     Place(Place),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Fill of a device's log from which on a snapshot replaces it.
 const LOG_FILL: f64 = 0.5;
 /// Pause after a snapshot that did not help.
-const SNAPSHOT_AGAIN: Duration = Duration::from_secs(1);
+const FOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Pause between two rounds that nobody asked for.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -42,7 +42,7 @@ impl Engine {
             return;
         }
         if !level.log.is_poisoned(device) && level.log.fill(device) <= LOG_FILL {
-            round.snapshot_again = None;
+            round.fold_again = None;
             if !level.log.is_durable(device, level.log.end()) {
                 // What is late is waited for again in the next round.
                 let deadline = deadline_after(level.warm.shape().stall);
@@ -53,13 +53,13 @@ impl Engine {
             return;
         }
         // A device that refuses would otherwise be given a whole snapshot in every round.
-        if round.snapshot_again.is_some_and(|again| Instant::now() < again) {
+        if round.fold_again.is_some_and(|again| Instant::now() < again) {
             return;
         }
         debug_assert!(device < level.devices, "device {device} of {}", level.devices);
-        let taken = self.snapshot_shadow(level, device);
-        round.snapshot_again = taken.is_err().then(|| Instant::now() + SNAPSHOT_AGAIN);
-        if let Err(error) = taken {
+        let folded = self.fold_shadow(level, device);
+        round.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
+        if let Err(error) = folded {
             level.note(error.to_string());
         }
     }
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Replaces the shadow of one device by a snapshot.
-    fn snapshot_shadow(&self, level: &Level, device: u32) -> Result<()> {
+    fn fold_shadow(&self, level: &Level, device: u32) -> Result<()> {
         // The hot log goes on where it is: a reader of a shadow alone asks for no place in it.
         let capture = || self.capture(self.decisions.log.boundary(&self.placement.hot));
         level.log.replace(device, self.life.boot, capture, level.deadline())
@@ -82,7 +82,7 @@ impl Engine {
     pub(crate) fn snapshot_shadows(&self) {
         let Some(level) = &self.placement.level else { return };
         for device in level.present() {
-            if let Err(error) = self.snapshot_shadow(level, device) {
+            if let Err(error) = self.fold_shadow(level, device) {
                 level.note(error.to_string());
                 // Served all the same: the hot log has everything, and the keeper tries again.
                 // It may lack decisions of earlier lives: their repeats succeed only after the device has them.

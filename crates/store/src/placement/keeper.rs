@@ -17,7 +17,7 @@ pub(crate) struct Keeper {
 #[derive(Default)]
 pub(crate) struct Round {
     /// When a snapshot may be tried again, where one did not help.
-    pub(crate) snapshot_again: Option<Instant>,
+    pub(crate) fold_again: Option<Instant>,
 }
 
 impl Keeper {

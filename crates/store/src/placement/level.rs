@@ -100,7 +100,7 @@ impl Level {
         *self.refused.lock() = Some((Instant::now(), self.warm.free_containers()));
     }
 
-    /// Whether asking again would be useless.
+    /// Whether asking again would be in vain.
     pub(crate) fn is_refused(&self) -> bool {
         let mut refused = self.refused.lock();
         // Asked again early where a container was given back: its space is for what waits.
