@@ -58,6 +58,7 @@ pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             _ => return Err(wrong()),
         }
     }
+    // Before anything of the connection is changed: a refused HELLO leaves it as it was.
     if turn.client.is_stranger() {
         return Err(Failure::coded(
             "NOAUTH",
@@ -82,6 +83,7 @@ pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     replies.number(u64::from(protocol));
     replies.text("id");
     replies.number(id);
+    // What clients of a single Redis server expect: other values make them look for replicas.
     for (name, value) in [("mode", "standalone"), ("role", "master")] {
         replies.text(name);
         replies.text(value);
