@@ -21,7 +21,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects by then, hands shaken; a `tls://` address needs `tls`.
+    /// Connects before the deadline, TLS handshake included; a `tls://` address needs `tls`.
     ///
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
@@ -86,7 +86,7 @@ fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// Shakes hands by then.
+/// Makes the TLS handshake before the deadline.
 ///
 /// # Errors
 /// `Invalid` where either side does not believe the other's certificate, `Unavailable` where nothing comes.

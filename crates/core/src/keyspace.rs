@@ -160,7 +160,7 @@ impl Keyspace {
                 )));
             }
             if run.classes[..at].iter().any(|before| before.0 == *class) {
-                return Err(Error::invalid(format!("run: class `{class}` stands twice")));
+                return Err(Error::invalid(format!("run: class `{class}` appears twice")));
             }
         }
         Ok(())

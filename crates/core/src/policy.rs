@@ -68,7 +68,7 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
     for (at, stage) in keyspace.stages.iter().enumerate() {
         named("stage", stage)?;
         if keyspace.stages[..at].contains(stage) {
-            return Err(Error::invalid(format!("stage `{stage}` stands twice")));
+            return Err(Error::invalid(format!("stage `{stage}` appears twice")));
         }
     }
     if keyspace.groups.len() > GROUPS_MAX {
@@ -77,7 +77,7 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
     for (at, group) in keyspace.groups.iter().enumerate() {
         named("group", &group.name)?;
         if keyspace.groups[..at].iter().any(|before| before.name == group.name) {
-            return Err(Error::invalid(format!("group `{}` stands twice", group.name)));
+            return Err(Error::invalid(format!("group `{}` appears twice", group.name)));
         }
     }
     if let Order::Lowest(name) | Order::Highest(name) = &keyspace.delivery.order {

@@ -53,7 +53,7 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     let found = format!("{:08x}", crc32c(members.as_bytes()));
     // Before the text is parsed: what a cut or a flipped bit made of it must not be taken for another format.
     if found != stored {
-        return Err(Error::corrupt(format!("{format}: checksum {found} of what stands there, stored is {stored}")));
+        return Err(Error::corrupt(format!("{format}: checksum {found} of the content, stored is {stored}")));
     }
     let wrong = |error| Error::invalid(format!("{format}: not what it should be")).with_source(error);
     let value: serde_json::Value = serde_json::from_str(&format!("{members}\n}}")).map_err(wrong)?;

@@ -397,7 +397,7 @@ impl RingEngine {
         }
         ledger.conflict += tally;
         Err(Error::conflict(format!(
-            "source {} timestamp {}: {} ticks in {} bytes with checksum {:08x} stand there; offered were {} ticks in {} \
+            "source {} timestamp {}: {} ticks in {} bytes with checksum {:08x} are there; offered were {} ticks in {} \
              bytes with {crc:08x}",
             cell.id,
             stamp.timestamp,

@@ -37,7 +37,7 @@ pub(crate) fn unreadable(file: &str, text: &str, error: &toml::de::Error) -> Err
     if let Some((what, names)) = unknown(&message) {
         message = match what {
             "secret" | "password" | "token" => {
-                "a secret never stands in the configuration: `secret_file` names a file with it, `secret_env` an \
+                "a secret is never in the configuration: `secret_file` names a file with it, `secret_env` an \
                  environment variable"
                     .to_owned()
             }

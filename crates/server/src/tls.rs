@@ -122,7 +122,7 @@ pub(crate) struct Refused {
     pub(crate) why: String,
 }
 
-/// Shakes hands within the deadline.
+/// Makes the TLS handshake within the deadline.
 pub(crate) async fn accept<S>(
     acceptor: &TlsAcceptor,
     stream: S,
@@ -190,7 +190,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio_rustls::TlsConnector;
 
-    /// Both ends of a connection in memory, hands shaken.
+    /// Both ends of a connection in memory, after the handshake.
     async fn pair() -> (tokio_rustls::client::TlsStream<tokio::io::DuplexStream>, TlsStream<tokio::io::DuplexStream>) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();

@@ -260,7 +260,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
 fn start_without_hot(dir: &Path, keyspace: &Keyspace, text: &str, config: Config) -> Result<Store> {
     if !config.accept_loss {
         return Err(Error::corrupt(format!(
-            "{}: the hot level is gone; what stood on it alone is lost. What the warm level has can be served: open with \
+            "{}: the hot level is gone; data on it alone is lost. What the warm level has can be served: open with \
              accept_loss",
             dir.display()
         )));
@@ -289,7 +289,7 @@ fn start_on_warm(
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(Some(level));
-    engine.life.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
+    engine.life.losses.lock().push("the hot level: data on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;
     recover::finish(&engine, replaced)?;
     write_superblock_durably(&engine.placement.hot.region, &mut superblock)?;

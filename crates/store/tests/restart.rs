@@ -83,7 +83,7 @@ fn what_a_restart_took_is_listed_booked_and_not_served() {
     // Pages that the kernel had not written: the payload of event 3, in the first segment, which is sealed.
     let file = File::options().read(true).write(true).open(left.join("hot.fb")).unwrap();
     let bytes = fs::read(left.join("hot.fb")).unwrap();
-    let at = bytes.windows(4096).position(|window| window == [3; 4096]).expect("the payload stands in the region");
+    let at = bytes.windows(4096).position(|window| window == [3; 4096]).expect("the payload is in the region");
     file.write_all_at(&[0; 4096], at as u64).unwrap();
     let store = Store::open(&left, Config { accept_loss: true, ..config() }).unwrap();
     let losses = store.losses();

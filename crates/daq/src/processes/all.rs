@@ -127,7 +127,7 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let failed = || Error::internal(format!("{} ended without a report; its errors stand in the log", self.name));
+        let failed = || Error::internal(format!("{} ended without a report; its errors are in the log", self.name));
         let text = reading.join().map_err(|_| failed())?.map_err(|error| failed().with_source(error))?;
         let last = text.lines().last().ok_or_else(failed)?;
         serde_json::from_str(last).map_err(|error| failed().with_source(error))
@@ -245,7 +245,7 @@ fn serve(config: &AllConfig) -> Result<(Process, String)> {
             .status()
             .map_err(|error| Error::internal("the store cannot be made").with_source(error))?;
         if !made.success() {
-            return Err(Error::internal("the store was not made; the error stands above"));
+            return Err(Error::internal("the store was not made; the error is above"));
         }
     }
     let text = |text: &str| text.to_owned();
@@ -268,7 +268,7 @@ fn serve(config: &AllConfig) -> Result<(Process, String)> {
         .read_line(&mut line)
         .map_err(|error| Error::unavailable("the server says nothing").with_source(error))?;
     if !line.contains("listening") {
-        return Err(Error::unavailable("the server did not start; its errors stand in the log"));
+        return Err(Error::unavailable("the server did not start; its errors are in the log"));
     }
     Ok((server, format!("unix:{}", socket.display())))
 }

@@ -42,7 +42,7 @@ impl Store {
     /// Keeps a leased event, in these streams, whole. Repeating it with the same token gives the same answer.
     ///
     /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
+    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or wrongly named
     /// streams, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
         let engine = self.engine();

@@ -72,7 +72,7 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     let config = Config { warm, accept_loss: true, ..Config::default() };
     let path = dir.join(REGION_FILE);
     if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
-        report.problems.push(format!("{REGION_FILE}: the hot level is gone; what stood on it alone is lost"));
+        report.problems.push(format!("{REGION_FILE}: the hot level is gone; data on it alone is lost"));
         warm::check_alone(&keyspace, &config, deep, &mut report)?;
         return Ok(report);
     }

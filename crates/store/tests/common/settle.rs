@@ -98,7 +98,10 @@ impl Model {
         }
         let states = self.states(event, model);
         if !model.fuzzy && model.state != State::Emptied && seen.sources != states {
-            return Some(format!("event {event}: sources stand {:?}, not {states:?}: {model:?}", seen.sources));
+            return Some(format!(
+                "event {event}: the states of sources are {:?}, not {states:?}: {model:?}",
+                seen.sources
+            ));
         }
         let streams = match (model.state, model.verdict, &model.kept) {
             (State::Accepted, Some((_, Verdict::Choose)), Some((keep, result))) => {

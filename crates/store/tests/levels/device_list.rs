@@ -86,7 +86,7 @@ fn without_any_of_its_devices_a_store_is_served_with_consent_and_names_the_loss(
     for opening in 0..2 {
         let store = Store::open(&dir.store(), accepting.clone()).unwrap();
         assert!(store.losses().iter().any(|loss| loss.contains("all 2 devices")), "{:?}", store.losses());
-        assert_eq!(there(&store), 10, "what stands on the hot level alone, opening {opening}");
+        assert_eq!(there(&store), 10, "events on the hot level alone, opening {opening}");
         assert!(store.runs().iter().all(|run| run.ledger.imbalance().is_none()));
         store.close().unwrap();
         drop(store);

@@ -255,7 +255,7 @@ fn a_late_fragment_makes_an_event_of_the_warm_level_one_of_both() {
     let any = |level| store.get_any(&GetAny { n: 1, level: Some(level), ..GetAny::default() }).unwrap();
     assert!(any(Level::Warm).is_empty());
     let hot = any(Level::Hot);
-    assert_eq!(hot.len(), 1, "whoever takes what stands on the hot level gets it");
+    assert_eq!(hot.len(), 1, "a worker that asks for the hot level gets it");
     // The other one goes down again.
     store.tick();
     let other = 1 - store.schema().values(hot[0].primary.as_bytes())[1];

@@ -125,7 +125,7 @@ pub(super) fn scan(
     let counted = slots.len();
     let end = torn.unwrap_or((counted as u32, 0));
     let beyond = unreadable.iter().filter(|&&n| n as usize >= counted);
-    losses.extend(beyond.map(|n| format!("block {n} cannot be read, whatever it held")));
+    losses.extend(beyond.map(|n| format!("block {n} cannot be read; its content is unknown")));
     // The rest of the file is given back: shadows of all devices are in memory until one of them was chosen.
     image.truncate(counted * BLOCK_BYTES);
     image.shrink_to_fit();
