@@ -1,4 +1,4 @@
-//! What readout, filters and archive do with a store, wherever it is: the trait of the embedded store and of the client.
+//! The calls of readout, filters and archive: one trait for the embedded store and the client.
 //!
 //! *Not here*: what experts and monitors do, and what only the process of the store can have (`serve.rs`).
 
@@ -28,11 +28,11 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
     fn verify(&self) -> Result<()>;
 }
 
-/// Who puts into a run, and counts what it offers.
+/// A client that puts into a run and counts what it offers.
 pub trait CountedProducer: Send + Sync {
-    /// It offered a fragment of so many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     fn offered(&self, bytes: u64);
-    /// It announced so many events.
+    /// It announced this many events.
     fn announced(&self, events: u64);
     /// The last report: its figures are final.
     ///
@@ -48,7 +48,7 @@ pub trait CountedProducer: Send + Sync {
 pub trait EventStore: Clone + Send + Sync + 'static {
     /// Fragments as they are read.
     type Fragment: ReadFragment;
-    /// Who carries out what the holder of a lease asks.
+    /// The store or client that executes the calls of a lease.
     type Holder: LeaseHolder<Fragment = Self::Fragment>;
     /// Producers at work.
     type Producer: CountedProducer;

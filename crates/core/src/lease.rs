@@ -3,7 +3,7 @@
 use crate::{Accept, Attributes, Key, Primary, Result, ResultFragment, SourceStates, Sources, Token};
 use std::time::Duration;
 
-/// Who carries out what the holder of a lease asks: a store, or a client that also keeps the lease alive.
+/// The object that executes the calls of a lease: a store, or a client that also keeps the lease alive.
 pub trait LeaseHolder {
     /// Fragments as they are read.
     type Fragment;
@@ -56,7 +56,7 @@ pub trait LeaseHolder {
 /// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
 #[derive(Debug)]
 pub struct Lease<F, H> {
-    /// Who carries out what is asked of the lease.
+    /// The store or client that executes the calls of the lease.
     pub holder: H,
     /// The event's name.
     pub primary: Primary,
@@ -68,7 +68,7 @@ pub struct Lease<F, H> {
     pub fragments: Vec<F>,
     /// Expected sources that are not there, masked ones not among them.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
     /// Stage of the selection that it is in.
     pub stage: u8,

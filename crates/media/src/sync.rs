@@ -1,5 +1,5 @@
-//! What threads wait with: deadlines, and the atomics of the protocol that pins and reclaims segments (loom's where its
-//! model checker runs).
+//! Tools for threads that wait: deadlines, and the atomics of the protocol that pins and reclaims segments (loom's
+//! where its model checker runs).
 
 #[cfg(not(loom))]
 pub use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! How a recording is made: directories, sizes, and what a link is.
+//! Configuration of a recording: directories, sizes, and what a link is.
 
 use super::limits::{
     BUFFERS_PER_LINK, COMMIT_BYTES, CONTAINER_BYTES, EXTENT_BYTES, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, IO_BYTES,
@@ -26,7 +26,7 @@ pub struct RecordingConfig {
     pub name: String,
     /// Run number.
     pub run: u64,
-    /// Bytes of one container; a directory takes as many as fit its bytes.
+    /// Bytes of one container; a directory takes the number that fits its bytes.
     pub container_bytes: u64,
     /// Bytes of one extent: what a link gathers before it is written, and what is read at once.
     pub extent_bytes: usize,
@@ -123,7 +123,7 @@ pub struct LinkConfig {
     pub name: String,
     /// What the frames are, for readers, such as `WIBEth`; may be empty.
     pub format: String,
-    /// Ticks from one frame to the next: how many frames a gap stands for.
+    /// Ticks from one frame to the next: how many frames a gap is.
     pub ticks_per_frame: u32,
     /// Ticks of the link's clock in a second; 0 where that is not known.
     pub ticks_per_second: u64,

@@ -1,8 +1,8 @@
-//! What the containers of a recording say: every image by link, era and number, and which ticks it covers.
+//! The index of a recording, read from its containers: every image by link, era and number, and which ticks it covers.
 //!
 //! Made from directories and tables alone; no payload is read.
 //!
-//! *Invariants*: the images of a link stand in the order in which the link made them; one that was written twice, because
+//! *Invariants*: the images of a link are in the order in which the link made them; one that was written twice, because
 //! it was not known whether the first time counted, is one image with two places.
 
 use super::books::{in_order, missed_by};

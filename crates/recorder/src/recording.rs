@@ -54,7 +54,7 @@ pub(super) struct LaneStart {
     pub(super) run: Drive,
 }
 
-/// What the thread of a recording runs, with whom it lends its sink.
+/// The work of a recording's thread, with the owner of its sink.
 type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
@@ -77,7 +77,7 @@ pub struct RecordingProgress {
     pub recorded_bytes: u64,
     /// Frames on their way to a device, images being filled not included.
     pub pending: u64,
-    /// Frames that were missed, for whatever reason.
+    /// Frames that were missed, for any reason.
     pub missed: u64,
     /// Devices in their order.
     pub devices: Vec<RecordingDevice>,
@@ -259,7 +259,7 @@ impl Recording {
     /// written beside them. Links are dropped before. Calling it again answers the same manifest.
     ///
     /// # Errors
-    /// `Invalid` while links are held; whatever kept the manifest from being written to any directory.
+    /// `Invalid` while links are held; the last error if no directory could take the manifest.
     pub fn finish(&self) -> Result<GapManifest> {
         // Held to the end: a second caller waits for the manifest of the first instead of ending the threads again.
         let mut finished = self.finished.lock();

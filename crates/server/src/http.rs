@@ -66,6 +66,7 @@ pub(crate) async fn serve<S: ServedStore>(listener: std::net::TcpListener, share
     let Ok(listener) = TcpListener::from_std(listener) else {
         return tracing::error!(listener = LISTENER, "a listener cannot be watched");
     };
+    // Limits of their own: monitors must get through while clients use up all connections.
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turn = Arc::new(Semaphore::new(1));
     let site = Arc::new(Site { shared: shared.clone(), scraper, turn });
@@ -92,6 +93,7 @@ async fn connection<S: ServedStore>(stream: TcpStream, site: Arc<Site<S>>, place
     let answering = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
+        // One request per connection: the deadline of a connection is then that of its request.
         .keep_alive(false)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEAD_LINES_MAX)
@@ -138,6 +140,7 @@ async fn look<S: ServedStore>(site: &Arc<Site<S>>, kind: &'static str, take: fn(
     };
     let taking = site.clone();
     let taken = tokio::task::spawn_blocking(move || {
+        // Moved into the thread: where the client goes away, the next look still waits for this one.
         let _turn = turn;
         take(&taking)
     });

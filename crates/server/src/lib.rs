@@ -28,7 +28,7 @@ mod tls;
 mod transport;
 mod units;
 
-pub use access::{Secret, Token};
+pub use access::{AccessToken, Secret};
 pub use config::{
     CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
     RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,

@@ -96,6 +96,8 @@ impl Served {
         match self {
             Served::Events(store) => {
                 let stats = store.stats();
+                // An announced event without fragments is in no state that `stats` counts, but it would be lost as
+                // well.
                 let awaited = |run: &RunStatus| store.ledger(run.run).is_ok_and(|ledger| ledger.awaited > 0);
                 LIVE_STATES.iter().any(|state| stats.events[*state as usize].events > 0)
                     || stats.conflicts_kept > 0
@@ -117,7 +119,7 @@ impl Served {
     }
 }
 
-/// What is said of two keyspaces of one name.
+/// The error for two keyspaces of one name.
 pub(crate) fn two_of(name: &str) -> Error {
     Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name"))
 }

@@ -37,7 +37,7 @@ use tokio_rustls::TlsAcceptor;
 const LOOK: Duration = Duration::from_millis(2);
 /// How often an event loop says that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
-/// What threads of waiting calls get to end when the server does. Their answers have nowhere to go by then.
+/// Time that the threads of waiting calls get at the end of the server. Nobody receives their answers by then.
 const WAITING_GRACE: Duration = Duration::from_millis(200);
 
 /// A server at work. Dropping it stops it without grace.
@@ -49,7 +49,7 @@ pub struct Server {
     http: Option<SocketAddr>,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Forebay's own.
@@ -116,6 +116,7 @@ impl Server {
         };
         let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
         server.threads.push(thread("listen".to_owned(), accepting)?);
+        // Last: a probe that says ready must not be followed by a start that fails.
         server.shared.enter(Phase::Ready);
         Ok(server)
     }
@@ -125,7 +126,7 @@ impl Server {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
     }
 
-    /// Where it stands.
+    /// The state of the server.
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
@@ -151,10 +152,11 @@ impl Server {
     }
 
     /// Takes no new connections and requests, answers those under way, and ends within `grace`; answers the number of
-    /// connections that had to be cut. The stores are whoever's who gave them: they are to be closed after this.
+    /// connections that had to be cut. The caller still owns the stores and closes them after this.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.shared.enter(Phase::Stopping);
         let end = Instant::now() + grace;
+        // Polled: connections end on other threads, and a stop is rare.
         while self.connections() > 0 && Instant::now() < end {
             std::thread::sleep(LOOK);
         }
@@ -165,6 +167,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.enter(Phase::Stopping);
+        // After the grace: the event loops end, and with them the sessions that did not.
         self.halt.send_replace(true);
         for thread in self.threads.drain(..) {
             // It was told; what it panicked with was printed.
@@ -192,11 +195,13 @@ fn serve<S: ServedStore>(
     mut connections: mpsc::UnboundedReceiver<Taken>,
     mut halted: watch::Receiver<bool>,
 ) {
+    // Bounded by configuration: waiting calls beyond it queue instead of taking a thread each.
     let threads = shared.limits.waiting_threads_max.max(1);
     let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };
+    // Before the first round: a probe right after the start must not find a loop that never beat.
     shared.beat(number);
     let local = LocalSet::new();
     let beating = shared.clone();
@@ -215,6 +220,7 @@ fn serve<S: ServedStore>(
     });
     // It cannot fail before the server is gone, which is an end as well.
     let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });
+    // Sessions first: their reservations, guards and counts go back before the threads that wait for them.
     drop(local);
     runtime.shutdown_timeout(WAITING_GRACE);
 }
@@ -250,6 +256,7 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let (listener, peer, shared) = (self.protocol.name(), self.peer, self.admitted.shared());
+        // A session that the stop cut off ends as an error; what ended it was the stop.
         let cut = self.reason == "error" && shared.stopping.load(Ordering::Acquire);
         let reason = if cut { "stopping" } else { self.reason };
         shared.metrics.disconnected(listener, reason);

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// An event loop that has not gone round for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
-/// Where a server stands between its start and its end.
+/// The state of a server between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Not yet at its listeners.
@@ -35,9 +35,9 @@ impl Phase {
 pub(crate) struct Shared {
     /// Who may do what.
     pub(crate) access: Access,
-    /// What a connection may take.
+    /// Limits of a connection.
     pub(crate) limits: Limits,
-    /// What is counted.
+    /// The counters.
     pub(crate) metrics: Metrics,
     /// Clients of Redis's protocol since the start: each has a number.
     resp_clients: AtomicU64,
@@ -96,17 +96,20 @@ impl Shared {
         }
     }
 
-    /// A session that had so many bytes of requests in memory has so many now.
+    /// A session had `before` bytes of requests in memory and has `now`.
     pub(crate) fn account(&self, before: u64, now: u64) {
         if now >= before {
             self.memory.fetch_add(now - before, Ordering::Relaxed);
         } else {
-            self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            let all = self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            debug_assert!(all >= before - now, "a session gives back memory that it had not counted");
         }
     }
 
-    /// Whether requests may take so many bytes more of memory.
+    /// Whether requests may take this many more bytes of memory.
     pub(crate) fn has_memory(&self, bytes: u64) -> bool {
+        // Relaxed, and checked apart from the taking: two connections may both see room. The bound is for the machine's
+        // memory, where one window more or less does not matter.
         self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
     }
 
@@ -115,7 +118,7 @@ impl Shared {
         self.resp_clients.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where the server stands.
+    /// The state of the server.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,
@@ -126,8 +129,11 @@ impl Shared {
 
     /// The next phase: none comes again.
     pub(crate) fn enter(&self, phase: Phase) {
+        // `fetch_max`: the thread that starts the server may enter `Ready` after a signal has entered `Stopping`.
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Stopping {
+            // The flag before the notice: a session that registers too late for the notice finds the flag set
+            // (`until_stopping`).
             self.stopping.store(true, Ordering::Release);
             self.stop_notice.notify_waiters();
         }
@@ -136,6 +142,7 @@ impl Shared {
     /// Waits until the server takes no new connections and requests.
     pub(crate) async fn until_stopping(&self) {
         let mut notice = pin!(self.stop_notice.notified());
+        // Registered before the flag is read: a stop in between is seen by one of them.
         notice.as_mut().enable();
         if !self.stopping.load(Ordering::Acquire) {
             notice.await;
@@ -145,6 +152,7 @@ impl Shared {
     /// An event loop went round.
     pub(crate) fn beat(&self, thread: usize) {
         if let Some(beat) = self.beats.get(thread) {
+            // Relaxed: only the age of the number is looked at.
             beat.store(self.now_ms(), Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! What the checks need beyond Rust: installed where it is missing, at fixed versions where cargo installs it.
+//! Installs what the checks need beyond Rust if it is missing, at fixed versions where cargo installs it.
 
 use crate::Result;
 use crate::child::{self, Listener, Terminal};
@@ -18,7 +18,7 @@ const COMPILER: (&str, &str) = ("c++", "g++");
 /// A terminal that tests can look at, and the monitor with its checker.
 const TERMINAL: (&str, &str) = ("tmux", "tmux");
 const PROMETHEUS: (&str, &str) = ("promtool", "prometheus");
-/// What checks the unit of a service.
+/// The program that checks the unit of a service.
 const SYSTEMD: (&str, &str) = ("systemd-analyze", "systemd");
 
 /// Installs what tests and benchmarks start: Debian packages and Python's.

@@ -1,4 +1,4 @@
-//! What the threads of a demo came to, put together into the summary.
+//! Collects the results of a demo's threads into the summary.
 
 use super::Profile;
 use super::archive::ArchiveReport;
@@ -8,7 +8,7 @@ use super::dead::Dead;
 use super::decided::{FilterReport, StageReport};
 use super::readout::ReadoutReport;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::Shared;
+use super::shared::DemoShared;
 use super::summary::{DeadTime, Decided, DutySummary, RoleSummary, StageSummary, StreamSummary, Summary};
 use super::warm::WarmSummary;
 use crate::limits::GAP_LEFT_SHARE;
@@ -41,7 +41,7 @@ impl Outcome {
     /// Holds the ledger against what the threads counted.
     pub(super) fn summarise(
         &self,
-        shared: &Shared<'_>,
+        shared: &DemoShared<'_>,
         directory: &Path,
         ended: Ended,
         inhibited: &Stats,
@@ -157,7 +157,7 @@ impl Outcome {
     }
 
     /// How much each role did, and how fast.
-    fn roles(&self, shared: &Shared<'_>) -> Vec<RoleSummary> {
+    fn roles(&self, shared: &DemoShared<'_>) -> Vec<RoleSummary> {
         let config = &shared.plan.config;
         let (taking, whole) = (self.taking.as_secs_f64(), (self.taking + self.draining).as_secs_f64());
         let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
@@ -184,7 +184,7 @@ impl Outcome {
         full.as_secs_f64() / self.readout.len().max(1) as f64
     }
 
-    fn streams(&self, shared: &Shared<'_>) -> Vec<StreamSummary> {
+    fn streams(&self, shared: &DemoShared<'_>) -> Vec<StreamSummary> {
         let plan = shared.plan;
         let calib =
             format!("one physics event of {:.0}: its {CALIB} group of {}", plan.prescale.factor(), plan.calib.len());
@@ -196,7 +196,7 @@ impl Outcome {
         vec![one(PHYSICS, "whole events, and the result".to_owned()), one(CALIB, calib)]
     }
 
-    fn duty(&self, shared: &Shared<'_>) -> Option<DutySummary> {
+    fn duty(&self, shared: &DemoShared<'_>) -> Option<DutySummary> {
         let config = &shared.plan.config;
         let duty = config.duty?;
         let (most, backlog_most_at_s) = self.backlog.most();
@@ -250,7 +250,7 @@ fn stream_problems(streams: &[StreamSummary], run: Option<&RunSummary>) -> Vec<S
 }
 
 /// Dead time of the trigger: by cause, longest first; in all, in seconds; and triggers lost to it.
-fn dead_time(shared: &Shared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
+fn dead_time(shared: &DemoShared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
     let (held, total_ns, lost) = shared.trigger.dead_time();
     let sum: u64 = held.iter().map(|dead| dead.ns).sum();
     if sum != total_ns {

@@ -1,4 +1,4 @@
-//! What a store says of itself, as samples: levels, events, leases, inhibit, accounts.
+//! Samples of a store: levels, events, leases, inhibit, accounts.
 //!
 //! *Not here*: containers and devices (`warm.rs`).
 
@@ -30,6 +30,7 @@ impl Rising {
     fn count(&mut self, keyspace: &str, name: &'static str, term: &'static str, now: u64) -> f64 {
         let key = (keyspace.to_owned(), name, term);
         let count = self.counts.entry(key).or_insert(Count { first: now, shown: 0 });
+        // Never lower than shown before: a monitor takes a counter that falls for a restart.
         count.shown = count.shown.max(now.saturating_sub(count.first));
         count.shown as f64
     }
@@ -217,6 +218,7 @@ fn accounts(page: &mut Page, keyspace: &str, runs: &[RunStatus]) {
         page.gauge("forebay_runs", "Runs that the store knows.", &labels, count as f64);
     }
     let mut shown: Vec<&RunStatus> = runs.iter().filter(|run| run.state != RunState::Closed).collect();
+    // The highest numbers first: they are the runs that take data now.
     shown.sort_by_key(|run| std::cmp::Reverse(run.run));
     for run in shown.into_iter().take(RUNS_SHOWN) {
         account(page, keyspace, &run.run.to_string(), &run.ledger);
@@ -236,7 +238,7 @@ fn account(page: &mut Page, keyspace: &str, run: &str, ledger: &Ledger) {
     let live = live.map(|(term, tally)| (term, tally.events));
     for (term, events) in went.chain(live).chain([("awaited", ledger.awaited)]) {
         let labels = [("keyspace", keyspace), ("run", run), ("term", term)];
-        let help = "Events of a run that is not closed, by where they stand or what became of them.";
+        let help = "Events of a run that is not closed, by state or by how they ended.";
         page.gauge("forebay_run_events", help, &labels, events as f64);
     }
 }

@@ -1,4 +1,4 @@
-//! What a client asks before and beside its work: who is there, who am I, which keyspace, how full.
+//! Commands about the connection and the server: identity, login, choice of the keyspace, fill.
 
 use super::failure::Failure;
 use super::keys;
@@ -59,6 +59,7 @@ pub(super) fn hello<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>
             _ => return Err(wrong()),
         }
     }
+    // Before anything of the connection is changed: a refused HELLO leaves it as it was.
     if turn.client.is_stranger() {
         return Err(Failure::coded(
             "NOAUTH",
@@ -83,6 +84,7 @@ pub(super) fn hello<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>
     replies.number(u64::from(protocol));
     replies.text("id");
     replies.number(id);
+    // What clients of a single Redis server expect: other values make them look for replicas.
     for (name, value) in [("mode", "standalone"), ("role", "master")] {
         replies.text(name);
         replies.text(value);

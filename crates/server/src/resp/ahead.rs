@@ -1,7 +1,7 @@
 //! Commands that have come together: read before the first of them is carried out, so that the memory which they will
 //! touch is asked for at once.
 //!
-//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, RESET, …) is
+//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, AUTH, …) is
 //! the last of its batch.
 
 use super::keys;
@@ -52,6 +52,8 @@ impl Ahead {
         let key = store.filter(|_| on_one).and_then(|store| keys::key(store.schema(), command.part(1)).ok());
         self.keys.extend(key);
         self.commands.push(Ready { length, parts, spec, key });
+        // The first command of another kind ends the batch: it may select another keyspace, in which the keys behind it
+        // mean others.
         on_one && self.commands.len() < COMMANDS_MAX
     }
 

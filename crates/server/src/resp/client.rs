@@ -26,7 +26,7 @@ pub(super) struct Client<S> {
     store: Option<S>,
     ring: Option<Ring>,
     rights: Rights,
-    /// Data may stand on a device: whoever reads it may wait.
+    /// Data may be on a device: a thread that reads it may wait.
     may_be_slow: bool,
 }
 
@@ -67,10 +67,13 @@ impl<S: ServedStore> Client<S> {
     pub(super) fn log_in(&mut self, shared: &Shared, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
         let own = |grant: &Grant| user.is_none_or(|user| user == b"default" || user == grant.name.as_bytes());
         if let Some(grant) = shared.access.grant(secret).filter(own) {
+            // Rights follow from token and keyspace: the keyspace that is selected stays, its rights are looked up
+            // again.
             self.grant = Some(grant);
             self.select_at(self.keyspace);
             return Ok(());
         }
+        // Never reset: a client could try many secrets between logins that succeed.
         self.refusals += 1;
         shared.refuse("resp", "token", "a secret that no token has, or not under this name");
         Err(Failure::coded("WRONGPASS", "invalid username-password pair or user is disabled."))
@@ -160,6 +163,7 @@ impl<S: ServedStore> Client<S> {
     /// `NOAUTH` before it said who it is, `NOPERM` without the right.
     #[inline]
     pub(super) fn check(&self, shared: &Shared, call: Call, command: &str) -> Result<(), Failure> {
+        debug_assert!(!self.is_stranger() || self.rights == Rights::default(), "a stranger has no rights");
         if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
     }
 

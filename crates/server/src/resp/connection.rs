@@ -24,7 +24,7 @@ use std::time::Instant;
 use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
-/// What came of an exchange with the client.
+/// The result of an exchange with the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     /// There is something to do.
@@ -36,7 +36,7 @@ enum Exchange {
 /// A socket with its session.
 pub(super) struct Connection<T> {
     stream: T,
-    /// What was written may stand in the stream's own memory: that of TLS.
+    /// What was written may still be in the stream's own memory, that of TLS.
     to_flush: bool,
     deadlines: Deadlines,
 }
@@ -116,6 +116,7 @@ impl<T: Transport> Connection<T> {
             let step = session.run(true);
             (session, step)
         });
+        // The whole session is on the thread: the commands behind this one wait, because answers come in order.
         let done = waited.await;
         shared.on_threads.fetch_sub(1, Ordering::Relaxed);
         done.ok()
@@ -147,6 +148,7 @@ impl<T: Transport> Connection<T> {
             if more {
                 return Poll::Ready(Ok(Exchange::Work));
             }
+            // Read only while the client takes its answers: its socket then holds back what it sends.
             if let Poll::Ready(count) = self.poll_fill(session, context) {
                 return Poll::Ready(match count {
                     Ok(0) => Ok(Exchange::Ended),
@@ -261,7 +263,7 @@ async fn behind_others() {
     .await;
 }
 
-/// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set anew
+/// Deadlines of a connection. The timer is set to the first of them, and looked at when it rings: it is not set again
 /// for each command.
 struct Deadlines {
     limits: Limits,
@@ -289,6 +291,7 @@ impl Deadlines {
         loop {
             let (timer, rings) =
                 self.timer.get_or_insert_with(|| (Box::pin(tokio::time::sleep_until(first.into())), first));
+            // Only moved to an earlier time. A timer that rings too early is set again below.
             if *rings > first {
                 timer.as_mut().reset(first.into());
                 *rings = first;

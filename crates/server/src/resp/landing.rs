@@ -45,6 +45,7 @@ impl<R: ReserveFragment> Landing<R> {
 
     /// Takes what belongs to the value from bytes that have come; how many.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        // A refused value is counted as well: the command behind it begins after its last byte.
         let count = self.lacks().min(bytes.len());
         if let Ok(reservation) = &mut self.target {
             reservation[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
@@ -61,8 +62,9 @@ impl<R: ReserveFragment> Landing<R> {
         }
     }
 
-    /// So many bytes came there.
+    /// This many bytes came there.
     pub(super) fn came(&mut self, count: usize) {
         self.filled += count;
+        debug_assert!(self.filled <= self.length, "no more is read into a value than it has");
     }
 }

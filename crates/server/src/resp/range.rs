@@ -28,6 +28,7 @@ fn after<S: ServedStore>(
             for at in (0..values.len()).rev() {
                 let inside =
                     |before: usize| (bounds.lower()[before]..=bounds.upper()[before]).contains(&values[before]);
+                // No key of this prefix is left, or the prefix itself is outside.
                 if !(0..at).all(inside) || values[at] >= bounds.upper()[at] {
                     continue;
                 }
@@ -72,10 +73,12 @@ pub(super) fn range<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>
         let fragment = fragment?;
         bytes += fragment.len() as u64;
         found.push(fragment);
+        // After the fragment, so that one longer than a window still goes out.
         if bytes >= window {
             break;
         }
     }
+    // A long range counts as much work as its fragments, so that other connections get their turn after it.
     (turn.things, turn.cost, turn.sent) = (found.len() as u64, 4 + found.len(), bytes);
     turn.replies.array(found.len());
     for fragment in found {

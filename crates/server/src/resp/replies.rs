@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Deref;
 
-/// Payloads from this length on are written from where they stand.
+/// Payloads from this length on are written from their place, without a copy.
 const IN_PLACE_BYTES_MIN: usize = 2048;
 /// Places of one vectored write.
 pub(super) const PLACES: usize = 64;
@@ -92,6 +92,7 @@ impl<F: Deref<Target = [u8]>> Replies<F> {
     pub(super) fn places<'a>(&'a self, places: &mut [IoSlice<'a>; PLACES]) -> usize {
         let (mut at, mut count, mut skip) = (self.written, 0, self.written_large);
         for (place, fragment) in &self.large {
+            // A payload takes up to two places; what does not fit goes with the next write.
             if count + 2 >= PLACES {
                 return count;
             }
@@ -110,7 +111,7 @@ impl<F: Deref<Target = [u8]>> Replies<F> {
         count
     }
 
-    /// So many bytes were written.
+    /// This many bytes were written.
     #[inline]
     pub(super) fn advance(&mut self, mut count: usize) {
         self.sent += count as u64;
@@ -118,6 +119,7 @@ impl<F: Deref<Target = [u8]>> Replies<F> {
             let end = self.large.front().map_or(self.bytes.len(), |(place, _)| *place);
             let plain = count.min(end - self.written);
             self.written += plain;
+            debug_assert!(self.written <= self.bytes.len(), "no more is written than there is");
             count -= plain;
             let Some((_, fragment)) = self.large.front().filter(|_| count > 0) else { break };
             let of_payload = count.min(fragment.len() - self.written_large);
@@ -261,17 +263,17 @@ impl<F: Deref<Target = [u8]>> Replies<F> {
         self.push(if self.three { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// So many things follow.
+    /// This many things follow.
     pub(super) fn array(&mut self, length: usize) {
         self.head(b'*', length as u64);
     }
 
-    /// So many names, each with its value, follow.
+    /// This many names, each with its value, follow.
     pub(super) fn map(&mut self, length: usize) {
         if self.three { self.head(b'%', length as u64) } else { self.array(2 * length) }
     }
 
-    /// So many different things follow.
+    /// This many different things follow.
     pub(super) fn set(&mut self, length: usize) {
         if self.three { self.head(b'~', length as u64) } else { self.array(length) }
     }

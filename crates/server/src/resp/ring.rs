@@ -37,6 +37,7 @@ pub(super) fn put<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
             turn.replies.ok();
             Ok(Flow::Done)
         }
+        // A refusal is an error here: a client of Redis reads `OK` as stored.
         RingOutcome::Refused(cause) => Err(Failure::coded(
             "REFUSED",
             format!("{}: not stored, entered as a gap at {source}/{timestamp}, a final answer", cause.name()),
@@ -75,6 +76,7 @@ pub(super) fn window<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
         let lengths = slice.fragments().filter_map(|at| slice.window.sources[0].fragment(at));
         bytes += lengths.map(|fragment| fragment.bytes.len() as u64).sum::<u64>();
         things += 1 + slice.fragments().len() + slice.coverage().len();
+        // Refused, not cut: an answer in this protocol has no flag for more, and half a window would look whole.
         if bytes > most || things > THINGS_MAX {
             return Err(Failure::err(format!(
                 "the window has more than {most} bytes or {THINGS_MAX} fragments and stretches, which do not go into one \
@@ -85,6 +87,7 @@ pub(super) fn window<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
             all.push((slice.source(), Vec::new(), Vec::new()));
         }
         if let Some((_, coverage, slices)) = all.last_mut() {
+            // Slices are cut by size: stretches that go over a cut are one for the client.
             join(coverage, slice.coverage());
             slices.push(slice);
         }

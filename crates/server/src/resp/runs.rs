@@ -17,6 +17,7 @@ fn run_number(word: &[u8]) -> Result<u64, Failure> {
 pub(super) fn run<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
     let call = if word == b"LIST" { Call::Look } else { Call::Run };
+    // Checked here and not by the table: LIST needs less than the words that change a run.
     turn.client.check(turn.shared, call, "fb.run")?;
     turn.call = Some(call);
     let store = turn.client.store()?;
@@ -86,6 +87,7 @@ pub(super) fn ledger<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_
     replies.text("imbalance");
     match ledger.imbalance() {
         Some(imbalance) => replies.text(&imbalance.to_string()),
+        // Nil, and not a missing name: a client can see that the account was checked.
         None => replies.nothing(),
     }
     Ok(Flow::Done)

@@ -53,6 +53,7 @@ pub(super) fn patience<S: ServedStore>(turn: &mut Turn<'_, S>, wait: Duration) -
         return None;
     }
     let now = Instant::now();
+    // Kept between the runs of one command: its wait began with the first of them.
     let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
     (!left.is_zero()).then_some(left)
 }
@@ -75,9 +76,10 @@ pub(super) fn get_any<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'
         }
     }
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
+    // The store is asked without a wait: the connection's task waits, and the command runs again.
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted;
-    // As many as fit what a client may take at once, as of the native protocol.
+    // The limit is what a client may take at once, as in the native protocol.
     let leases = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes))?;
     if leases.is_empty()
         && let Some(left) = patience(turn, wait)
@@ -85,6 +87,7 @@ pub(super) fn get_any<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'
         let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
         return Ok(Flow::Later(left.min(again)));
     }
+    // The command is answered: the next one has a patience of its own.
     *turn.patience = None;
     let fragments: usize = leases.iter().map(|lease| lease.fragments.len()).sum();
     (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: answers come in the order of the commands; what may wait is only done where `may_wait` says so; a command
-//! that was put off is repeated as a whole, and finds what it did (of `MSET` the keys before the one that waits).
+//! that was put off is repeated as a whole, and finds what it did.
 //!
 //! *On failure*: a command that fails is answered with its error; bytes that are no commands end the connection.
 
@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What commands may cost before others on the same thread have their turn, in commands on one fragment.
+/// The work of one turn, after which other connections of the thread get theirs, counted in commands on one fragment.
 const COST_MAX: usize = 8192;
 
 /// What a session needs next.
@@ -180,7 +180,7 @@ impl<S: ServedStore> Session<S> {
     }
 
     /// Reads the commands that have come whole, as far as a batch goes, and asks for what they will touch. Answers how it
-    /// stands behind the last of them.
+    /// is behind the last of them.
     fn look_ahead(&mut self, ahead: &mut Ahead) -> Result<Progress, String> {
         ahead.clear();
         let store = self.client.store_at_hand();
@@ -207,6 +207,8 @@ impl<S: ServedStore> Session<S> {
     /// The rest of a command is to come: its memory is counted with that of all requests under way.
     fn need_more(&mut self) -> Step {
         let memory = self.input.memory();
+        // The buffer of the thread is free; what goes beyond it counts, or a few clients with half a command each could
+        // take all memory.
         if self.hold(if memory > READ_BYTES { memory as u64 } else { 0 }) {
             return Step::Read;
         }
@@ -256,6 +258,7 @@ impl<S: ServedStore> Session<S> {
             return Flow::Wait;
         }
         self.account.begin(spec.call, &self.shared.metrics);
+        // A command that is put off runs again as a whole: what it has answered so far is taken back.
         let bookmark = self.replies.bookmark();
         let mut turn = Turn {
             shared: &self.shared,
@@ -282,6 +285,7 @@ impl<S: ServedStore> Session<S> {
             Err(failure) => {
                 self.replies.back_to(bookmark);
                 self.fail(call, &failure);
+                // Too many wrong secrets on one connection: it ends, so that guessing costs a new connection each time.
                 if self.client.guesses() { Flow::End("token") } else { Flow::Done }
             }
         };
@@ -304,6 +308,7 @@ impl<S: ServedStore> Session<S> {
     /// Where the rest of the input is the beginning of a large value of SET: reserves its place in the store.
     fn begin_landing(&mut self, may_wait: bool) -> Option<Flow> {
         let (start, length) = self.parser.last_value()?;
+        // Shorter values are there with the next read; a stranger reserves nothing.
         if length < LANDING_BYTES_MIN || self.parser.parts() != (2, 3) || self.client.is_stranger() {
             return None;
         }
@@ -350,6 +355,10 @@ impl<S: ServedStore> Session<S> {
         let landing = self.landing.as_mut()?;
         let came = landing.take(self.input.bytes());
         self.input.consume(came);
+        debug_assert!(
+            self.input.is_empty() || landing.lacks() == 0,
+            "bytes of the value are taken before what is behind it"
+        );
         if landing.lacks() > 0 {
             return Some(Step::Read);
         }

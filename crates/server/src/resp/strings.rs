@@ -13,6 +13,7 @@ pub(super) fn set<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
             "SET has no options here: a fragment is written once and stays until its event is decided",
         ));
     }
+    // No options of Redis's SET: an expiry or NX would promise what a store of events does not do.
     let (key, value) = (turn.key(command)?, command.part(2));
     match turn.put(&key, value)? {
         None => return Ok(Flow::Wait),
@@ -23,7 +24,7 @@ pub(super) fn set<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) 
     Ok(Flow::Done)
 }
 
-/// What a put that came too late is told.
+/// The answer to a put that came too late.
 pub(super) fn late(schema: &KeySchema, key: &Key) -> Failure {
     let text = schema.text(key.as_bytes());
     Failure::coded("LATE", format!("{text}: its event is leased, decided or removed: not stored, a final answer"))

@@ -12,9 +12,9 @@ use std::ops::Deref;
 pub(super) enum Place {
     /// On the event loop: it does not wait, or says itself when it has to.
     Loop,
-    /// There as well, where all data stands in memory.
+    /// There as well, if all data is in memory.
     Data,
-    /// Where it may wait: for a record in flight, for a log that is folded, for space.
+    /// Where it may wait: for a record in flight, for a snapshot of the log, for space.
     Thread,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Place {
 pub(super) struct Spec {
     /// Its name in lower case.
     pub(super) name: &'static str,
-    /// Parts that it has, its name among them; at least so many, where negative.
+    /// Parts that it has, its name among them; at least this many if negative.
     pub(super) arity: i32,
     /// The call as which it is allowed and counted; `None` says that it concerns the connection only, or that it sees to
     /// that itself.
@@ -48,7 +48,7 @@ impl Spec {
         self.place == Place::Loop && self.keys == ONE_KEY
     }
 
-    /// Whether it has so many parts.
+    /// Whether it has this many parts.
     #[inline]
     pub(super) fn takes(&self, parts: usize) -> bool {
         if self.arity < 0 { parts >= self.arity.unsigned_abs() as usize } else { parts == self.arity as usize }
@@ -96,6 +96,7 @@ impl Spec {
 /// The command of this name.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+    // A walk over some thirty names, the frequent ones first: faster than a hash of the name.
     COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Turn<'a, S: ServedStore> {
     pub(super) cost: usize,
 }
 
-/// What follows from a command.
+/// The next step after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It is answered.
@@ -48,7 +48,7 @@ pub(super) enum Flow {
 pub(super) enum Looked<F> {
     There(F),
     Absent,
-    /// It stands on a device, for which this thread must not wait.
+    /// It is on a device, for which this thread must not wait.
     Wait,
 }
 
@@ -62,6 +62,7 @@ impl<S: ServedStore> Turn<'_, S> {
     #[inline]
     pub(super) fn key(&self, command: Command<'_>) -> Result<Key, Failure> {
         match self.key {
+            // Read before, when the batch was read ahead for its prefetch.
             Some(key) => Ok(key),
             None => Ok(keys::key(self.client.store()?.schema(), command.part(1))?),
         }
@@ -75,6 +76,7 @@ impl<S: ServedStore> Turn<'_, S> {
     pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
         let store = self.client.store()?;
         let options = PutOptions::default();
+        // On the event loop only what needs no wait; `None` sends the whole session to a thread.
         Ok(if self.may_wait {
             Some(store.put(key, value, &options)?)
         } else {
@@ -91,6 +93,7 @@ impl<S: ServedStore> Turn<'_, S> {
         let store = self.client.store()?;
         if self.client.may_be_slow() && !self.may_wait {
             let schema = store.schema();
+            // Asked before the read: once a read of a device has begun it cannot be given up.
             if store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))) {
                 return Ok(Looked::Wait);
             }

@@ -1,4 +1,4 @@
-//! What frames ask of the store: each request is decoded, called and answered here, on whatever thread.
+//! Executes requests on the store: decodes each, makes the call and encodes the answer, on any thread.
 //!
 //! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`), what may take long to be there
 //! (`long.rs`).
@@ -35,6 +35,8 @@ pub(super) fn waits<S: ServedStore>(store: &S, call: Call, request: &Request, ha
 
 fn touches_warm<S: ServedStore>(store: &S, call: Call, request: &Request) -> bool {
     let schema = store.schema();
+    // Read twice, here and where it is answered: a thread for each read would cost more than decoding a list of keys.
+    // What cannot be decoded is refused there.
     let mut read = WireReader::new(&request.meta);
     if call == Call::Get {
         let keys = read.list(2, |read| read.key(schema)).unwrap_or_default();
@@ -100,7 +102,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// So many, of about so many bytes each.
+    /// This many, of about this many bytes each.
     fn new(count: usize, bytes: usize) -> Outcomes {
         let mut out = WireWriter::with_capacity(4 + bytes * count);
         out.u32(count as u32);
@@ -117,7 +119,7 @@ impl Outcomes {
     }
 }
 
-/// What does not fit the client's window behind something else must be asked for again: an answer is made as a whole, and
+/// A client must ask again for things that do not fit its window behind others: an answer is made as a whole, and
 /// holds what it reads until the client has taken it.
 fn check_fits<S: ServedStore>(payload: &Payload<S>, most: u64) -> Result<()> {
     if payload.bytes() < most {
@@ -137,12 +139,14 @@ fn get<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &mut
     let count = read.count(2)?;
     *things = count as u64;
     let (mut out, mut payload) = (Outcomes::new(count, 18), Payload::default());
+    // All keys before the first look: a frame that is wrong is refused whole, and the prefetch needs them.
     let keys: Vec<Result<Key>> = (0..count).map(|_| read.key(&keyspace.schema)).collect();
     read.end()?;
     if count >= AHEAD_MIN {
         store.prefetch(&keys.iter().flatten().copied().collect::<Vec<_>>());
     }
     for key in keys {
+        // Each key has an outcome of its own: one that is of another schema must not hide the others.
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
         out.say(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
@@ -196,6 +200,7 @@ fn update<S: ServedStore>(store: &S, keyspace: &Keyspace, request: &Request) -> 
     let mut out = WireWriter::new();
     match WireUpdate::decode(&request.meta, keyspace)? {
         WireUpdate::Fragment { key, token, checksum } => {
+            // Before the store is changed: an update has no second chance to be refused.
             check_sent(&request.payload, checksum)?;
             out.u16(store.update(&key, &request.payload, token.as_ref())?);
         }
@@ -231,7 +236,7 @@ fn open_event<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], thing
 
 /// Events that are leased first: what they have says how many more may be.
 const FIRST_EVENTS: usize = 16;
-/// Most bytes that are said of a lease beside its attributes, fragments and sources; of a fragment; of one that is missing.
+/// Most bytes of meta for a lease without its attributes, fragments and sources; for a fragment; for a missing one.
 const LEASE_BYTES: u64 = 128;
 const FRAGMENT_BYTES: u64 = 48;
 const MISSING_BYTES: u64 = 33;
@@ -254,12 +259,14 @@ pub(crate) fn lease_any<S: ServedStore>(store: &S, request: &GetAny, most: u64) 
             Err(_) if !leases.is_empty() => Vec::new(),
             found => found?,
         };
+        // Fewer than asked: nothing more is ready now.
         let is_all = found.len() < asked.n;
         leases.extend(found);
         let bytes: u64 = leases.iter().map(|lease| payload_bytes::<S>(lease) + 2 * said_bytes(store, lease)).sum();
         if is_all || leases.len() >= request.n || bytes >= most {
             return that_fit(store, leases, most);
         }
+        // Something is found: waiting for more would hold it back.
         asked.wait = Duration::ZERO;
         let each = bytes / leases.len() as u64;
         step = usize::try_from((most - bytes) / each.max(1)).unwrap_or(usize::MAX).max(1);
@@ -288,6 +295,7 @@ fn that_fit<S: ServedStore>(store: &S, mut leases: Vec<LeaseOf<S>>, most: u64) -
     if fit == leases.len() {
         return Ok(leases);
     }
+    // Given back, not left to run out: that would count as a failed delivery of a worker that never had the event.
     for lease in leases.drain(fit..) {
         // Where that fails the lease comes back by its time.
         let _ = lease.requeue();
@@ -378,6 +386,7 @@ pub(super) fn judge_all<S: ServedStore>(store: &S, verdicts: &[WireVerdict], mut
         let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
         let mut whole = Ok(());
         for (source, length, checksum) in &verdict.results {
+            // Cut short where the payload is too short; the checksum then refuses this verdict and not its neighbours.
             let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
             payload = rest;
             whole = whole.and_then(|()| check_sent(bytes, *checksum));

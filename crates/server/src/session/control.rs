@@ -1,4 +1,4 @@
-//! What is rare, by name: decoded from JSON, called, answered in JSON; and what lives as long as its connection.
+//! Rare calls, by name, with requests and answers in JSON; and the objects that live as long as their connection.
 
 use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
@@ -58,13 +58,16 @@ impl<S: ServedStore> Objects<S> {
         if all.len() >= OBJECTS_MAX {
             return Err(Error::full(format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection")));
         }
+        // Behind the highest one: a number that was just dropped must not name another object of a late frame.
         let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
+        debug_assert!(!all.contains_key(&number), "each object has its own number");
         all.insert(number, object);
         Ok(number)
     }
 
     fn get(&self, number: u32) -> Result<Object<S>> {
         let unknown = || Error::invalid(format!("no object {number} on this connection"));
+        // Cloned out of the lock: calls on an object may wait, and others of the connection go on.
         self.all.lock().get(&number).cloned().ok_or_else(unknown)
     }
 }
@@ -186,6 +189,7 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) 
                 decided,
                 sources: sources.map_or(Sources::All, Sources::Only),
                 rate_hz,
+                // A sample is copied into the server's memory before it goes out.
                 bytes_max: bytes_max.min(SAMPLE_BYTES_MAX),
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
@@ -196,10 +200,10 @@ fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) 
     }
 }
 
-/// Most bytes of a sample, whatever is asked for.
+/// Most bytes of a sample, even if the client asks for more.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
-/// What is said to a token that has not the right.
+/// The error for a token without the right.
 pub(super) fn no_right(call: Call) -> Error {
     Error::invalid(format!(
         "`{}` needs the right `{}`, which this token has not here",
@@ -219,12 +223,14 @@ fn report<S: ServedStore>(
     };
     let mut producer = producer.lock();
     let at_work = producer.as_ref().ok_or_else(|| Error::closed("this producer gave its last report"))?;
+    // The client sends what was counted since its last report that arrived: sums are kept here.
     at_work.announced(announced);
     at_work.offered_many(fragments, bytes);
     match order {
         ObjectOrder::Count => Ok(()),
         ObjectOrder::Report => at_work.report(),
         ObjectOrder::Finish => match producer.take() {
+            // Taken out first: after its last report every further one is refused.
             Some(producer) => producer.finish(),
             None => Ok(()),
         },

@@ -1,4 +1,4 @@
-//! What may take long to be there: asked for on threads, for a while each time, so that many who ask have their turns.
+//! Calls that may wait long: they run on other threads, for a limited time each turn, so that all of them get turns.
 //!
 //! *Invariants*: nobody keeps a thread for longer than [`TURN`] while nothing is there (tests/session/waiting.rs).
 
@@ -50,7 +50,7 @@ impl<S: ServedStore> LongAsking<S> {
         }
     }
 
-    /// What is answered where nothing came in its time.
+    /// The answer if nothing came in its time.
     ///
     /// # Errors
     /// None that a caller could meet.

@@ -72,6 +72,7 @@ pub(crate) async fn serve<T: Transport, S: ServedStore>(
 ) -> &'static str {
     let mut session = Session::new(stream, shared.clone(), keyspaces.clone());
     let mut stopping = pin!(shared.stop_notice.notified());
+    // Registered before the flag is read, so that a stop in between is not missed.
     stopping.as_mut().enable();
     if shared.stopping.load(Ordering::Acquire) {
         session.stop();
@@ -275,9 +276,11 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
     async fn leave(mut self) {
         let (done, on_threads) = (self.work.done.take(), self.work.on_threads);
         // The other side is told that this is the end (TLS has words for it), as far as it listens.
+        // Bounded: a client that does not read must not keep the connection in the count.
         let _ = tokio::time::timeout(LEAVE, self.stream.shutdown()).await;
         drop(self);
         if let Some((sender, mut done)) = done {
+            // Its own sender goes first: the channel then ends with the last thread.
             drop(sender);
             for _ in 0..on_threads {
                 if done.recv().await.is_none() {
@@ -291,6 +294,8 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
         let mut turns = 0;
         loop {
+            // In this order: what threads have done frees credit and places, which decides how many further frames may
+            // be looked at.
             self.take_done(context);
             let was_full = self.outbox.is_full();
             self.ask_again(context);
@@ -383,6 +388,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
     fn take_done(&mut self, context: &mut Context<'_>) {
         loop {
             let Some((_, done)) = &mut self.work.done else { return };
+            // Polled to `Pending`, so that this task is woken by the next result.
             let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
             debug_assert!(self.work.on_threads > 0, "a thread tells once what it has done");
             self.work.on_threads -= 1;
@@ -426,7 +432,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
     }
 
-    /// What the client may send anew, now that a request of so many bytes is answered.
+    /// What the client may send again, now that a request of this many bytes is answered.
     fn give_back(&mut self, bytes: u64) -> u32 {
         self.incoming.credit += bytes;
         debug_assert!(
@@ -461,9 +467,11 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         let (sender, _) = self.work.done.get_or_insert_with(unbounded_channel);
         let sender = sender.clone();
         self.work.on_threads += 1;
+        // Counted before it is queued: the count bounds what waits for threads, not only what runs.
         let counted = OnThread::new(&self.shared);
         tokio::task::spawn_blocking(move || {
             let done = work();
+            // Before the result is sent: a session that sees its result must not still find itself crowded by it.
             drop(counted);
             // The session may be gone: then nobody wants to know.
             let _ = sender.send(done);
@@ -495,6 +503,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             self.answered(asking.head, Call::GetAny, 1, asking.from, answer);
         }
         if !self.work.asking.is_empty() {
+            // After the look: an event that became ready in between is found by the timer (`LOOK_AGAIN`) at the latest.
             store.wake_when_ready(context.waker());
             if !self.work.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 self.work.waker = Some(context.waker().clone());
@@ -557,6 +566,8 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         let left = if self.is_crowded() { 1 } else { room.clamp(1, waiting.len()) };
         let mut groups: Vec<Vec<_>> = (0..left).map(|_| Vec::new()).collect();
         for (number, one) in waiting.into_iter().enumerate() {
+            // Dealt out in turn: neighbours in a frame often wait for the same thing, and should not wait one behind
+            // the other.
             groups[number % left].push((putting.puts[one.index()].clone(), one));
         }
         for group in groups {
@@ -581,6 +592,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         let timer = match &mut self.timer {
             Some(timer) => {
                 // One that ends earlier is looked at again when it does.
+                // Set only to an earlier time: resetting a timer for each frame costs more than one early wake-up.
                 if timer.deadline().into_std() > next || timer.is_elapsed() {
                     timer.as_mut().reset(next.into());
                 }
@@ -619,11 +631,12 @@ impl<T, S: ServedStore> Drop for Session<T, S> {
     }
 }
 
-/// Work on a thread, counted until it is done, whatever becomes of the connection that asked for it.
+/// Work on a thread, counted until it is done, even if the connection that asked for it ends before.
 struct OnThread(Arc<Shared>);
 
 impl OnThread {
     fn new(shared: &Arc<Shared>) -> OnThread {
+        // Relaxed: the count steers admission and guards no data.
         shared.on_threads.fetch_add(1, Ordering::Relaxed);
         OnThread(shared.clone())
     }
@@ -631,7 +644,8 @@ impl OnThread {
 
 impl Drop for OnThread {
     fn drop(&mut self) {
-        self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "work on a thread is counted until it is done");
     }
 }
 

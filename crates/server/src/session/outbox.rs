@@ -5,7 +5,7 @@
 //! ```
 //!
 //! *Invariants*: no more bytes are on their way than the client has agreed to take; payloads of fragments go out from
-//! where they stand, small ones are copied together.
+//! where they are, small ones are copied together.
 
 use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+/// Payloads below this many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 /// Most payload bytes of a frame.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
@@ -67,7 +67,7 @@ impl<S: ServedStore> Piece<S> {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            // What a ring's entry says is read anew: it may have been damaged since.
+            // What a ring's entry says is read again: it may have been damaged since.
             Piece::Guard(guard, from, to) => guard.get(*from..*to).unwrap_or_default(),
         }
     }
@@ -99,6 +99,7 @@ impl<S: ServedStore> Payload<S> {
     fn add<B: Deref<Target = [u8]>>(&mut self, bytes: B, guard: impl FnOnce(B) -> Guard<S>) {
         let length = bytes.len();
         self.bytes += length as u64;
+        // A long payload keeps its guard until it is sent, so its bytes go from the store's memory to the socket.
         if length >= COPIED_BYTES {
             self.pieces.push(Piece::Guard(guard(bytes), 0, length));
             return;
@@ -154,9 +155,9 @@ pub(super) struct Outbox<S: ServedStore> {
     /// The stream may keep some of what it took: TLS does.
     is_kept: bool,
     unsent: u64,
-    /// What the client still takes.
+    /// Bytes that the client still takes.
     credit: u64,
-    /// What it takes at most.
+    /// Bytes that it takes at most.
     window: u64,
     /// The client gives no more credit: what it has none for cannot go out.
     is_last: bool,
@@ -180,7 +181,7 @@ impl<S: ServedStore> Outbox<S> {
         }
     }
 
-    /// What the client takes at most.
+    /// Bytes that the client takes at most.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
@@ -209,6 +210,7 @@ impl<S: ServedStore> Outbox<S> {
     /// The client takes more.
     pub(super) fn grant(&mut self, credit: u32) {
         if !self.is_last {
+            // Capped: a client that grants more than it announced must not make the server hold more for it.
             self.credit = (self.credit + u64::from(credit)).min(self.window);
             self.release();
         }
@@ -238,7 +240,8 @@ impl<S: ServedStore> Outbox<S> {
                 return self.release();
             }
         };
-        // No frame has more than half of the window: a client that gives credit by halves is never waited for in vain.
+        // No frame has more than half of the window: so the session never waits forever for a client that returns
+        // credit by halves.
         let room = self.window / 2 - FRAME_HEAD_BYTES as u64;
         let mut most = FRAME_PAYLOAD_BYTES.min(room - meta.len() as u64);
         let mut left = payload.bytes;
@@ -248,6 +251,7 @@ impl<S: ServedStore> Outbox<S> {
             let (part, bytes) = if left <= most { (pieces.drain(..).collect(), left) } else { cut(&mut pieces, most) };
             left -= bytes;
             most = FRAME_PAYLOAD_BYTES.min(room);
+            // Credit for the request goes with its last frame: only then is the request's memory free.
             let flags = if left > 0 || more { FrameFlags::MORE } else { FrameFlags::ANSWER };
             let credit = if left > 0 || more { 0 } else { credit };
             self.frame(
@@ -277,7 +281,7 @@ impl<S: ServedStore> Outbox<S> {
             if bytes > self.credit {
                 if self.is_last {
                     self.is_over = true;
-                    // An error is the last thing that is said, and short: with credit or without.
+                    // An error ends the connection and is short, so it is sent with or without credit.
                     self.held.retain(|frame| frame.head.flags.is_error());
                     self.held.truncate(1);
                     self.credit = u64::MAX;
@@ -289,6 +293,7 @@ impl<S: ServedStore> Outbox<S> {
             // What a client has no credit for would wait in its socket in front of what it needs.
             debug_assert!(bytes <= self.credit, "no more goes out than the client has agreed to take");
             self.credit -= bytes;
+            debug_assert!(self.credit <= self.window || self.is_over, "credit stays within the window");
             self.unsent += bytes;
             let tail = match self.queue.back_mut() {
                 Some(Piece::Copied(tail)) if tail.len() < 16 << 10 => tail,
@@ -348,6 +353,7 @@ impl<S: ServedStore> Outbox<S> {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(bytes)) => {
                     sent += bytes as u64;
+                    // TLS may have taken the bytes into a record of its own: only a flush brings them to the socket.
                     self.is_kept = true;
                     self.sent(bytes);
                 }
@@ -375,6 +381,7 @@ impl<S: ServedStore> Outbox<S> {
         self.gone += bytes;
         while let Some(piece) = self.queue.front() {
             let length = piece.bytes().len();
+            // The piece went out in part: its guard stays until all of it did.
             if self.gone < length {
                 return;
             }

@@ -64,6 +64,7 @@ impl<S: ServedStore> Served<S> {
     /// A hint that these keys come next.
     pub(super) fn prefetch(&self, keys: impl ExactSizeIterator<Item = Key>) {
         if let Served::Events(store) = self
+            // For a few keys the hint costs more than the misses that it saves.
             && keys.len() >= AHEAD_MIN
         {
             store.prefetch(&keys.collect::<Vec<_>>());

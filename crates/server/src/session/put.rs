@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: memory is reserved for what is read next, at most [`AHEAD_BYTES`] of it and one fragment more; a
-//! fragment whose put fails is passed over, and the others stand.
+//! fragment whose put fails is passed over; the others are stored.
 //!
 //! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
 
@@ -22,11 +22,11 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
+/// Fragments of at least this many bytes are read into memory of the store; shorter ones are copied there.
 const DIRECT_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Short fragments of which the store hears together, before they are put.
+/// Short fragments that the store prefetches together before they are put.
 const TOLD: usize = 32;
 /// Places of one system call.
 const PLACES: usize = 32;
@@ -84,7 +84,7 @@ pub(super) struct Putting<S: ServedStore> {
     /// Bytes of its frame.
     pub(super) frame_bytes: u64,
     pub(super) puts: Vec<WirePut>,
-    /// Outcomes by fragment, as the wire says them; `None` where there is none yet.
+    /// Outcomes by fragment, as the wire says them; `None` while there is none.
     pub(super) outcomes: Vec<Option<Result<u8>>>,
     next: usize,
     /// Up to which fragment the store was told what comes.
@@ -155,6 +155,8 @@ impl<S: ServedStore> Putting<S> {
                 continue;
             }
             if inbox.len() < length || refused {
+                // A short fragment is waited for: it is copied once it is there whole. For a longer one memory is
+                // reserved now.
                 if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
                     return waiting;
                 }
@@ -163,6 +165,7 @@ impl<S: ServedStore> Putting<S> {
             }
             if self.next >= self.told && put.length < DIRECT_BYTES {
                 self.told = (self.next + TOLD).min(self.puts.len());
+                // Told in batches: the store loads index entries of later keys while it puts the first ones.
                 served.prefetch(self.puts[self.next..self.told].iter().map(|put| put.key));
             }
             let value = &inbox.bytes()[..length];
@@ -173,6 +176,7 @@ impl<S: ServedStore> Putting<S> {
                 }
                 Ok(None) => {
                     self.held += length as u64;
+                    // Copied out of the inbox: the frames behind it go on while this put waits on a thread.
                     waiting.push(Waiting::Put(self.next, value.to_vec()));
                 }
                 Err(error) => self.outcomes[self.next] = Some(Err(error)),
@@ -211,6 +215,7 @@ impl<S: ServedStore> Putting<S> {
     fn finish(&mut self, open: Open<S>, waiting: &mut Vec<Waiting<S>>) {
         let index = open.index;
         match open.target {
+            // A commit that waits for a device must not do so on the event loop.
             Target::Place(place) if place.commit_may_wait() => waiting.push(Waiting::Commit(index, place)),
             Target::Place(place) => self.outcomes[index] = Some(place.commit_checked(self.puts[index].checksum)),
             Target::Held(bytes) => waiting.push(Waiting::Put(index, bytes)),
@@ -218,7 +223,7 @@ impl<S: ServedStore> Putting<S> {
         }
     }
 
-    /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
+    /// Reads the next bytes of the stream to their destination. Answers how many came, 0 at the end of the stream.
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
         served: &Served<S>,
@@ -242,12 +247,14 @@ impl<S: ServedStore> Putting<S> {
             && let Some(put) = self.puts.get(self.next)
             && (put.length >= DIRECT_BYTES || put.length == 0)
         {
+            // Several at once: one system call can then fill several fragments.
             ahead += put.length as usize;
             self.begin(served, shared);
         }
         let last = self.next == self.puts.len();
         inbox.reserve(TAIL_BYTES);
         let mut places: Vec<IoSliceMut<'_>> = Vec::with_capacity(PLACES);
+        // A fragment whose put failed is still in the stream, and must be read past.
         let mut nowhere: [u8; 4096] = [0; 4096];
         let mut discard = Some(&mut nowhere);
         let mut until_discard = false;
@@ -273,6 +280,7 @@ impl<S: ServedStore> Putting<S> {
                 break;
             }
         }
+        // The tail reads the head of the next frame along, which saves a system call for each frame.
         if last && !until_discard {
             places.push(inbox.spare(TAIL_BYTES));
         }
@@ -285,6 +293,7 @@ impl<S: ServedStore> Putting<S> {
             bytes -= part;
             self.left -= part as u64;
         }
+        debug_assert!(bytes <= TAIL_BYTES, "what is left over was read to the inbox");
         inbox.added(bytes);
         Poll::Ready(Ok(read))
     }
@@ -315,6 +324,8 @@ pub(super) fn wait_all<S: ServedStore>(
     let one = |(mut put, one): (WirePut, Waiting<S>)| {
         let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
         let is_default = own.is_none();
+        // The store is full for all of them: waiting the full time again for each would hold this thread many times as
+        // long.
         put.deadline = own.or(waited.then_some(Duration::ZERO));
         let (index, outcome) = wait(served, &put, one);
         waited |= is_default && outcome.as_ref().is_err_and(|error| error.kind() == Kind::Full);

@@ -1,4 +1,4 @@
-//! What a client asks, once it is there whole: whether it may, and who does it.
+//! Dispatches a complete request: checks its right, and chooses the thread that executes it.
 //!
 //! *Invariants*: nothing that may wait is done here (test `a_verdict_that_lets_a_put_end_delays_nothing_else` and others in
 //! tests/session/waiting.rs).
@@ -31,6 +31,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             )));
         }
         let access = &self.shared.access;
+        // Before the keyspace is looked up: a client without a token does not learn which keyspaces exist.
         let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
         let Some(grant) = grant else {
             let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
@@ -39,6 +40,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
         };
         let served = self.keyspaces.served(&hello.keyspace)?.named(&hello.name);
         let rights = grant.rights(served.name());
+        // Told at the hello: a client without any right here would else learn it with each call.
         if rights == Rights::default() {
             let why = format!("token `{}` has no right in keyspace `{}`", grant.name, served.name());
             self.shared.refuse("native", "right", &why);
@@ -58,6 +60,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         tracing::debug!(client = hello.name, token = %grant.name, keyspace = served.name(), "hello");
+        // Both windows open before the welcome goes out, and the hello counts in neither.
         self.outbox.open(hello.window_bytes);
         self.incoming.credit = u64::from(window);
         self.peer = Some(Box::new(Peer { served, rights, has_warm }));
@@ -84,6 +87,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 return self.fail(other, head.request, error);
             }
         };
+        // Before anything is done: under a wrong map the request may belong to another server.
         if let Err(error) = self.shared.check_epoch(head.epoch) {
             return self.answered(head, call, 1, from, Err(error));
         }
@@ -185,7 +189,9 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             Ok(asked) => asked,
             Err(error) => return self.answered(head, Call::GetAny, 1, from, Err(error)),
         };
+        // A lease that is not taken comes back only by its time: no client gets more at once than it can work on.
         asked.n = asked.n.min(EVENTS_MAX);
+        // The store is asked without a wait: the event loop waits, for all its connections together.
         let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
         if store.get_any_may_wait(asked.level) {
             let (store, what) = (store.clone(), Long::GetAny(asked, self.outbox.window()));

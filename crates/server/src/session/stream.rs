@@ -13,7 +13,7 @@ use forebay_wire::{FrameHead, WireRange, WireWriter};
 /// Bytes and fragments of one part.
 const PART_BYTES: u64 = 256 << 10;
 const PART_THINGS: usize = 1024;
-/// Most bytes that are said of one fragment or event.
+/// Most bytes of meta for one fragment or event.
 const THING_BYTES: u64 = 64;
 
 /// A range that is being answered.
@@ -32,7 +32,9 @@ enum What<S: ServedStore> {
 
 /// Things of one part for a client that takes `window` bytes at once.
 fn things(window: u64) -> usize {
-    (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize
+    let things = (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize;
+    debug_assert!(things > 0, "a part without things would never come to an end");
+    things
 }
 
 impl<S: ServedStore> Streaming<S> {
@@ -79,6 +81,7 @@ impl<S: ServedStore> Streaming<S> {
             What::Events { store, bounds, list } => {
                 let events = match list {
                     Some(events) => events,
+                    // One look at the store for all parts: the answer is a list of one moment.
                     none => none.insert(store.events(bounds)?.into_iter()),
                 };
                 let part: Vec<EventInfo> = events.by_ref().take(self.things).collect();
@@ -103,6 +106,8 @@ impl<S: ServedStore> Streaming<S> {
                         more = false;
                         break;
                     };
+                    // A client that continues after a lost connection has these already. They are skipped by key:
+                    // fragments may have come and gone meanwhile.
                     if after.is_some_and(|after| fragment.key() <= after) {
                         continue;
                     }

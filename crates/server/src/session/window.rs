@@ -1,7 +1,7 @@
 //! Windows of a ring: waited for without a thread, answered in parts.
 //!
 //! *Invariants*: a connection has one slice of one window in place, and what is on its way of it (tests/session/ring.rs): a
-//! ring stands still for nobody who reads slowly.
+//! ring waits for no slow reader.
 
 use super::calls::Request;
 use super::outbox::{Answer, Payload};
@@ -47,6 +47,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
             until,
             next_look: from + LOOK_AGAIN_FILTERED,
         };
+        // A client that does not wait gets what is there, with the rest named as not yet there.
         if all || awaiting.window.wait.is_zero() {
             self.give_window(awaiting);
             self.pump_streams();
@@ -68,6 +69,7 @@ impl<T: Transport, S: ServedStore> Session<T, S> {
                 at += 1;
                 continue;
             }
+            // A ring gives no notice of single sources: it is asked again, for each window at most once in this time.
             *next_look = now + LOOK_AGAIN_FILTERED;
             let all = ring.has_window(window.begin, window.end, &window.sources);
             if matches!(all, Ok(false)) && now < *until && !is_leaving {
@@ -116,7 +118,7 @@ impl WindowParts {
         self.slice.is_some()
     }
 
-    /// The next part, of so many things and about so many bytes.
+    /// The next part, with its number of things and about its number of bytes.
     ///
     /// # Errors
     /// `Closed` where the ring closes meanwhile.
@@ -134,6 +136,7 @@ impl WindowParts {
                 },
             };
             left -= 1;
+            // Stretches before fragments: the client joins them by source, part by part.
             let coverage: Vec<_> = slice.coverage()[self.stretch..].iter().take(left).copied().collect();
             (self.stretch, left) = (self.stretch + coverage.len(), left - coverage.len());
             let mut fragments = Vec::new();
@@ -150,6 +153,7 @@ impl WindowParts {
             }
             parts.push(WireWindowPart { source: slice.source(), coverage, fragments });
             if self.stretch < slice.coverage().len() || self.fragment < slice.fragments().end {
+                // Its pins stay until its last fragment is queued; the next slice is read after that.
                 self.slice = Some(slice);
             }
         }

@@ -141,7 +141,7 @@ impl Engine {
         sums
     }
 
-    /// What a run leaves behind.
+    /// The summary of a run.
     pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
         let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
         let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();

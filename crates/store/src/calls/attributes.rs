@@ -17,7 +17,7 @@ use forebay_media::hot::{Class, Location, checksum};
 const OWN_SOURCES: u32 = 1;
 const ANNOUNCED: u32 = 2;
 
-/// What an event's record says.
+/// The content of an event record.
 pub(crate) struct EventRecord {
     pub(crate) attributes: Attributes,
     pub(crate) own: Option<Vec<Vec<u8>>>,
@@ -69,7 +69,8 @@ impl Engine {
     ) -> Result<()> {
         let leaf = &shard.events[event];
         if leaf.is(Flag::Booked) && !leaf.is_marked_ready() {
-            // Ready by another rule than the one that this record may bring: that stays so, whatever it asks for.
+            // Ready by another rule than the one that this record may bring: it stays ready, even if the new rule would
+            // still wait.
             shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
@@ -108,7 +109,7 @@ impl Engine {
                 self.placement.hot.fill() * 100.0
             ))
         })?;
-        // Under the key of source 0, whatever that source has: the flags say that it is no fragment.
+        // Under the key of source 0, even if that source has a fragment: the flags say that it is no fragment.
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.events.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let head = RecordHead { key, status, version, flags: EntryFlags::ATTRIBUTES };
@@ -245,7 +246,7 @@ impl Engine {
         })
     }
 
-    /// Ends an event's record, on whatever level it is.
+    /// Ends an event's record, on any level.
     pub(crate) fn end_attributes(&self, location: Location) {
         let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
         self.end_record(location, length);

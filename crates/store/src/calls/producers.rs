@@ -1,5 +1,5 @@
-//! Producers: who puts into a run, and what each says it has offered and announced; a check that does not come from the
-//! store's own counting.
+//! Producers: the clients that put into a run, and what each reports as offered and announced; a check that does not
+//! come from the store's own counting.
 //!
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// Most producers of one run.
 const PRODUCERS_MAX: usize = 20_000;
 
-/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+/// A client that puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 #[derive(Debug)]
 pub struct Producer {
     store: Store,
@@ -77,7 +77,7 @@ impl Store {
 }
 
 impl Producer {
-    /// It offered a fragment of this many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     #[inline]
     pub fn offered(&self, bytes: u64) {
         // Relaxed: figures of one producer, compared with the ledger after its last put.
@@ -117,7 +117,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Its last figures stay with the run, whatever became of it.
+        // Its last figures stay with the run, no matter how it ended.
         let engine = self.store.engine();
         let mut runs = engine.runs.known.lock();
         let Some(known) = runs.iter_mut().find(|known| known.run == self.run) else { return };

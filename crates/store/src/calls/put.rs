@@ -44,7 +44,7 @@ impl Claimed {
         Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
     }
 
-    /// What its record says.
+    /// The head of its record.
     pub(crate) fn head(&self) -> RecordHead {
         let flags = match (self.result, self.late) {
             (true, _) => EntryFlags::RESULT,
@@ -55,7 +55,7 @@ impl Claimed {
     }
 }
 
-/// What a claim met.
+/// The result of a claim.
 pub(super) enum Claim {
     Claimed(Claimed),
     /// There is a fragment; its segment is pinned.
@@ -189,7 +189,7 @@ impl Engine {
         )))
     }
 
-    /// What follows from a claim of a put: the bytes are copied and published, or compared with those that are there.
+    /// Carries out a claim: the bytes are copied and published, or compared with those that are there.
     #[inline]
     fn put_claimed(
         &self,
@@ -412,7 +412,7 @@ impl Engine {
         let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
         let number = self.keyspace.schema.run_of(primary);
         let Some(run) = shard.events.run_index(number) else {
-            // A run takes room in the log for ever: only where its first event finds some as well.
+            // A run takes room in the log forever, so it is opened only if its first event finds room as well.
             let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
@@ -465,7 +465,7 @@ impl Engine {
         let late = shard.events[event].state == State::Live(LiveState::Ready);
         let rest = self.keyspace.schema.rest_of(key);
         shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
-        // Keeps the event's number from being used again until this record reports, whatever becomes of the event.
+        // Keeps the event's number from being used again until this record reports, no matter what becomes of the event.
         shard.events[event].pending += 1;
         let version = self.first_version(shard, event, key);
         Claimed { key: *key, event, place, length, version, status, late, result: false }
@@ -487,7 +487,7 @@ impl Engine {
         Error::closed(format!("run {number} is {state}"))
     }
 
-    /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
+    /// A fragment that comes too late is offered, not stored, and remembered for `why`.
     #[cold]
     fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
         let run = &mut shard.events.runs[run];
@@ -559,7 +559,7 @@ impl Engine {
         if claimed.late {
             shard.events.runs[run].sources.of(rest).late += 1;
         }
-        // Also one that was in flight when its event became ready may complete it, but for the masked.
+        // Also one that was in flight when its event became ready may complete it, except for the masked.
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);

@@ -213,7 +213,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // A verdict may have left one that nobody fetched: its pins would keep segments for ever.
+        // A verdict may have left a sample that nobody fetched: its pins would keep segments forever.
         if let Some(pinned) = self.mailbox.slot.lock().event.take() {
             let engine = self.store.engine();
             pinned.locations.iter().for_each(|&location| engine.unpin(location));

@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
+    /// Leases a named event in any stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Full`, `Corrupt`, `Closed`.
@@ -398,7 +398,7 @@ impl Engine {
         // The shard is in the number: a repeat of a verdict finds the memory of its grant without the event, which is gone.
         shard.events.leases.granted += 1;
         let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
-        // Whatever a worker asks for, a lease ends by `max_hold`.
+        // A lease ends by `max_hold`, even if a worker asks for more.
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
         shard.events.move_to(event, LiveState::Leased);

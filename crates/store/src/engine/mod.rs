@@ -21,7 +21,7 @@ use life::Life;
 
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::events::{DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shape};
+use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
@@ -68,9 +68,9 @@ pub(crate) struct Engine {
 pub(crate) struct Roles {
     /// The event's class.
     pub(crate) class: Option<usize>,
-    /// What orders delivery.
+    /// The attribute that orders delivery.
     pub(crate) order: Option<usize>,
-    /// What splits the ledger.
+    /// The attribute that splits the ledger.
     pub(crate) ledger: Option<usize>,
 }
 
@@ -230,8 +230,8 @@ impl Engine {
         self.life.kept(users)
     }
 
-    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {
-        Plan::new(config, &self.keyspace.attributes)
+    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<RunPlan> {
+        RunPlan::new(config, &self.keyspace.attributes)
     }
 
     /// Whether events have records of their own.

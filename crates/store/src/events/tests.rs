@@ -1,4 +1,4 @@
-//! Events alone, as the home of a cluster has them: nothing of an event is here but what was heard of it.
+//! Events alone, as the home of a cluster has them: nothing of an event is here except reports about it.
 
 use super::outside::Heard;
 use super::*;
@@ -24,7 +24,7 @@ fn home(keyspace: &Keyspace) -> ShardEvents {
         keeps_decided: false,
     });
     let config = RunConfig::new(Completeness::Count(2), Duration::from_secs(1));
-    events.add_run(1, Plan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
+    events.add_run(1, RunPlan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
     events
 }
 

@@ -1,4 +1,4 @@
-//! Where changes of inhibit are shown: to watches, which look when they like, and to a listener, which is called.
+//! Publishes changes of inhibit: to watches, which look at it when they like, and to a listener, which is called.
 //!
 //! *Invariants*: a change is that inhibit is set or cleared, or that its scope, class or owner is another; figures in
 //! its text change nothing. The listener gets each change once, in order, with no lock held (`calls/look/tests.rs`).
@@ -32,7 +32,7 @@ struct Outbox {
     delivering: bool,
 }
 
-/// What makes a change.
+/// The fields whose change is published.
 fn essence(inhibit: Option<&Inhibit>) -> Option<(InhibitClass, &str, &str)> {
     inhibit.map(|inhibit| (inhibit.class, &*inhibit.scope, &*inhibit.owner))
 }

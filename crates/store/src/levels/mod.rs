@@ -1,4 +1,4 @@
-//! Two levels behind one index: where a record is, when it goes down, and who is told when space is short.
+//! Two levels behind one index: where a record is, when it goes down, and what is signalled when space is short.
 //!
 //! ```text
 //! accepted, debug ─┐                       ┌─▶ container of (run, stream) ─▶ committed ─▶ slots swapped ─▶ hot space freed

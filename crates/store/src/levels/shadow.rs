@@ -2,7 +2,7 @@
 //! failure.
 //!
 //! *Invariants*: while a store with threads serves calls, only the device's keeper takes snapshots of its shadow. Each keeper has its own
-//! thread, so that a device that stalls delays its own shadow only. Opening takes one of every shadow (`fold_shadows`). Close waits
+//! thread, so that a device that stalls delays its own shadow only. Opening takes one of every shadow (`snapshot_shadows`). Close waits
 //! for a snapshot that has begun, until its deadline (`close_device_logs`). In a store without threads the call that is about to
 //! wait for the device takes it (`make_room`), and `tick` does. A call that waits for a device waits for a snapshot as well
 //! where the log is full or poisoned, and for the last step of any snapshot (`warm/log/replace.rs`).
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// Brings every shadow up to what is decided: at the beginning of a life.
-    pub(crate) fn fold_shadows(&self) {
+    pub(crate) fn snapshot_shadows(&self) {
         let Some(level) = &self.placement.level else { return };
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {

@@ -46,7 +46,7 @@ pub struct Payload<'a> {
     pub checksum: u32,
 }
 
-/// Where an event stands.
+/// Where an event is.
 #[derive(Clone, Copy, Debug)]
 pub struct EventPlace {
     place: ImagePlace,
@@ -54,7 +54,7 @@ pub struct EventPlace {
     hint_bytes: u64,
 }
 
-/// What went through the devices, as they count it.
+/// Bytes that went through the devices, as they count them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WarmCounters {
     /// All bytes written: events, padding, directories, headers.
@@ -170,7 +170,7 @@ impl WarmLevel {
         self.warm.close_filling(Duration::ZERO, deadline_after(PATIENCE))
     }
 
-    /// Ends these events of so many fragments each, and empties every container that holds nothing else.
+    /// Ends these events of this many fragments each, and empties every container that holds nothing else.
     ///
     /// # Errors
     /// `Unavailable` where a device fails.

@@ -40,7 +40,7 @@ pub(crate) struct Level {
     pub(crate) notes: Mutex<Vec<String>>,
     /// Decisions that devices do not have yet.
     pub(crate) unsettled: Unsettled,
-    /// Who keeps the shadow of each device.
+    /// The keepers of the devices' shadows.
     pub(crate) keepers: Vec<Keeper>,
 }
 

@@ -74,7 +74,7 @@ impl Arriving<'_> {
         shard.events.slab.at(event, At::SettledThere) && self.image.head.marks.state != ImageState::Accepted
     }
 
-    /// What holds once all its entries were looked at, whatever the medium said.
+    /// What holds once all its entries were looked at, regardless of what the medium said.
     fn check(&self) {
         let counted = (self.live + self.copies + self.for_later) as usize;
         debug_assert!(counted <= self.image.table().len(), "an entry keeps its container at most once");

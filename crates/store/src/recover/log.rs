@@ -1,7 +1,7 @@
 //! What was decided, from the log: the last whole snapshot, then each slot after it.
 //!
 //! ```text
-//! snapshot segments ─▶ Whole ─▶ Folded ─▶ Replay ◀─ slots from the boundary on ◀─ chain of log segments
+//! snapshot segments ─▶ Whole ─▶ SnapshotContent ─▶ Replay ◀─ slots from the boundary on ◀─ chain of log segments
 //! ```
 //!
 //! *Invariants*: one log is read, and nothing is merged (0016): the hot log, or the longest shadow where it is lost. What is
@@ -12,7 +12,8 @@
 use super::Decided;
 use crate::RunState;
 use crate::decisions::{
-    Folded, FoldedRun, LOST, ON_HOT_ONLY, Seen, decode_hold, decode_mask, decode_producer, decode_run, mark_of,
+    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, decode_hold, decode_mask, decode_producer, decode_run,
+    mark_of,
 };
 use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
@@ -150,7 +151,7 @@ fn skipped_of(first: (u64, usize), boundary: Boundary) -> Result<usize> {
 /// Reads the log into the shards and the lists of what is decided.
 pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
     let snapshot = last_snapshot(engine, headers)?;
-    let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
+    let folded = SnapshotContent::read(&engine.keyspace, &snapshot.bytes)?;
     let slots = snapshot.bytes.len().div_ceil(engine.placement.hot.slots.blob_bytes()) as u64;
     engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
     let boundary = folded.boundary;
@@ -199,7 +200,7 @@ pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Deci
         shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));
     let found = longest.and_then(|slots| snapshot_of(slots).map(|snapshot| (slots, snapshot)));
     let (longest, snapshot) = found.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
-    let folded = Folded::read(&engine.keyspace, &snapshot)?;
+    let folded = SnapshotContent::read(&engine.keyspace, &snapshot)?;
     let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
     // What replaced these went with the hot level.
     replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);
@@ -246,7 +247,7 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(engine: &'a Engine, folded: Folded, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
+    fn new(engine: &'a Engine, folded: SnapshotContent, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
         let mut replay = Replay {
             engine,
             shards: engine.shards.lock_all(),
@@ -401,14 +402,14 @@ fn adopt_snapshot(
     runs: &mut Vec<KnownRun>,
     streams: &mut Vec<String>,
     decided: &mut Decided,
-    folded: Folded,
+    folded: SnapshotContent,
 ) -> Result<()> {
     *streams = folded.streams;
     for (number, content) in folded.outputs {
         engine.decisions.outputs.write().adopt(number, &content, engine.keyspace.schema.rest_bytes())?;
     }
     for folded in folded.runs {
-        adopt_folded_run(engine, shards, runs, folded)?;
+        adopt_snapshot_run(engine, shards, runs, folded)?;
     }
     decided.accepted.adopt(folded.accepted);
     decided.debug.adopt(folded.debug);
@@ -431,13 +432,13 @@ fn adopt_snapshot(
     Ok(())
 }
 
-fn adopt_folded_run(
+fn adopt_snapshot_run(
     engine: &Engine,
     shards: &mut Shards<'_>,
     runs: &mut Vec<KnownRun>,
-    folded: FoldedRun,
+    folded: SnapshotRun,
 ) -> Result<()> {
-    let FoldedRun { known, mut ledger, ended, decided, groups, released, sources } = folded;
+    let SnapshotRun { known, mut ledger, ended, decided, groups, released, sources } = folded;
     let run = known.run;
     // Those that are live are counted again as they are found.
     (ledger.complete, ledger.incomplete) = ended;

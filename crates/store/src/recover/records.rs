@@ -269,7 +269,7 @@ impl<'a> Records<'a> {
             return Ok(None);
         };
         let of_run = &shard.events.runs[run as usize];
-        // Closing a run ends its events, but for those that are to be kept: the log names these.
+        // Closing a run ends its events, except for those that are to be kept: the log names these.
         let over =
             of_run.state == RunState::Closed || of_run.decided.contains(self.engine.shards.decided_form, primary);
         if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {

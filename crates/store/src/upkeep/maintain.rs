@@ -1,4 +1,4 @@
-//! What a store does by itself: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
+//! A round of maintenance: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
 //!
 //! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
 //! reads survive it; guards on the old copy stay valid until they are dropped.
@@ -59,7 +59,7 @@ impl Engine {
         self.watch_sources();
         self.placement.hot.seal_closed();
         self.evacuate();
-        self.fold_grown_log();
+        self.snapshot_grown_log();
         // The listener of inhibit may call the store, `close` included.
         drop(round);
         self.look();
@@ -332,7 +332,7 @@ impl Engine {
     }
 }
 
-/// What a record is to the index.
+/// The relation of a record to the index.
 enum Current {
     Fragment(u32, usize),
     Attributes(u32),

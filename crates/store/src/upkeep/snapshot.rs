@@ -36,33 +36,34 @@ impl Engine {
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
         if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
-            self.fold_grown_log();
+            self.snapshot_grown_log();
         }
     }
 
     /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back.
-    pub(crate) fn fold_grown_log(&self) {
+    pub(crate) fn snapshot_grown_log(&self) {
         let used = self.decisions.log.length();
         let per_segment = u64::from(self.placement.hot.slots_per_segment());
         let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
-        let folded = slots.div_ceil(per_segment) as u32;
-        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, whatever their number.
-        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * folded;
+        let snapshot_segments = slots.div_ceil(per_segment) as u32;
+        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, regardless of
+        // their number.
+        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * snapshot_segments;
         let short = !self.placement.hot.admits(Class::NewEvent);
-        if used <= folded + 1 || used <= generous && !short {
+        if used <= snapshot_segments + 1 || used <= generous && !short {
             return;
         }
         // Asked under the lock that closing takes for good: a call that outlives it must not replace the log of a later
         // life.
         if let Some(_only_one) = self.decisions.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
-            let _ = self.fold_log();
+            let _ = self.take_snapshot();
         }
     }
 
-    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
+    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), except for opening and
     /// closing.
-    pub(crate) fn fold_log(&self) -> Result<usize> {
+    pub(crate) fn take_snapshot(&self) -> Result<usize> {
         self.forget_decided();
         let boundary = self.decisions.log.boundary(&self.placement.hot);
         let snapshot = self.capture(boundary)?;
@@ -274,7 +275,7 @@ struct OfShards {
 #[cfg(test)]
 mod tests {
 
-    use crate::decisions::Folded;
+    use crate::decisions::SnapshotContent;
     use crate::{Config, Store};
     use forebay_core::Keyspace;
     use forebay_testkit::media::SimMedium;
@@ -286,9 +287,9 @@ mod tests {
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         let engine = store.engine();
         let mut bytes = engine.capture(engine.decisions.log.boundary(&engine.placement.hot)).unwrap();
-        assert!(Folded::read(&keyspace, &bytes).is_ok());
+        assert!(SnapshotContent::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
-        let refused = Folded::read(&keyspace, &bytes).err().unwrap();
+        let refused = SnapshotContent::read(&keyspace, &bytes).err().unwrap();
         assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
     }
 }

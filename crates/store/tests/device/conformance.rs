@@ -1,4 +1,4 @@
-//! What every device does, whatever it is made of.
+//! What every device does, no matter how it is made.
 
 use forebay_store::{BLOCK_BYTES, Buffer, Device, Done, FileId, Queue};
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ fn queue_writes(device: &dyn Device) {
             let mut rest = Buffer::new(piece_bytes - have);
             rest.copy_from_slice(&whole[have..]);
             let length = rest.len();
-            // The tag says which bytes these are, in whatever order they come back.
+            // The tag says which bytes these are, in any order they come back.
             queue.write(piece << 32 | have as u64, file, piece * piece_bytes as u64 + have as u64, rest, length);
             assert!(open.insert(piece << 32 | have as u64));
         }

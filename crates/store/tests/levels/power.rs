@@ -3,7 +3,7 @@
 //!
 //! Three ways to lose: the hot level is persistent memory, and every medium keeps an arbitrary part of what was not made
 //! durable; only the process dies; the hot level was memory, and is gone. In the last one holds what a device was told:
-//! persisted puts, demoted events, and decisions about events of which anything stands there.
+//! persisted puts, demoted events, and decisions about events of which anything is there.
 //!
 //! `FOREBAY_POWER_STEPS` bounds the steps of the hot level that are tried (400 by default, spread evenly); those of
 //! devices are all tried.
@@ -62,7 +62,7 @@ fn config(clock: &Arc<ManualClock>, devices: &[Arc<SimDevice>]) -> Config {
 struct Promise {
     /// It was rejected, released or removed, and never comes back.
     gone: bool,
-    /// Where it stands, if that is promised.
+    /// Its state, if that is promised.
     state: Option<LiveState>,
     /// Version and bytes by source.
     fragments: BTreeMap<u64, (u16, Vec<u8>)>,
@@ -101,7 +101,7 @@ struct Given {
     event: u64,
     token: Token,
     accepted: bool,
-    /// Something of the event stood on a device.
+    /// Something of the event was on a device.
     warm: bool,
 }
 
@@ -219,7 +219,7 @@ impl Life {
         self.ended(event, true);
     }
 
-    /// A round of both levels. All events that are not open stand on devices after it.
+    /// A round of both levels. All events that are not open are on devices after it.
     fn tick(&mut self) {
         self.store.tick();
         for (event, put) in &self.put {
@@ -264,7 +264,7 @@ fn script() -> Vec<(&'static str, Call)> {
             let bytes = bytes_of(2, 0, 1, 1200);
             assert_eq!(life.store.update(&key(RUN, 2, 0), &bytes, None).unwrap(), 1);
             life.put.get_mut(&2).unwrap().fragments.insert(0, (1, bytes));
-            // The new version stands on the hot level only, until the next round.
+            // The new version is on the hot level only, until the next round.
             life.promises.get_mut(&2).unwrap().fragments.remove(&0);
         }),
     );
@@ -621,7 +621,7 @@ fn a_cut_at_every_step_of_every_call_keeps_every_promise() {
         let after = look(Some(life.medium.killed_now()), &power_off(&life, 1), &given);
         let after = after.unwrap_or_else(|wrong| panic!("{name}, answered: {wrong}")).0;
         check(views, &name, [&told, &after], [&before, &life.promises]);
-        // Answered is durable, whatever else survives.
+        // Answered is durable, no matter what else survives.
         cutter.cut("answered", 4);
         let views = std::mem::take(&mut *cutter.views.lock());
         check(views, &name, [&after, &after], [&life.promises, &life.promises]);
@@ -679,7 +679,7 @@ fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
 }
 
 #[test]
-fn the_life_that_is_cut_recycles_containers_and_folds_logs() {
+fn the_life_that_is_cut_reclaims_containers_and_takes_snapshots() {
     let mut life = Life::new();
     script().iter().for_each(|(_, call)| call(&mut life));
     let containers = life.store.containers();

@@ -1,5 +1,5 @@
 //! What must hold at the seams between the levels: whichever container was begun first, whenever the process is killed,
-//! whatever a device refuses for a moment.
+//! even if a device refuses something for a moment.
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};
@@ -212,7 +212,7 @@ fn what_was_durable_before_the_kill_still_leaves_the_hot_level() {
 }
 
 #[test]
-fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
+fn a_kill_between_the_snapshots_of_two_logs_books_nothing_twice() {
     let dir = TempDir::new();
     let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
     assert_eq!(persisted(&store, 0, 0, 1000).unwrap(), PutOutcome::Stored);
@@ -220,7 +220,7 @@ fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
     let before = store.ledger(RUN).unwrap();
     let logs = TempDir::new();
     copy_warm(&dir, &logs);
-    // The hot log is folded first; the device's was still what it had been.
+    // The hot log takes its snapshot first; the device's was still what it had been.
     store.close().unwrap();
     drop(store);
     copy_files(&logs.path().join("warm-0"), &dir.path().join("warm-0"), |name| name.starts_with("decisions"));
@@ -292,7 +292,7 @@ fn a_late_fragment_makes_an_event_of_the_warm_level_one_of_both() {
     let any = |level| store.get_any(&GetAny { n: 1, level: Some(level), ..GetAny::default() }).unwrap();
     assert!(any(Level::Warm).is_empty());
     let hot = any(Level::Hot);
-    assert_eq!(hot.len(), 1, "whoever takes what stands on the hot level gets it");
+    assert_eq!(hot.len(), 1, "a worker that asks for the hot level gets it");
     // The other one goes down again.
     store.tick();
     let other = 1 - store.schema().values(hot[0].primary.as_bytes())[1];
@@ -385,7 +385,7 @@ fn results_do_not_outlive_a_verdict_that_the_device_never_had() {
 }
 
 #[test]
-fn a_log_that_cannot_be_folded_is_not_folded_all_the_time() {
+fn a_log_that_cannot_take_a_snapshot_does_not_try_all_the_time() {
     let (dir, device) = (TempDir::new(), faulty());
     let store = create(&dir, &events_of(2), &on(&device, all_down(dir.path())));
     complete(&store, 0, 2);

@@ -217,7 +217,7 @@ fn uncut() -> (Vec<String>, Vec<u64>) {
     let mut ends = vec![medium.steps()];
     for (number, call) in CALLS.iter().enumerate() {
         call(&mut life);
-        // Answered is durable, whatever else of the medium survives.
+        // Answered is durable, no matter what else of the medium survives.
         let seen: Vec<_> = (0..3).map(|seed| told(medium.crash_now(seed)).unwrap()).collect();
         assert!(seen.iter().all(|one| *one == seen[0]), "call {number}: {seen:#?}");
         after.push(seen[0].clone());
