@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn trees_come_back_with_all_shares() {
         let squares: Vec<u32> = (0..3000).map(|at| at * at).collect();
-        let spikes: Vec<u32> = (0..3000).map(|at| if at < 1000 { 77 } else { 1 << 20 | at / 500 }).collect();
+        let spikes: Vec<u32> = (0..3000).map(|at| if at < 1000 { 77 } else { (1 << 20) + at / 500 }).collect();
         for values in [squares, spikes] {
             for log in 1..=LOG_MAX {
                 let tree = Tree::of(&values, 24, log);
