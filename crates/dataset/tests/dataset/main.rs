@@ -2,6 +2,7 @@
 
 mod attacks;
 mod deaths;
+mod fixture;
 mod roundtrip;
 mod versions;
 mod writers;
