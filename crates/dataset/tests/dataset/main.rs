@@ -3,6 +3,7 @@
 mod attacks;
 mod deaths;
 mod fixture;
+mod places;
 mod roundtrip;
 mod versions;
 mod writers;
