@@ -5,6 +5,7 @@ mod deaths;
 mod fixture;
 mod places;
 mod roundtrip;
+mod s3;
 mod versions;
 mod writers;
 
@@ -86,4 +87,15 @@ pub(crate) fn assert_reads(dataset: &Dataset, columns: &[(Product, Array)]) {
             assert_eq!(again, array.slice(range.clone()), "{} {range:?}", product.name);
         }
     }
+}
+
+/// Events of several pushes, one after another.
+pub(crate) fn events_of(pushes: &[(u64, u64)]) -> Vec<(Product, Array)> {
+    let mut all = events(pushes[0].0, pushes[0].1);
+    for &(from, n) in &pushes[1..] {
+        for (column, (_, more)) in all.iter_mut().zip(events(from, n)) {
+            column.1.extend(&more);
+        }
+    }
+    all
 }
