@@ -223,6 +223,8 @@ fn the_python_package_is_called_with_what_was_asked() {
     assert_eq!(run(&import), "-m\nforebay\nimport\ns3://bucket/ds\na.root\n./-b.root\n--tree=Events\n--columns=Muon_*\n--json\n");
     assert_eq!(run(&["dataset", "add", "/ds", "w.parquet"]), "-m\nforebay\nadd\n/ds\nw.parquet\n");
     assert_eq!(run(&["dataset", "export", "/ds", "x.root"]), "-m\nforebay\nexport\n/ds\nx.root\n");
+    let export = ["dataset", "export", "/ds", "x.root", "--version", "1", "--widen"];
+    assert_eq!(run(&export), "-m\nforebay\nexport\n/ds\nx.root\n--version=1\n--widen\n");
     assert_code(&temp.run(&["dataset", "export", "/ds", "x.csv"]), 2);
 }
 
