@@ -169,6 +169,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let mut out = Output::new(cli.json, cli.accept_loss);
+    // Flushed before the exit code is chosen: an answer that was not written is a failure.
     let answer = cli.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
     match answer {
         Ok(answer) => ExitCode::from(answer.exit_code()),

@@ -54,6 +54,7 @@ pub(crate) fn wait_for_stop() -> Result<Waiting> {
     let (wake, rung) = UnixStream::pair().map_err(failed)?;
     for signal in [SIGINT, SIGTERM] {
         let bell = rung.try_clone().map_err(failed)?;
+        // A pipe as well as the flag: a handler can only set the flag, and a sleeping thread must wake.
         pipe::register(signal, bell).map_err(failed)?;
     }
     Ok(Waiting { stop, wake })

@@ -344,7 +344,7 @@ mod tests {
             |root| root.layers[0].prefix = "../up".into(),
             |root| root.layers[0].products = vec![(1, 10_000)],
             |root| root.layers[0].shifts = vec![(14, 1)],
-            |root| drop(root.layers[0].directories.bytes.pop()),
+            |root| root.layers[0].directories.bytes.truncate(3),
             |root| root.versions[0].tables[0].layers = vec![0, 0],
             |root| root.versions[0].tables[0].batches = 100_001,
         ];

@@ -1,4 +1,5 @@
 //! A real Ceph as a place for objects, in buckets with and without an index.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[path = "storage/conformance.rs"]
 mod conformance;

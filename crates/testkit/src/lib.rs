@@ -1,4 +1,4 @@
-//! What tests share. Nothing of a release depends on it.
+//! Code that tests share. No release contains it.
 //!
 //! ```text
 //! media    media and devices that forget, fail, stall and shorten

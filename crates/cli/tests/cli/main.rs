@@ -342,7 +342,7 @@ fn the_documented_keyspace_file_makes_a_store() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keyspace.toml");
     let text = std::fs::read_to_string(file).unwrap();
     let keyspace = forebay_core::Keyspace::from_toml(&text).unwrap();
-    // Every value that a keyspace file can have stands in it.
+    // Every value that a keyspace file can have is in it.
     let written = keyspace.to_toml().unwrap();
     let named = |text: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned());

@@ -5,6 +5,7 @@ use super::numeric::Plan;
 use super::packed::{self, Layout};
 use super::{Effort, dictionary, encoding, repeats};
 use crate::Scalar;
+use std::ops::Range;
 
 /// The choice is made again for a stripe that takes this much more per value than the one it was made for, or this much less:
 /// the values are others then.
@@ -13,6 +14,8 @@ const BETTER: f64 = 0.8;
 
 /// Values that the map is chosen by.
 const SAMPLE: usize = 384;
+/// zstd is tried with a sample first from so many values on.
+const SAMPLED_FROM: usize = SAMPLE * 8 * 4;
 /// zstd is tried where values occur this often on average: below, it never won.
 const REPEATS_MIN: usize = 8;
 
@@ -126,7 +129,11 @@ impl Stripe<'_> {
                 best = (Some(Choice::Numeric(plan.map)), encoded);
             }
         }
-        for choice in self.packed_choices(repeats, parts) {
+        let mut others = self.packed_choices(repeats, parts);
+        if self.effort == Effort::Default && self.wide.len() > SAMPLED_FROM {
+            self.keep_likely(&mut others, best.0);
+        }
+        for choice in others {
             // The highest levels are slow: they are tried where a low one comes near.
             let Some(mut encoded) = self.encode(choice, Effort::Default) else { continue };
             if self.effort == Effort::Best
@@ -145,18 +152,29 @@ impl Stripe<'_> {
 
     /// The map that suits a sample best.
     fn likely_map(&self) -> Map {
-        let cost = |&map: &Map| Plan::of(self.scalar, self.sample(), map).bytes;
+        let sample = &self.wide[self.sample()];
+        let cost = |&map: &Map| Plan::of(self.scalar, sample, map).bytes;
         MAPS.into_iter().min_by_key(cost).unwrap_or(Map::Ordered)
     }
 
+    /// Keeps the choices that come near the best one for a sample: patterns gain more in the whole stripe.
+    fn keep_likely(&self, choices: &mut Vec<Choice>, best: Option<Choice>) {
+        let Range { start, end } = self.sample();
+        let width = self.scalar.width();
+        let sample = Stripe::new(self.scalar, &self.values[start * width..end * width], self.effort);
+        let bytes = |choice| sample.encode(choice, self.effort).map_or(usize::MAX, |encoded| encoded.len());
+        let enough = best.map_or(usize::MAX, |best| bytes(best).saturating_mul(3) / 2);
+        choices.retain(|&choice| bytes(choice) < enough);
+    }
+
     /// Neighbours from the middle, that are not all the same where that can be helped: any encoding suits those.
-    fn sample(&self) -> &[u64] {
+    fn sample(&self) -> Range<usize> {
         let count = self.wide.len();
         let sampled = (count / 8).clamp(SAMPLE, SAMPLE * 8).min(count);
         let middle = (count - sampled) / 2;
         let from = self.wide[middle..].windows(2).position(|pair| pair[0] != pair[1]).unwrap_or(0);
         let from = (middle + from).min(count - sampled);
-        &self.wide[from..from + sampled]
+        from..from + sampled
     }
 
     /// What zstd is worth trying for.

@@ -11,7 +11,7 @@ use super::bits::low_mask;
 use super::{Damaged, Effort};
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::CParameter;
+use zstd::zstd_safe::{CParameter, compress_bound};
 
 /// How values are laid out before they are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,10 @@ fn compressor(level: i32) -> Option<Compressor<'static>> {
 
 /// Decompresses to just the bytes of `out`.
 pub(super) fn decompress(encoded: &[u8], out: &mut [u8]) -> Result<(), Damaged> {
+    // No encoder writes more, and the copy below must not be larger than the output asks for.
+    if encoded.len() > compress_bound(out.len()) {
+        return Err(Damaged("a frame is too long"));
+    }
     let frame = [&MAGIC[..], encoded].concat();
     let len = DECOMPRESSOR.with_borrow_mut(|kept| {
         if kept.is_none() {

@@ -12,7 +12,9 @@ fn decoded(scalar: Scalar, encoded: &[u8], len: usize) -> Result<Vec<u8>, Damage
 
 /// All encodings that apply give the values back, in stripes after one another too.
 fn check(scalar: Scalar, values: &[u8]) {
-    for effort in [Effort::Default, Effort::Best] {
+    // The best effort takes long, and differs in levels of zstd only.
+    let efforts = if values.len() < 2500 { &[Effort::Default, Effort::Best][..] } else { &[Effort::Default] };
+    for &effort in efforts {
         let mut coder = Coder::default();
         for _ in 0..2 {
             let encoded = coder.encode(scalar, values, effort);
@@ -86,7 +88,7 @@ fn all_kinds_and_lengths() {
 #[test]
 fn long_stripes() {
     for scalar in [Scalar::U8, Scalar::F16, Scalar::I32, Scalar::F32, Scalar::U64, Scalar::F64] {
-        shapes(scalar, 70_001).iter().for_each(|values| check(scalar, values));
+        shapes(scalar, 20_001).iter().for_each(|values| check(scalar, values));
     }
 }
 

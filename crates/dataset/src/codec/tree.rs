@@ -323,3 +323,44 @@ fn read_node(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was written is read, and the bins tile the shares and the words.
+    #[test]
+    fn trees_come_back_with_all_shares() {
+        let squares: Vec<u32> = (0..3000).map(|at| at * at).collect();
+        let spikes: Vec<u32> = (0..3000).map(|at| if at < 1000 { 77 } else { (1 << 20) + at / 500 }).collect();
+        for values in [squares, spikes] {
+            for log in 1..=LOG_MAX {
+                let tree = Tree::of(&values, 24, log);
+                let mut bits = BitWriter::after(Vec::new());
+                tree.write(&mut bits);
+                let bytes = bits.finish();
+                let mut leaves = Vec::new();
+                let mut sum = 0;
+                let result = read(&mut BitReader::new(&bytes), values.len(), 24, log, &mut |leaf, before| {
+                    assert_eq!(before, sum);
+                    sum += leaf.share;
+                    leaves.push((leaf.lower, leaf.bits, leaf.share));
+                });
+                assert_eq!((result, sum), (Ok(()), 1 << log));
+                let written: Vec<_> = tree.leaves().iter().map(|leaf| (leaf.lower, leaf.bits, leaf.share)).collect();
+                assert_eq!(leaves, written);
+                assert!(leaves.is_sorted());
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_of_a_thousand_values_is_small() {
+        let values: Vec<u32> = (0..1000).map(|at| at * at).collect();
+        let tree = Tree::of(&values, 20, 10);
+        let mut bits = BitWriter::after(Vec::new());
+        tree.write(&mut bits);
+        assert!(tree.leaves().len() > 4);
+        assert!(bits.finish().len() < 20);
+    }
+}

@@ -93,7 +93,9 @@ rgw_thread_pool_size = 32
             "-n",
             name,
         ]);
-        rights.iter().for_each(|(of, right)| drop(command.args(["--cap", of, right])));
+        for (of, right) in rights {
+            command.args(["--cap", of, right]);
+        }
         let output = command.stdin(Stdio::null()).output().map_err(failed)?;
         if !output.status.success() {
             return Err(format!("ceph-authtool: {}", String::from_utf8_lossy(&output.stderr)));

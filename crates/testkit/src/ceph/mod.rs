@@ -60,6 +60,11 @@ impl Ceph {
     /// Where a package is missing, or something does not start in time.
     pub fn start(buckets: &[(&str, &str)]) -> Result<Ceph> {
         check_programs()?;
+        // A port that was free may be somebody else's by now.
+        Ceph::try_start(buckets).or_else(|_| Ceph::try_start(buckets))
+    }
+
+    fn try_start(buckets: &[(&str, &str)]) -> Result<Ceph> {
         let [monitor, gateway] = free_ports()?;
         let mut ceph = Ceph { daemons: vec![], folder: TempDir::new(), port: gateway };
         configuration::write(ceph.folder.path(), monitor, gateway)?;
