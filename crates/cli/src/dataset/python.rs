@@ -155,7 +155,8 @@ sys.exit(0 if spec is not None and spec.origin is not None else 92)";
 
 /// Runs the package's command and hands on what it answers.
 fn call(out: &mut Output, action: &str, what: &str, arguments: &[OsString]) -> Result<Answer> {
-    let python = std::env::var_os("FOREBAY_PYTHON").filter(|python| !python.is_empty()).unwrap_or_else(|| "python3".into());
+    let python =
+        std::env::var_os("FOREBAY_PYTHON").filter(|python| !python.is_empty()).unwrap_or_else(|| "python3".into());
     look(&python, action, what)?;
     let stop = signal::wait_for_stop()?;
     let mut command = interpreter(&python);
@@ -200,7 +201,9 @@ fn look(python: &OsStr, action: &str, what: &str) -> Result<()> {
     let python = python.display();
     match status.code() {
         Some(0) => Ok(()),
-        Some(91) => Err(Error::invalid(format!("{python} is older than Python 3.11; let FOREBAY_PYTHON name a newer one"))),
+        Some(91) => {
+            Err(Error::invalid(format!("{python} is older than Python 3.11; let FOREBAY_PYTHON name a newer one")))
+        }
         _ => Err(Error::invalid(format!(
             "`forebay dataset {action}` {what} with the Python package `forebay`, which {python} does not have. In the sources of \
              Forebay:\n  {python} -m pip install './crates/python[root,arrow]'\nor let FOREBAY_PYTHON name an interpreter that has it"

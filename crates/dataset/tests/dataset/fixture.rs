@@ -135,14 +135,20 @@ fn columns(events: std::ops::Range<u64>) -> Vec<(Product, Array)> {
     }
     let mut all: Vec<_> = types.iter().map(|(name, ty)| column(name, ty, events.clone())).collect();
     // A collection: its counts, and two columns with the same counts.
-    let counts = all.iter().find(|(product, _)| product.name == "jagged").map(|(_, array)| array.streams[0].values::<u32>().to_vec());
+    let counts = all
+        .iter()
+        .find(|(product, _)| product.name == "jagged")
+        .map(|(_, array)| array.streams[0].values::<u32>().to_vec());
     let counts = counts.unwrap();
     let charges = |(event, &n): (u64, &u32)| (0..u64::from(n)).map(move |i| ((event + i) % 3) as i8 - 1);
     let charges: Vec<i8> = (events.start..).zip(&counts).flat_map(charges).collect();
     all.push((product("njagged", "uint32"), Array::values(Scalar::U32, counts.clone())));
     let charge = Product { counter: "njagged".into(), ..product("charge", "list(int8)") };
     all.push((charge, Array::jagged(Scalar::I8, counts, charges)));
-    all.push((product("constant", "float32"), Array::values(Scalar::F32, vec![1.5_f32; (events.end - events.start) as usize])));
+    all.push((
+        product("constant", "float32"),
+        Array::values(Scalar::F32, vec![1.5_f32; (events.end - events.start) as usize]),
+    ));
     all
 }
 
