@@ -4,8 +4,8 @@
     python3 -m forebay add URL FILE
     python3 -m forebay export URL FILE [--version N] [--widen]
 
-With ``--json`` the answer is a JSON object on stdout, and an error one on stderr. Exit codes are those of the program `forebay`.
-Interrupted, it leaves no version and no file half made.
+With ``--json`` the answer is a JSON object on stdout, and an error one on stderr. Exit codes are those of the program
+`forebay`. Interrupted, it leaves no version and no file half made.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         needed = EXTRAS.get((error.name or "").split(".")[0])
         if needed is None:
             raise
-        message = f"{sys.executable} has no {needed}, which is needed for this file: {sys.executable} -m pip install {needed}"
+        message = (
+            f"{sys.executable} has no {needed}, which is needed for this file: {sys.executable} -m pip install {needed}"
+        )
         return _failed(_errors.Invalid(message), message, asked.json)
     except OSError as error:
         return _failed(_errors.Invalid(str(error)), str(error), asked.json)
@@ -64,13 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m forebay", description="What `forebay dataset` does with ROOT and Parquet.")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m forebay", description="What `forebay dataset` does with ROOT and Parquet."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     importing = commands.add_parser("import", help="make a dataset of ROOT or Parquet files")
     importing.add_argument("url", metavar="URL")
     importing.add_argument("files", metavar="FILES", nargs="+")
     importing.add_argument("--tree", metavar="NAME", help="the tree with the events")
-    importing.add_argument("--columns", metavar="PATTERN", action="append", help="only columns that fit; may be repeated")
+    importing.add_argument(
+        "--columns", metavar="PATTERN", action="append", help="only columns that fit; may be repeated"
+    )
     importing.add_argument("--append", action="store_true", help="append the events to a dataset that is there")
     adding = commands.add_parser("add", help="add the columns of a file to the events of a dataset")
     adding.add_argument("url", metavar="URL")
@@ -79,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     exporting.add_argument("url", metavar="URL")
     exporting.add_argument("file", metavar="FILE")
     exporting.add_argument("--version", metavar="N", type=int, help="version; the newest one without")
-    exporting.add_argument("--widen", action="store_true", help="types that the format lacks become the next wider ones")
+    exporting.add_argument(
+        "--widen", action="store_true", help="widen types that the format lacks"
+    )
     for command in (importing, adding, exporting):
         command.add_argument("--json", action="store_true", help="write JSON")
     return parser
@@ -102,7 +110,9 @@ def _is_parquet(path: str) -> bool:
 def _import(asked: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
     if any(_is_parquet(file) for file in asked.files):
         if not all(_is_parquet(file) for file in asked.files) or asked.tree is not None or asked.append:
-            raise forebay.Invalid("Parquet files are imported alone: no ROOT files beside them, no --tree and no --append")
+            raise forebay.Invalid(
+                "Parquet files are imported alone: no ROOT files, no --tree, no --append"
+            )
         ds = forebay.from_parquet(asked.files, asked.url, asked.columns)
     else:
         # The line of progress is for people: with --json only where one looks.
