@@ -16,6 +16,10 @@ use forebay_core::{Error, Result};
 
 /// A directory in memory is not larger.
 const BYTES_MAX: usize = 256 << 20;
+/// What an entry takes at most in a directory: kind, number of 5 bytes, 16 inline bytes; of a group length and checksum.
+const ENTRY_BYTES_MAX: usize = 48;
+/// What a directory without entries takes at most.
+const HEADER_BYTES_MAX: usize = 128;
 /// zstd's level for directories.
 const LEVEL: i32 = 12;
 /// Entries that are stored with at most this many bytes are in the directory itself.
@@ -201,10 +205,12 @@ impl Directory {
         frame::deflate(&body, LEVEL)
     }
 
-    /// The directory in these bytes.
-    pub(crate) fn decode(bytes: &[u8], what: &dyn std::fmt::Display) -> Result<Directory> {
-        let body = frame::inflate(bytes, BYTES_MAX, what)?;
-        Self::read(&body).ok_or_else(|| Error::corrupt(format!("{what}: not a directory")))
+    /// The directory in these bytes, which must have so many entries: hostile bytes take no more memory than its layer has streams.
+    pub(crate) fn decode(bytes: &[u8], entries: usize, what: &dyn std::fmt::Display) -> Result<Directory> {
+        let bytes_max = entries.saturating_mul(ENTRY_BYTES_MAX).saturating_add(HEADER_BYTES_MAX).min(BYTES_MAX);
+        let body = frame::inflate(bytes, bytes_max, what)?;
+        let directory = Self::read(&body).filter(|directory| directory.entries.len() == entries);
+        directory.ok_or_else(|| Error::corrupt(format!("{what}: not a directory of {entries} entries")))
     }
 
     fn read(body: &[u8]) -> Option<Directory> {
@@ -234,7 +240,7 @@ impl Directory {
         for &kind in kinds {
             let entry = match kind & !NEXT {
                 INLINE => {
-                    let len = u32::try_from(read_varint(&mut lengths)?).ok()?;
+                    let len = read_varint(&mut lengths).filter(|&len| len <= INLINE_MAX as u64)? as u32;
                     let entry = Entry::Inline { start, len };
                     start = start.checked_add(len)?;
                     entry
@@ -375,7 +381,8 @@ mod tests {
     fn a_directory_is_read_as_it_was_written() {
         let (directory, objects) = some();
         assert_eq!(objects.len(), 2);
-        let again = Directory::decode(&directory.encode().unwrap(), &"d").unwrap();
+        let again = Directory::decode(&directory.encode().unwrap(), 8, &"d").unwrap();
+        assert!(Directory::decode(&directory.encode().unwrap(), 7, &"d").is_err());
         assert_eq!(again, directory);
         for entry in again.entries {
             if let Entry::Stored(piece) = entry {

@@ -12,6 +12,8 @@ pub mod codec;
 mod compact;
 mod directory;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod gc;
 mod parallel;
 mod precision;

@@ -20,6 +20,8 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const JSON_MAX: usize = 512 << 20;
 /// A table has at most this many batches.
 const BATCHES_MAX: u64 = 1 << 24;
+/// The layers of a table in a version have at most this many streams, all together: who opens it has them in memory.
+const LAYER_STREAMS_MAX: u64 = 1 << 26;
 /// zstd's level for roots: written once a version, read often.
 const LEVEL: i32 = 15;
 
@@ -187,6 +189,16 @@ impl Root {
         })
     }
 
+    /// Refuses layers that would take too much memory to open.
+    pub(crate) fn check_streams(&self, state: &TableVersion) -> std::result::Result<(), String> {
+        let layers = state.layers.iter().filter_map(|&layer| self.layers.get(layer as usize));
+        let streams: u64 = layers.flat_map(|layer| &layer.shifts).map(|&(_, n)| u64::from(n)).sum();
+        match streams > LAYER_STREAMS_MAX {
+            true => Err(format!("{streams} streams in its layers; {LAYER_STREAMS_MAX} is the limit: compact it")),
+            false => Ok(()),
+        }
+    }
+
     /// Checks the invariants of the head of this file.
     fn check(&self) -> std::result::Result<(), String> {
         let products = &self.products;
@@ -229,6 +241,9 @@ impl Root {
                 }
                 if state.layers.iter().any(|&layer| layer as usize >= self.layers.len()) {
                     return wrong("layers that do not exist");
+                }
+                if let Err(why) = self.check_streams(state) {
+                    return wrong(&why);
                 }
                 if state.layers.iter().collect::<HashSet<_>>().len() != state.layers.len() {
                     return wrong("a layer twice");
@@ -321,7 +336,8 @@ mod tests {
     #[test]
     fn roots_that_contradict_themselves_are_refused() {
         type Change = fn(&mut Root);
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
+            |root| root.layers[0].shifts = vec![(0, u32::MAX)],
             |root| drop(root.products.title.pop()),
             |root| root.products.table[5] = 1,
             |root| root.layers[0].place = 1,

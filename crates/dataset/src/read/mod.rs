@@ -9,6 +9,7 @@ mod view;
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
 pub use verify::{Damage, Verified};
+pub(crate) use view::TableView;
 
 use crate::root::{Root, numbers};
 use crate::storage::{self, Storage, Tag, Traffic};
@@ -20,7 +21,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
-use view::TableView;
 
 /// Settings of a reader.
 #[derive(Clone, Debug, Default)]

@@ -156,11 +156,12 @@ fn decode(
     let layer = &view.layers[at];
     let mut loaded = Vec::new();
     for (batch, bytes) in (first..).zip(directory::unbundle(object, &what)?) {
-        let directory = Directory::decode(bytes, &what)?;
         // A version with fewer batches than the layer reads only its own.
         let Some(pair) = view.starts.get(batch as usize..batch as usize + 2) else { break };
         let events = pair[1] - pair[0];
-        let one = Loaded { first: layer.first_entries(events), directory, events };
+        let first = layer.first_entries(events);
+        let entries = first.last().copied().unwrap_or(0) as usize;
+        let one = Loaded { directory: Directory::decode(bytes, entries, &what)?, first, events };
         if !one.fits(layer) {
             return Err(Error::corrupt(format!("{what}: the directory of batch {batch} does not fit its layer")));
         }

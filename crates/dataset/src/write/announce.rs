@@ -66,7 +66,8 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
     Ok(frame::framed(Magic::Writers, &json).into())
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(object: &[u8], what: &str) -> Result<T> {
+/// An object of this module from its bytes.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(object: &[u8], what: &str) -> Result<T> {
     let json = frame::body(Magic::Writers, object, &what)?;
     serde_json::from_slice(json).map_err(|error| Error::corrupt(format!("{what}: {error}")))
 }

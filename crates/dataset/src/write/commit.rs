@@ -144,6 +144,7 @@ impl Writer {
             tables.resize_with(tables.len().max(root.tables.len()), TableVersion::default);
             let state = std::mem::take(&mut tables[number]);
             tables[number] = self.next_table(&mut root, number as u32, state, table)?;
+            root.check_streams(&tables[number]).map_err(|why| Error::full(format!("table {}: {why}", table.name)))?;
         }
         // A table that no version has had yet has an empty list of batches.
         if root.batch_lists.is_empty() {

@@ -16,7 +16,7 @@ mod commit;
 mod layer;
 mod upload;
 
-pub(crate) use announce::{Alive, Announcement, alive, change_writers, claim, encode as encode_writers, object, read_alive, writers};
+pub(crate) use announce::{Alive, Announcement, Writers, alive, change_writers, claim, decode as decode_writers, encode as encode_writers, object, read_alive, writers};
 pub use commit::Committed;
 
 use crate::codec::Effort;
