@@ -8,11 +8,13 @@
 //! *Not here*: levels and the store, which know nothing of datasets; ROOT files, which the Python package reads.
 
 mod array;
+pub mod catalogue;
 pub mod codec;
 mod compact;
 mod directory;
 mod frame;
 mod gc;
+mod lumis;
 mod parallel;
 mod product;
 mod read;
@@ -27,8 +29,9 @@ pub use codec::Effort;
 pub use compact::compact;
 pub use forebay_core::{Error, Kind, Result};
 pub use gc::{Collected, gc};
+pub use lumis::{LumiList, Lumis};
 pub use product::Product;
-pub use read::{Column, Damage, Dataset, Part, ReadOptions, Verified, VersionInfo};
+pub use read::{Column, Damage, Dataset, Object, Part, ReadOptions, Verified, VersionInfo};
 pub use scalar::{Buffer, Scalar};
 pub use types::{Node, Role, Type};
 pub use write::{Committed, WriteOptions, Writer};
