@@ -2,6 +2,8 @@
 
 mod attacks;
 mod deaths;
+mod fixture;
+mod places;
 mod roundtrip;
 mod versions;
 mod writers;
