@@ -2,12 +2,15 @@
 
 mod column;
 mod decode;
+mod objects;
 mod pieces;
 mod verify;
 mod view;
 
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
+pub use objects::Object;
+pub(crate) use objects::LayerObjects;
 pub use verify::{Damage, Verified};
 pub(crate) use view::TableView;
 
