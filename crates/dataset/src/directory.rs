@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! object    head "FBDD", n varint, n x length varint, n directories
-//! directory zstd of: number of the first object, entries, groups, bytes of lengths, of numbers, of checksums, inline bytes (varint each);
+//! directory zstd of: number of the first object, of the second one, bytes of the first one's body before this batch, entries, groups, bytes of lengths, of numbers, of checksums, inline bytes (varint each);
 //!           kind of each entry (1 B; 0x80: it begins the next object); length of each inline or stored one (varint);
 //!           stream of each repeated one, group of each row (varint); of each group of bools: length x 2 (+ 1: begins the next
 //!           object, varint), checksum; inline bytes; checksum of each stored one (low 2 B if shorter than 4 KiB, else 4 B)
@@ -65,7 +65,11 @@ fn kept(sum: u32, len: u64) -> u32 {
 pub(crate) struct Directory {
     /// Number of the batch's first object below the writer's prefix.
     pub(crate) first_object: u64,
-    /// Bytes of the bodies of the batch's objects.
+    /// Number of the second one; those after it follow.
+    pub(crate) next_object: u64,
+    /// Bytes of the first object's body before this batch.
+    pub(crate) first_offset: u64,
+    /// Bytes of the bodies of the batch's objects, up to the end of this batch.
     pub(crate) objects: Vec<u64>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) inline: Vec<u8>,
@@ -80,22 +84,27 @@ pub(crate) enum Coded {
     Row { group: u32 },
 }
 
-/// Lays out the stripes of a batch: makes the objects and their directory.
+/// Lays out the stripes of a batch: the bodies of its objects, and their directory. The first body goes on where the one given ends; the last
+/// one may take more batches.
 pub(crate) fn lay_out(
     entries: Vec<Coded>,
     groups: Vec<Vec<u8>>,
     target: usize,
     first_object: u64,
+    open: Vec<u8>,
 ) -> (Directory, Vec<Vec<u8>>) {
-    let mut directory = Directory { first_object, ..Directory::default() };
-    let mut objects: Vec<Vec<u8>> = Vec::new();
+    let first_offset = open.len() as u64;
+    let mut directory =
+        Directory { first_object, first_offset, objects: vec![first_offset], ..Directory::default() };
+    let mut objects: Vec<Vec<u8>> = vec![open];
     let mut rows = vec![0; groups.len()];
     let mut store = |bytes: &[u8], directory: &mut Directory| {
-        if objects.last().is_none_or(|object| full(object.len() as u64, bytes.len() as u64, target as u64)) {
+        let mut object = objects.len() - 1;
+        if full(objects[object].len() as u64, bytes.len() as u64, target as u64) {
             objects.push(Vec::new());
             directory.objects.push(0);
+            object += 1;
         }
-        let object = objects.len() - 1;
         let offset = (frame::HEAD + objects[object].len()) as u64;
         objects[object].extend_from_slice(bytes);
         directory.objects[object] = objects[object].len() as u64;
@@ -123,7 +132,6 @@ pub(crate) fn lay_out(
         let piece = store(group, &mut directory);
         directory.groups.push((piece, rows));
     }
-    let objects = objects.into_iter().map(|body| frame::framed(Magic::Stripes, &body)).collect();
     (directory, objects)
 }
 
@@ -138,6 +146,13 @@ const SAME: u8 = 2;
 const ROW: u8 = 3;
 
 impl Directory {
+    /// Number of an object of the batch below the writer's prefix.
+    pub(crate) fn number(&self, object: u32) -> u32 {
+        let number = if object == 0 { self.first_object } else { self.next_object + u64::from(object) - 1 };
+        // Saturates only for numbers that no writer gives: there is no such object then.
+        u32::try_from(number).unwrap_or(u32::MAX)
+    }
+
     /// The directory's bytes.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let (mut kinds, mut lengths, mut backs, mut sums, mut groups) = (vec![], vec![], vec![], vec![], vec![]);
@@ -175,6 +190,8 @@ impl Directory {
         }
         let mut body = Vec::new();
         varint(self.first_object, &mut body);
+        varint(self.next_object, &mut body);
+        varint(self.first_offset, &mut body);
         for n in [self.entries.len(), self.groups.len(), lengths.len(), backs.len(), sums.len(), self.inline.len()] {
             varint(n as u64, &mut body);
         }
@@ -193,6 +210,8 @@ impl Directory {
     fn read(body: &[u8]) -> Option<Directory> {
         let mut from = body;
         let first_object = read_varint(&mut from).filter(|&first| first <= u64::from(u32::MAX))?;
+        let next_object = read_varint(&mut from).filter(|&next| next <= u64::from(u32::MAX))?;
+        let first_offset = read_varint(&mut from).filter(|&first| first <= OFFSET_MAX)?;
         let mut header = [0_usize; 6];
         for n in &mut header {
             *n = usize::try_from(read_varint(&mut from)?).ok()?;
@@ -208,8 +227,8 @@ impl Directory {
         let tail = from.len().checked_sub(inline.checked_add(sums)?)?;
         let (mut group_bytes, rest) = from.split_at(tail);
         let (inline, mut sums) = rest.split_at(inline);
-        let mut place = Place::default();
-        let mut directory = Directory { first_object, inline: inline.to_vec(), ..Directory::default() };
+        let mut place = Place { objects: vec![first_offset] };
+        let mut directory = Directory { first_object, next_object, first_offset, inline: inline.to_vec(), ..Directory::default() };
         let mut rows = vec![0_u32; if groups <= entries { groups } else { return None }];
         let mut start = 0_u32;
         for &kind in kinds {
@@ -253,22 +272,23 @@ impl Directory {
 /// Set on a kind: the piece is the first one of the next object.
 const NEXT: u8 = 0x80;
 
+/// An object is not larger, so that no sum of lengths overflows.
+const OFFSET_MAX: u64 = 1 << 48;
+
 /// The end of what was placed until now.
-#[derive(Default)]
 struct Place {
     objects: Vec<u64>,
 }
 
 impl Place {
     fn piece(&mut self, next: bool, len: u64, sums: &mut &[u8]) -> Option<Piece> {
-        if next || self.objects.is_empty() {
+        if next {
             self.objects.push(0);
         }
         let end = self.objects.last_mut()?;
         let offset = end.checked_add(frame::HEAD as u64)?;
         *end = end.checked_add(len)?;
-        // So that no sum of lengths overflows later.
-        if *end > 1 << 48 {
+        if *end > OFFSET_MAX {
             return None;
         }
         let (sum, rest) = sums.split_at_checked(if len < SHORT { 2 } else { 4 })?;
@@ -348,7 +368,7 @@ mod tests {
             Coded::Row { group: 0 },
             Coded::Bytes(vec![9; 600]),
         ];
-        lay_out(entries, vec![vec![3; 50]], 5200, 7)
+        lay_out(entries, vec![vec![3; 50]], 5200, 7, vec![0; 30])
     }
 
     #[test]
@@ -359,7 +379,7 @@ mod tests {
         assert_eq!(again, directory);
         for entry in again.entries {
             if let Entry::Stored(piece) = entry {
-                let bytes = &objects[piece.object as usize][piece.offset as usize..][..piece.len as usize];
+                let bytes = &objects[piece.object as usize][piece.offset as usize - frame::HEAD..][..piece.len as usize];
                 assert!(piece.verify(bytes));
             }
         }

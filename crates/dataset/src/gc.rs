@@ -5,7 +5,7 @@
 //! loses nothing.
 
 use crate::storage::{self, Condition, Put, Storage};
-use crate::write::{alive, change_writers, encode_writers, object, read_alive, read_root, writers};
+use crate::write::{Alive, alive, change_writers, claim, encode_writers, object, read_alive, read_root, writers};
 use forebay_core::{Error, Result};
 use std::time::Duration;
 
@@ -32,23 +32,44 @@ pub struct Collected {
 /// Errors of the storage; what was removed until then stays removed, and a repeat goes on.
 pub fn gc(url: &str, silent: Duration, options: &storage::Options) -> Result<Collected> {
     let storage = storage::open(url, options)?;
-    let storage = storage.as_ref();
-    let (announced, _) = writers(storage)?;
     let mut collected = Collected::default();
+    collect(storage.as_ref(), silent, options, &mut collected)?;
+    // Places of classes belong to the dataset, those of other datasets do not.
+    let places = read_root(storage.as_ref())?.map_or_else(Vec::new, |(root, _)| root.places);
+    for place in places.iter().filter(|place| !place.url.is_empty() && place.owner.is_empty()) {
+        collect(storage::open(&place.url, options)?.as_ref(), silent, options, &mut collected)?;
+    }
+    Ok(collected)
+}
+
+/// Removes what dead writers left in one place.
+fn collect(storage: &dyn Storage, silent: Duration, options: &storage::Options, collected: &mut Collected) -> Result<()> {
+    let (announced, _) = writers(storage)?;
     for prefix in announced.prefixes {
         if !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) || prefix.is_empty() {
+            let url = storage.url();
             return Err(Error::corrupt(format!("{url}: {prefix:?} in the list of writers is no prefix")));
         }
-        let reserved = match take(storage, &prefix, silent)? {
-            Taken::Alive => {
-                collected.alive.push(prefix);
-                continue;
-            }
-            Taken::Names(reserved) => reserved,
+        let Some(taken) = take(storage, &prefix, silent)? else {
+            collected.alive.push(prefix);
+            continue;
         };
         // After the prefix was taken: no commit of its writer can follow.
-        let root = read_root(storage)?;
-        if root.is_some_and(|(root, _)| root.layers.iter().any(|layer| layer.prefix == prefix && layer.place == 0)) {
+        let root = if taken.dataset.is_empty() {
+            read_root(storage)?
+        } else {
+            let found = read_root(storage::open(&taken.dataset, options)?.as_ref())?;
+            if found.is_none() {
+                return Err(Error::invalid(format!(
+                    "{}: the writer {prefix} wrote for {}, where there is no dataset; what it wrote stays",
+                    storage.url(),
+                    taken.dataset
+                )));
+            }
+            found
+        };
+        let reserved = taken.reserved;
+        if root.is_some_and(|(root, _)| root.layers.iter().any(|layer| layer.prefix == prefix)) {
             storage.remove(&[alive(&prefix)])?;
             collected.committed.push(prefix.clone());
         } else {
@@ -62,35 +83,28 @@ pub fn gc(url: &str, silent: Duration, options: &storage::Options) -> Result<Col
         }
         change_writers(storage, |prefixes| prefixes.retain(|known| *known != prefix))?;
     }
-    Ok(collected)
+    Ok(())
 }
 
-enum Taken {
-    /// The writer is at work.
-    Alive,
-    /// The prefix is ours; its writer reserved so many names.
-    Names(u32),
-}
-
-/// Takes a prefix from its writer, if that was silent for long enough.
-fn take(storage: &dyn Storage, prefix: &str, silent: Duration) -> Result<Taken> {
+/// Takes a prefix from its writer, if that was silent for long enough; what its heartbeat said. None: the writer is at work.
+fn take(storage: &dyn Storage, prefix: &str, silent: Duration) -> Result<Option<Alive>> {
     let Some((mut state, tag)) = read_alive(storage, prefix)? else {
         // Announced, and died before its first heartbeat or after its commit. One that is between the two makes its first heartbeat on
         // the condition that there is none, so this one has to be there first.
-        let claim = crate::write::claim();
+        let claim = claim();
         let put = storage.put_if(&alive(prefix), &encode_writers(&claim)?, Condition::Absent)?;
-        return Ok(if matches!(put, Put::Done(_)) { Taken::Names(0) } else { Taken::Alive });
+        return Ok(matches!(put, Put::Done(_)).then_some(claim));
     };
     if state.removed {
         // An earlier gc took it and did not get to the end.
-        return Ok(Taken::Names(state.reserved));
+        return Ok(Some(state));
     }
     if storage.age(&alive(prefix))?.is_none_or(|age| age < silent) {
-        return Ok(Taken::Alive);
+        return Ok(None);
     }
     state.removed = true;
     match storage.put_if(&alive(prefix), &encode_writers(&state)?, Condition::Unchanged(&tag))? {
-        Put::Done(_) => Ok(Taken::Names(state.reserved)),
-        Put::Refused => Ok(Taken::Alive),
+        Put::Done(_) => Ok(Some(state)),
+        Put::Refused => Ok(None),
     }
 }

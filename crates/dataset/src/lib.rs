@@ -8,14 +8,17 @@
 //! *Not here*: levels and the store, which know nothing of datasets; ROOT files, which the Python package reads.
 
 mod array;
-mod codec;
+pub mod codec;
 mod compact;
 mod directory;
 mod frame;
 mod gc;
 mod parallel;
+mod precision;
 mod product;
 mod read;
+mod reclass;
+mod refer;
 mod root;
 mod scalar;
 pub mod storage;
@@ -29,6 +32,8 @@ pub use forebay_core::{Error, Kind, Result};
 pub use gc::{Collected, gc};
 pub use product::Product;
 pub use read::{Column, Damage, Dataset, Part, ReadOptions, Verified, VersionInfo};
+pub use reclass::{Class, reclass};
+pub use refer::refer;
 pub use scalar::{Buffer, Scalar};
 pub use types::{Node, Role, Type};
 pub use write::{Committed, WriteOptions, Writer};

@@ -176,6 +176,33 @@ impl Dataset {
         Ok(view.products.iter().filter(|known| known.layer(batch).is_some()).map(|known| known.product.clone()).collect())
     }
 
+    /// The class of service of each product of a table, in the order of [`Dataset::products`]; empty: the dataset's own place. A product
+    /// that is in several places has the class of its first batch.
+    ///
+    /// # Errors
+    /// As [`Dataset::events`].
+    pub fn classes(&self, table: &str) -> Result<Vec<String>> {
+        let view = self.view(table)?;
+        let class = |known: &view::Known| {
+            let place = known.layers.iter().min_by_key(|layer| layer.0.start).map_or(0, |&(_, layer, _)| view.layers[layer].place);
+            self.shared.root.places[place as usize].class.clone()
+        };
+        Ok(view.products.iter().map(class).collect())
+    }
+
+    /// A place that is not the dataset's own and has products of this version.
+    pub(crate) fn other_place(&self) -> Option<&str> {
+        let root = &self.shared.root;
+        let layers = root.versions[self.version as usize].tables.iter().flat_map(|table| &table.layers);
+        let mut places = layers.map(|&layer| root.layers[layer as usize].place).filter(|&place| place > 0);
+        places.next().map(|place| root.places[place as usize].url.as_str())
+    }
+
+    /// Where a class of service is.
+    pub(crate) fn class_url(&self, class: &str) -> Option<&str> {
+        self.shared.root.places.iter().find(|place| place.class == class && place.owner.is_empty()).map(|place| place.url.as_str())
+    }
+
     /// Stored bytes of each product of a table, in the order of [`Dataset::products`]; what is shared counts for the first one.
     ///
     /// # Errors

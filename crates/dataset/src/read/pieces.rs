@@ -173,10 +173,8 @@ fn decode(
 pub(super) type Wanted = (usize, u32, Piece);
 
 /// Name of the object that a piece of a batch is in.
-pub(super) fn name(layer: &LayerView, loaded: &Loaded, piece: &Piece) -> Result<String> {
-    let number = loaded.directory.first_object + u64::from(piece.object);
-    let number = u32::try_from(number).map_err(|_| Error::corrupt("an object's number above 2^32"))?;
-    Ok(object(&layer.prefix, number))
+fn name(layer: &LayerView, loaded: &Loaded, piece: &Piece) -> String {
+    object(&layer.prefix, loaded.directory.number(piece.object))
 }
 
 /// The bytes of these pieces, in their order; requests go to all places at once that one storage can take.
@@ -192,16 +190,16 @@ pub(super) fn fetch(
     }
     let mut all = vec![Bytes::new(); wanted.len()];
     for (place, of_place) in by_place {
-        let parts: Result<Vec<Part>> = of_place
+        let parts: Vec<Part> = of_place
             .iter()
             .map(|&i| {
                 let (at, batch, piece) = wanted[i];
-                let name = name(&view.layers[at], &loaded[&(at, batch)], &piece)?;
-                Ok(Part { name, range: piece.offset..piece.offset + piece.len })
+                let name = name(&view.layers[at], &loaded[&(at, batch)], &piece);
+                Part { name, range: piece.offset..piece.offset + piece.len }
             })
             .collect();
         let storage: &Arc<dyn Storage> = shared.place(place)?;
-        for (i, bytes) in of_place.into_iter().zip(storage.parts(&parts?)?) {
+        for (i, bytes) in of_place.into_iter().zip(storage.parts(&parts)?) {
             all[i] = bytes;
         }
     }

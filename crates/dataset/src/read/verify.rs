@@ -9,6 +9,9 @@ use forebay_core::{Kind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+/// An object of a writer is not larger, in bytes.
+const OBJECT_MAX: u64 = 4 << 30;
+
 /// Something that is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -98,20 +101,22 @@ fn damaged_objects(
     let layer = &view.layers[at];
     let storage = shared.place(layer.place)?;
     let mut damaged = BTreeMap::new();
-    for (number, &body) in (loaded.directory.first_object..).zip(&loaded.directory.objects) {
-        let name = object(&layer.prefix, u32::try_from(number).unwrap_or(u32::MAX));
-        if !seen.insert((layer.place, name.clone())) {
+    for (number, &body) in (0..).zip(&loaded.directory.objects) {
+        let name = object(&layer.prefix, loaded.directory.number(number));
+        // All stripes of the batch are in its directory.
+        if body == 0 || !seen.insert((layer.place, name.clone())) {
             continue;
         }
         verified.objects += 1;
+        // Gathered objects go on with later batches.
         let wanted = frame::HEAD as u64 + body;
-        let why = match storage.get(&name, wanted) {
+        let why = match storage.get(&name, OBJECT_MAX) {
             Ok(None) => "it is not there".to_owned(),
             Ok(Some((bytes, _))) => {
                 verified.bytes += bytes.len() as u64;
                 match frame::body(Magic::Stripes, &bytes, &name) {
-                    Ok(_) if bytes.len() as u64 == wanted => continue,
-                    Ok(_) => format!("{} bytes, not {wanted}", bytes.len()),
+                    Ok(_) if bytes.len() as u64 >= wanted => continue,
+                    Ok(_) => format!("{} bytes, not the {wanted} that its batch has", bytes.len()),
                     Err(error) => error.to_string(),
                 }
             }

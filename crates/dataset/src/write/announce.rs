@@ -31,8 +31,11 @@ pub(crate) struct Writers {
 }
 
 /// What `alive` says.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Alive {
+    /// Where the root is that will name the objects, if it is not in the same place.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) dataset: String,
     /// Objects below the prefix have smaller numbers.
     pub(crate) reserved: u32,
     /// Set by `gc`: the writer was silent for too long, and its objects go.
@@ -41,9 +44,10 @@ pub(crate) struct Alive {
     pub(crate) beat: u64,
 }
 
-/// What `gc` puts in the place of a heartbeat that does not exist.
+/// What `gc` puts where there is no heartbeat. Object 0 may exist: with it a writer checks the conditions of the storage before its first
+/// heartbeat.
 pub(crate) fn claim() -> Alive {
-    Alive { reserved: 0, removed: true, beat: 0 }
+    Alive { dataset: String::new(), reserved: 1, removed: true, beat: 0 }
 }
 
 /// Name of a writer's object.
@@ -106,12 +110,12 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// Announces a new prefix.
-    pub(crate) fn new(storage: &dyn Storage) -> Result<Announcement> {
+    /// Announces a new prefix, for a dataset whose root is elsewhere if that has a name.
+    pub(crate) fn new(storage: &dyn Storage, dataset: &str) -> Result<Announcement> {
         let prefix = format!("{:032x}", rand::random::<u128>());
         // The list first: a heartbeat that no list names would be found by nobody.
         change_writers(storage, |prefixes| prefixes.push(prefix.clone()))?;
-        let alive_now = Alive { reserved: RESERVE, removed: false, beat: 0 };
+        let alive_now = Alive { dataset: dataset.to_owned(), reserved: RESERVE, removed: false, beat: 0 };
         storage.check_conditions(&object(&prefix, 0))?;
         match storage.put_if(&alive(&prefix), &encode(&alive_now)?, Condition::Absent)? {
             Put::Done(tag) => Ok(Announcement { prefix, alive: alive_now, tag }),

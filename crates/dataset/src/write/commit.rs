@@ -197,9 +197,10 @@ impl Writer {
         if self.change == Change::Rewrite {
             state.layers.clear();
         }
+        let place = root.place(&self.place);
         for layer in &table.layers {
             state.layers.push(root.layers.len() as u32);
-            root.layers.push(self.numbered(layer, &given, first_batch));
+            root.layers.push(self.numbered(layer, place, &given, first_batch));
         }
         // A layer none of whose products is in the version any more is only read at older versions.
         let wanted: HashSet<u32> = order.iter().copied().collect();
@@ -213,9 +214,9 @@ impl Writer {
         Ok(state)
     }
 
-    fn numbered(&self, layer: &NewLayer, given: &HashMap<String, u32>, first_batch: u32) -> Layer {
+    fn numbered(&self, layer: &NewLayer, place: u32, given: &HashMap<String, u32>, first_batch: u32) -> Layer {
         Layer {
-            place: 0,
+            place,
             prefix: self.prefix.clone(),
             products: runs(layer.products.iter().map(|product| given[&product.name])),
             shifts: layer.shifts(),
@@ -227,6 +228,15 @@ impl Writer {
 }
 
 impl Root {
+    /// The number of a place.
+    pub(crate) fn place(&mut self, place: &Place) -> u32 {
+        if let Some(number) = self.places.iter().position(|known| known == place) {
+            return number as u32;
+        }
+        self.places.push(place.clone());
+        self.places.len() as u32 - 1
+    }
+
     /// Events of each batch of a table.
     pub(crate) fn batches(&self, state: &TableVersion) -> impl Iterator<Item = u32> + '_ {
         let list = self.batch_lists.get(state.batch_list as usize).map_or(&[][..], Vec::as_slice);

@@ -4,6 +4,7 @@ use super::WriteOptions;
 use super::batch::{self, Settings, StreamState};
 use super::upload::Uploader;
 use crate::directory;
+use crate::frame::{self, Magic};
 use crate::read::STREAM_BYTES_MAX;
 use crate::root::Directories;
 use crate::{Array, Product};
@@ -45,6 +46,8 @@ pub(super) struct NewLayer {
     pub(super) directories: Directories,
     /// Directories that are not in an object yet.
     waiting: Vec<Vec<u8>>,
+    /// The object with stripes that may take more batches: its number and its body until now.
+    open: Option<(u32, Vec<u8>)>,
 }
 
 impl NewLayer {
@@ -61,17 +64,28 @@ impl NewLayer {
         runs
     }
 
+    /// Puts the object that was left open, so that everything that the directories name is on its way.
+    fn close(&mut self, uploader: &mut Uploader) -> Result<()> {
+        match self.open.take() {
+            Some((number, body)) if !body.is_empty() => {
+                uploader.put(vec![(number, frame::framed(Magic::Stripes, &body))])
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn bundle(&mut self, uploader: &mut Uploader) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let object = directory::bundle(&self.waiting);
         let bytes = u32::try_from(object.len()).map_err(|_| Error::full("a directory of more than 4 GiB"))?;
-        self.directories.object.push(uploader.next());
+        let number = uploader.number()?;
+        self.directories.object.push(number);
         self.directories.batches.push(self.waiting.len() as u32);
         self.directories.bytes.push(bytes);
         self.waiting.clear();
-        uploader.put(vec![object])
+        uploader.put(vec![(number, object)])
     }
 }
 
@@ -114,9 +128,20 @@ impl Table {
                 if whole { all.extend(array) } else { all.extend(&array.slice(from..to)) }
             }
             from = to;
-            if to - from == 0 && open.arrays[0].events >= self.full() {
+            if self.open.as_ref().is_some_and(|open| open.arrays[0].events >= self.full()) {
                 self.write(options, threads, uploader)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Leaves a batch out that has none of the columns.
+    pub(super) fn skip(&mut self, uploader: &mut Uploader) -> Result<()> {
+        let events = self.fixed.as_ref().and_then(|fixed| fixed.get(self.batches.len()).copied());
+        self.batches.push(events.ok_or_else(|| Error::internal("no batch to leave out"))?);
+        if let Some(layer) = self.layers.last_mut() {
+            layer.close(uploader)?;
+            layer.bundle(uploader)?;
         }
         Ok(())
     }
@@ -151,9 +176,14 @@ impl Table {
     /// Encodes the open batch and hands it to the uploader.
     fn write(&mut self, options: &WriteOptions, threads: usize, uploader: &mut Uploader) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let same = |layer: &NewLayer| layer.products == open.products && layer.batch_events == open.batch_events;
+        let next = self.batches.len() as u32;
+        let same = |layer: &NewLayer| {
+            let ends = layer.first_batch + layer.directories.batches.iter().sum::<u32>() + layer.waiting.len() as u32;
+            layer.products == open.products && layer.batch_events == open.batch_events && ends == next
+        };
         if !self.layers.last().is_some_and(same) {
             if let Some(layer) = self.layers.last_mut() {
+                layer.close(uploader)?;
                 layer.bundle(uploader)?;
             }
             let streams = open.arrays.iter().map(|array| array.streams.len()).sum();
@@ -164,6 +194,7 @@ impl Table {
                 first_batch: self.batches.len() as u32,
                 directories: Directories::default(),
                 waiting: Vec::new(),
+                open: None,
             });
         }
         let layer = self.layers.last_mut().ok_or_else(|| Error::internal("no layer"))?;
@@ -178,10 +209,32 @@ impl Table {
         let target = options.target_bytes as usize;
         let settings = Settings { threads, effort: options.effort, batch_events: open.batch_events, target };
         let (entries, groups) = batch::encode(&open.arrays, &mut layer.states, settings);
-        let (directory, objects) = directory::lay_out(entries, groups, target, u64::from(uploader.next()));
+        let gather = options.gather_bytes.map(|bytes| bytes as usize);
+        let (first, body) = match layer.open.take() {
+            Some(open) => open,
+            None => (uploader.number()?, Vec::new()),
+        };
+        let size = gather.unwrap_or(target);
+        let (mut directory, bodies) = directory::lay_out(entries, groups, size, u64::from(first), body);
+        let mut numbers = vec![first];
+        for _ in 1..bodies.len() {
+            numbers.push(uploader.number()?);
+        }
+        directory.next_object = numbers.get(1).map_or(0, |&number| u64::from(number));
         layer.waiting.push(directory.encode()?);
         self.batches.push(open.arrays[0].events as u32);
-        uploader.put(objects)?;
+        let mut objects: Vec<(u32, Vec<u8>)> = numbers.into_iter().zip(bodies).collect();
+        if gather.is_some() {
+            layer.open = objects.pop();
+        }
+        // A batch whose stripes are all in its directory has an empty object, which is not put.
+        objects.retain(|(_, body)| !body.is_empty());
+        for (_, body) in &mut objects {
+            *body = frame::framed(Magic::Stripes, body);
+        }
+        if !objects.is_empty() {
+            uploader.put(objects)?;
+        }
         if layer.waiting.iter().map(Vec::len).sum::<usize>() >= BUNDLE_BYTES {
             layer.bundle(uploader)?;
         }
@@ -195,6 +248,7 @@ impl Table {
     pub(super) fn finish(&mut self, options: &WriteOptions, threads: usize, uploader: &mut Uploader) -> Result<()> {
         self.write(options, threads, uploader)?;
         if let Some(layer) = self.layers.last_mut() {
+            layer.close(uploader)?;
             layer.bundle(uploader)?;
         }
         let written: u64 = self.batches.iter().map(|&events| u64::from(events)).sum();

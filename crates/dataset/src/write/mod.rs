@@ -16,13 +16,13 @@ mod commit;
 mod layer;
 mod upload;
 
-pub(crate) use announce::{Announcement, alive, change_writers, claim, encode as encode_writers, object, read_alive, writers};
+pub(crate) use announce::{Alive, Announcement, alive, change_writers, claim, encode as encode_writers, object, read_alive, writers};
 pub use commit::Committed;
 
 use crate::codec::Effort;
-use crate::root::{self, Root};
+use crate::root::{self, Place, Root};
 use crate::storage::{self, Storage, Tag};
-use crate::{Array, Product, parallel};
+use crate::{Array, Product, parallel, precision};
 use commit::Change;
 use forebay_core::{Error, Result};
 use layer::Table;
@@ -39,6 +39,8 @@ pub struct WriteOptions {
     pub batch_events: Option<u32>,
     /// Bytes that a stripe or a group object should have when it is stored (default 512 KiB).
     pub target_bytes: u32,
+    /// Gather the stripes of several batches in objects of this many bytes, as cold storage wants them (default: none).
+    pub gather_bytes: Option<u32>,
     /// How hard to compress.
     pub effort: Effort,
     /// Threads that encode; none: one a core.
@@ -54,6 +56,7 @@ impl Default for WriteOptions {
         WriteOptions {
             batch_events: None,
             target_bytes: 512 << 10,
+            gather_bytes: None,
             effort: Effort::Default,
             threads: None,
             heartbeat: Duration::from_secs(60),
@@ -71,6 +74,8 @@ pub struct Writer {
     /// The root that the change is made to, and its tag; none: there is no dataset yet.
     base: Option<(Root, Tag)>,
     tables: Vec<Table>,
+    /// Where objects are put.
+    place: Place,
     uploader: Uploader,
     prefix: String,
     facts: BTreeMap<String, Value>,
@@ -114,14 +119,33 @@ impl Writer {
         Writer::begin(url, options, Change::Rewrite)
     }
 
+    /// As [`Writer::create`] where there is no dataset, else as [`Writer::append`], in a storage of the caller's.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn on(storage: Arc<dyn Storage>, options: WriteOptions) -> Result<Writer> {
+        let change = if read_root(storage.as_ref())?.is_some() { Change::Append } else { Change::Create };
+        Writer::begin_on(storage, options, change, Place::default())
+    }
+
+    /// Writes new copies of products to another place.
+    pub(crate) fn moving(url: &str, options: WriteOptions, place: Place) -> Result<Writer> {
+        let storage = storage::open(url, &options.storage)?;
+        Writer::begin_on(storage, options, Change::Replace, place)
+    }
+
     fn begin(url: &str, options: WriteOptions, change: Change) -> Result<Writer> {
+        let storage = storage::open(url, &options.storage)?;
+        Writer::begin_on(storage, options, change, Place::default())
+    }
+
+    fn begin_on(storage: Arc<dyn Storage>, options: WriteOptions, change: Change, place: Place) -> Result<Writer> {
         if options.batch_events.is_some_and(|events| events == 0 || events % (1 << batch::SHIFT_MAX) != 0) {
             return Err(Error::invalid("the events of a batch are a multiple of 256"));
         }
         if options.target_bytes < 4096 {
             return Err(Error::invalid("stripes should have at least 4096 bytes"));
         }
-        let storage = storage::open(url, &options.storage)?;
         let base = read_root(storage.as_ref())?;
         match (&base, change) {
             (Some(_), Change::Create) => {
@@ -132,10 +156,16 @@ impl Writer {
             }
             _ => {}
         }
-        let announcement = Announcement::new(storage.as_ref())?;
+        let (objects, dataset) = if place.url.is_empty() {
+            (Arc::clone(&storage), String::new())
+        } else {
+            (storage::open(&place.url, &options.storage)?, absolute(storage.url())?)
+        };
+        let announcement = Announcement::new(objects.as_ref(), &dataset)?;
         let prefix = announcement.prefix.clone();
-        let uploader = Uploader::start(Arc::clone(&storage), announcement, options.heartbeat)?;
-        Ok(Writer { storage, options, change, base, tables: Vec::new(), uploader, prefix, facts: BTreeMap::new() })
+        let uploader = Uploader::start(objects, announcement, options.heartbeat)?;
+        let (tables, facts) = (Vec::new(), BTreeMap::new());
+        Ok(Writer { storage, options, change, base, tables, place, uploader, prefix, facts })
     }
 
     /// Adds events of a table: the same number of each product. Events are cut into batches here.
@@ -163,17 +193,26 @@ impl Writer {
             }
             array.check().map_err(|error| Error::invalid(format!("column {name}: {error}")))?;
         }
-        let at = match self.tables.iter().position(|known| known.name == table) {
-            Some(at) => at,
-            None => {
-                let batches = self.fixed_batches(table)?;
-                self.tables.push(Table::new(table, batches));
-                self.tables.len() - 1
-            }
-        };
+        let at = self.table(table)?;
         commit::check_columns(self.base.as_ref().map(|base| &base.0), self.change, table, columns)?;
         let threads = self.options.threads.unwrap_or_else(parallel::cores);
-        self.tables[at].push(columns, &self.options, threads, &mut self.uploader)
+        let rounded = rounded(columns)?;
+        self.tables[at].push(rounded.as_deref().unwrap_or(columns), &self.options, threads, &mut self.uploader)
+    }
+
+    /// Leaves a batch out that has none of the columns.
+    pub(crate) fn skip(&mut self, table: &str) -> Result<()> {
+        let at = self.table(table)?;
+        self.tables[at].skip(&mut self.uploader)
+    }
+
+    fn table(&mut self, table: &str) -> Result<usize> {
+        if let Some(at) = self.tables.iter().position(|known| known.name == table) {
+            return Ok(at);
+        }
+        let batches = self.fixed_batches(table)?;
+        self.tables.push(Table::new(table, batches));
+        Ok(self.tables.len() - 1)
     }
 
     /// The batches that pushed events must fall into, where events are there already.
@@ -209,6 +248,33 @@ impl Writer {
         self.uploader.settle()?;
         self.put_root(note)
     }
+}
+
+/// An address that means the same in every working directory.
+pub(crate) fn absolute(url: &str) -> Result<String> {
+    if url.contains("://") {
+        return Ok(url.to_owned());
+    }
+    let path = std::path::absolute(url).map_err(|error| Error::invalid(format!("{url}: no such path")).with_source(error))?;
+    Ok(path.display().to_string())
+}
+
+/// The columns with those rounded that ask for a precision; none: no column asks.
+fn rounded(columns: &[(Product, Array)]) -> Result<Option<Vec<(Product, Array)>>> {
+    if columns.iter().all(|(product, _)| !product.notes.contains_key(precision::NOTE)) {
+        return Ok(None);
+    }
+    let round = |(product, array): &(Product, Array)| match product.notes.get(precision::NOTE) {
+        None => Ok((product.clone(), array.clone())),
+        Some(bits) => {
+            let name = &product.name;
+            let bits = bits.as_u64().filter(|bits| (1..=52).contains(bits));
+            let bits = bits.ok_or_else(|| Error::invalid(format!("column {name}: a precision is 1 to 52 bits")))?;
+            let rounded = precision::round(array, bits);
+            Ok((product.clone(), rounded.map_err(|error| Error::invalid(format!("column {name}: {error}")))?))
+        }
+    };
+    columns.iter().map(round).collect::<Result<Vec<_>>>().map(Some)
 }
 
 /// The root of a dataset and its tag, where there is one.

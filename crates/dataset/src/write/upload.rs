@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// What the thread is asked.
 enum Ask {
-    /// Put these objects, with numbers from the first one on.
-    Put { first: u32, objects: Vec<Bytes> },
+    /// Put these objects.
+    Put(Vec<(u32, Bytes)>),
     /// Say how it went until now, and beat.
     Settle(SyncSender<Result<()>>),
     /// Take the announcement back.
@@ -48,18 +48,16 @@ impl Uploader {
         Ok(Uploader { asks: Some(asks), thread: Some(thread), next: 0 })
     }
 
-    /// Number of the next object.
-    pub(super) fn next(&self) -> u32 {
-        self.next
+    /// Takes the number of the next object.
+    pub(super) fn number(&mut self) -> Result<u32> {
+        let number = self.next;
+        self.next = number.checked_add(1).ok_or_else(|| Error::full("a writer has at most 2^32 objects"))?;
+        Ok(number)
     }
 
     /// Hands objects over; returns when the thread has taken them.
-    pub(super) fn put(&mut self, objects: Vec<Vec<u8>>) -> Result<()> {
-        let first = self.next;
-        let many = u32::try_from(objects.len()).ok().and_then(|many| first.checked_add(many));
-        self.next = many.ok_or_else(|| Error::full("a writer has at most 2^31 objects"))?;
-        let objects = objects.into_iter().map(Bytes::from).collect();
-        self.ask(Ask::Put { first, objects })
+    pub(super) fn put(&mut self, objects: Vec<(u32, Vec<u8>)>) -> Result<()> {
+        self.ask(Ask::Put(objects.into_iter().map(|(number, bytes)| (number, bytes.into())).collect()))
     }
 
     /// Waits until everything that was handed over is durable, and the writer is known to be alive.
@@ -99,9 +97,9 @@ fn run(storage: &dyn Storage, mut announcement: Announcement, heartbeat: Duratio
     let mut ended = false;
     loop {
         match asked.recv_timeout(heartbeat) {
-            Ok(Ask::Put { first, objects }) => {
+            Ok(Ask::Put(objects)) => {
                 if state.is_ok() {
-                    state = put(storage, &mut announcement, first, objects);
+                    state = put(storage, &mut announcement, objects);
                 }
             }
             Ok(Ask::Settle(answer)) => {
@@ -134,10 +132,10 @@ fn run(storage: &dyn Storage, mut announcement: Announcement, heartbeat: Duratio
     }
 }
 
-fn put(storage: &dyn Storage, announcement: &mut Announcement, first: u32, objects: Vec<Bytes>) -> Result<()> {
-    let last = first + objects.len() as u32;
+fn put(storage: &dyn Storage, announcement: &mut Announcement, objects: Vec<(u32, Bytes)>) -> Result<()> {
+    let last = objects.iter().map(|(number, _)| *number).max().unwrap_or(0);
     announcement.reserve(storage, last)?;
-    let named: Vec<(String, Bytes)> =
-        objects.into_iter().zip(first..).map(|(bytes, number)| (object(&announcement.prefix, number), bytes)).collect();
+    let name = |(number, bytes)| (object(&announcement.prefix, number), bytes);
+    let named: Vec<(String, Bytes)> = objects.into_iter().map(name).collect();
     storage.put(&named)
 }

@@ -1,6 +1,8 @@
 //! Datasets in a directory: what is written is read, in every version, by every reader.
 
 mod attacks;
+mod deaths;
+mod places;
 mod roundtrip;
 mod versions;
 mod writers;

@@ -61,12 +61,21 @@ fn gc_leaves_a_writer_at_work_and_one_that_was_taken_hears_it() {
 #[test]
 fn gc_removes_nothing_that_a_version_names() {
     let folder = Folder::new("named");
-    write(&folder.url(), &events(0, 300), small());
+    let mut writer = Writer::create(&folder.url(), small()).unwrap();
+    writer.push("Events", &events(0, 300)).unwrap();
+    let announced: Vec<_> = files(&folder)
+        .into_iter()
+        .filter(|path| path.ends_with("writers") || path.ends_with("alive"))
+        .map(|path| (std::fs::read(&path).unwrap(), path))
+        .collect();
+    assert_eq!(announced.len(), 2);
+    writer.commit("test").unwrap();
+    drop(writer);
     let before = files(&folder);
     // As if the writer had died between its commit and the end of its announcement.
+    announced.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
     let prefix = std::fs::read_dir(folder.path().join("ds/w")).unwrap().next().unwrap().unwrap().file_name();
     let prefix = prefix.into_string().unwrap();
-    forebay_dataset::announce_again(&folder.url(), &prefix).unwrap();
     assert_eq!(collect(&folder, 0).committed, [prefix]);
     assert_eq!(files(&folder), before);
     assert_reads(&open(&folder.url()), &events(0, 300));
