@@ -24,6 +24,7 @@ from ._errors import (
     Unavailable,
 )
 from ._native import __version__, compact, gc
+from ._root import import_root
 from ._write import append, write
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "append",
     "compact",
     "gc",
+    "import_root",
     "open",
     "write",
 ]
