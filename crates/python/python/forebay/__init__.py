@@ -9,6 +9,9 @@
 What is touched is read, and nothing else; :attr:`Dataset.bytes_read` and :attr:`Dataset.requests` say how much.
 """
 
+import os
+from collections.abc import Sequence
+
 from ._dataset import Column, Dataset, Partition, Version, open
 from ._errors import (
     Closed,
@@ -24,8 +27,39 @@ from ._errors import (
     Unavailable,
 )
 from ._native import __version__, compact, gc
+from ._filter import Filter
+from ._join import Joined
 from ._root import import_root
 from ._write import append, write
+
+
+
+def from_arrow(source: object, url: str | os.PathLike[str], *, table: str = "Events") -> Dataset:
+    """Writes a dataset from a table of Arrow: pyarrow's, or anything with ``__arrow_c_stream__``. Needs pyarrow.
+
+    A column is an option where it has a null. Of a ``RecordBatchReader``, which is read only once, it is one where the schema
+    allows nulls.
+    """
+    from ._arrow import from_arrow
+
+    return from_arrow(source, url, table=table)
+
+
+def from_parquet(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    url: str | os.PathLike[str],
+    columns: Filter = None,
+    *,
+    table: str = "Events",
+) -> Dataset:
+    """Writes a dataset from Parquet files with the same columns, row group by row group. Needs pyarrow.
+
+    A column is an option where it has a null; columns whose statistics leave that open are read twice.
+    """
+    from ._arrow import from_parquet
+
+    return from_parquet(path, url, columns, table=table)
+
 
 __all__ = [
     "Closed",
@@ -38,6 +72,7 @@ __all__ = [
     "Full",
     "Internal",
     "Invalid",
+    "Joined",
     "NoColumn",
     "OutcomeUnknown",
     "Partition",
@@ -46,6 +81,8 @@ __all__ = [
     "__version__",
     "append",
     "compact",
+    "from_arrow",
+    "from_parquet",
     "gc",
     "import_root",
     "open",

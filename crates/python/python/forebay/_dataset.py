@@ -366,11 +366,11 @@ class Dataset:
         first, last, _ = slice(start, stop).indices(self._entries)
         return first, max(first, last)
 
-    def _read(self, names: Sequence[str], start: int, stop: int) -> list[Any]:
-        """Layouts of columns."""
+    def _read(self, names: Sequence[str], start: int, stop: int, half: bool = False) -> list[Any]:
+        """Layouts of columns. `half`: float16 stays as it is."""
         columns = self._native.read(self._table, names, start, stop)
         return [
-            _types.layout(_types.parse(text), places, stop - start, self._products[name].parameters)
+            _types.layout(_types.parse(text), places, stop - start, self._products[name].parameters, half)
             for name, (text, places) in zip(names, columns, strict=True)
         ]
 

@@ -15,13 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import awkward as ak
 
 from . import _dataset, _types
-from ._errors import Error, Invalid, NoColumn
+from ._errors import Error, Invalid
 from ._filter import Filter, matcher, no_column
 from ._write import Writer
 
@@ -297,6 +296,12 @@ class _Reading:
             yield _Chunk(file, table, arrays, {name: about[name] for name in arrays}, stop - start)
 
 
+def _is_rntuple(source: Any) -> bool:
+    import uproot
+
+    return isinstance(source, uproot.behaviors.RNTuple.HasFields)
+
+
 def _object(opened: Any, name: str, kind: str) -> dict[str, str]:
     """What is kept of an object that is no tree."""
     found = {"name": name, "class": kind}
@@ -336,7 +341,7 @@ def _columns(
     source: Any, table: str, unreadable: Mapping[tuple[str, str, str], str], skipped: list[dict[str, str]]
 ) -> list[_Column]:
     """The columns of a tree that may be readable. What is not is listed."""
-    if not hasattr(source, "compression") and hasattr(source, "ntuple"):
+    if _is_rntuple(source):
         return _fields(source)
     columns: list[_Column] = []
     branches = list(source.iteritems(recursive=True, full_paths=True))
@@ -420,7 +425,7 @@ def _arrays(
 def _together(source: Any, names: list[str], start: int, stop: int) -> dict[str, ak.Array]:
     if not names:
         return {}
-    if hasattr(source, "ntuple") and not hasattr(source, "compression"):
+    if _is_rntuple(source):
         read = source.arrays(filter_name=names, entry_start=start, entry_stop=stop)
         return {name: read[name] for name in names}
     arrays: dict[str, ak.Array] = source.arrays(names, how=dict, entry_start=start, entry_stop=stop)
@@ -435,5 +440,53 @@ def _one_line(error: BaseException) -> str:
 def to_root(
     dataset: _dataset.Dataset, path: str | os.PathLike[str], chosen: list[tuple[str, str]], widen: bool
 ) -> None:
-    """Writes columns to an RNTuple."""
-    raise NotImplementedError
+    """Writes columns to an RNTuple, a cluster a batch."""
+    import uproot
+
+    names = {}
+    for asked, name in chosen:
+        written = asked.replace(".", "_").replace("/", "_")
+        lacking = _lacking(dataset._products[name].type)
+        if written != asked:
+            lacking = lacking or "a name with . or /"
+        if lacking and not widen:
+            raise Invalid(f"column {asked}: uproot's RNTuple has no {lacking}; widen=True takes the nearest that it has")
+        if written in names:
+            raise Invalid(f"columns {names[written]} and {asked} have the same name in an RNTuple")
+        names[written] = asked
+    with uproot.recreate(os.fspath(path)) as file:
+        rntuple = None
+        for start, stop in dataset._native.batches(dataset.table_name) or [(0, 0)]:
+            layouts = dataset._read([name for _, name in chosen], start, stop)
+            arrays = {
+                written: ak.Array(ak.to_packed(_without_bytes(layout)))
+                for written, layout in zip(names, layouts, strict=True)
+            }
+            if rntuple is None:
+                rntuple = file.mkrntuple(dataset.table_name, arrays)
+            else:
+                rntuple.extend(arrays)
+
+
+def _lacking(of: _types.Type) -> str | None:
+    """What uproot cannot write of a type."""
+    for inner in _types.walk(of):
+        if isinstance(inner, _types.Bytes):
+            return "bytes (widen: lists of uint8)"
+        if isinstance(inner, _types.Value) and inner.scalar == "float16":
+            return "float16 (widen: float32)"
+        if isinstance(inner, _types.Record) and not inner.fields:
+            return "record without fields"
+    return None
+
+
+def _without_bytes(layout: Any) -> Any:
+    """The layout without parameters, which an RNTuple does not have; bytes become lists of uint8."""
+
+    def change(content: Any, **_: Any) -> Any:
+        if content.is_list and content.parameter("__array__") == "bytestring":
+            content = content.to_ListOffsetArray64(True)
+            return ak.contents.ListOffsetArray(content.offsets, ak.contents.NumpyArray(content.content.data))
+        return None
+
+    return ak.transform(change, layout, highlevel=False)

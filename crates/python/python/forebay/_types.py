@@ -153,11 +153,22 @@ def shown(of: Type) -> str:
             return "{" + ", ".join(f"{name}: {shown(inner)}" for name, inner in fields) + "}"
 
 
+def walk(of: Type) -> Iterator[Type]:
+    """The type and all types in it, outer before inner."""
+    yield of
+    if isinstance(of, Fixed | ListOf | Maybe):
+        yield from walk(of.of)
+    elif isinstance(of, Record):
+        for _, inner in of.fields:
+            yield from walk(inner)
+
+
 class _Places:
     """The streams of a column that is read, one after the other."""
 
-    def __init__(self, places: list[tuple[NDArray[Any], int, int]]) -> None:
+    def __init__(self, places: list[tuple[NDArray[Any], int, int]], half: bool) -> None:
         self._places: Iterator[tuple[NDArray[Any], int, int]] = iter(places)
+        self._half = half
 
     def integers(self) -> NDArray[np.int64]:
         return next(self._places)[0]
@@ -166,7 +177,7 @@ class _Places:
         memory, start, size = next(self._places)
         values = memory.view(np.uint8)[start : start + size].view(scalar)
         # Awkward and numba cannot compute with half precision.
-        return values.astype(np.float32) if scalar == "float16" else values
+        return values.astype(np.float32) if scalar == "float16" and not self._half else values
 
 
 class _Numbers:
@@ -182,9 +193,11 @@ class _Numbers:
         return dict(self._parameters[str(number)]) if str(number) in self._parameters else None
 
 
-def layout(of: Type, places: list[tuple[NDArray[Any], int, int]], events: int, parameters: Parameters) -> Any:
-    """The awkward layout of a column that is read. It has the memory of the streams."""
-    return _layout(of, _Places(places), events, _Numbers(parameters))
+def layout(
+    of: Type, places: list[tuple[NDArray[Any], int, int]], events: int, parameters: Parameters, half: bool = False
+) -> Any:
+    """The awkward layout of a column that is read. It has the memory of the streams. `half`: float16 stays as it is."""
+    return _layout(of, _Places(places, half), events, _Numbers(parameters))
 
 
 def _layout(of: Type, places: _Places, length: int, numbers: _Numbers) -> Any:

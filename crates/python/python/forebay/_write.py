@@ -55,6 +55,10 @@ class Writer:
             if column.parameters:
                 notes["parameters"] = column.parameters
                 notes["type"] = str(column.type)
+            elif notes.get("type") != str(column.type):
+                # Of another type than before.
+                notes.pop("parameters", None)
+                notes.pop("type", None)
             product = (
                 name,
                 str(column.type),
