@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
         AttributeSchema::parse(&["lumi:u32", "bcid:u12", "bits:u128", "class"], &["physics", "calib"]).unwrap(),
         AttributeSchema::parse(&["flag:u1"], &[] as &[&str]).unwrap(),
     ] {
-        // Blocks of the right length, whatever the length of the input.
+        // Blocks of the right length, regardless of the length of the input.
         let mut block = vec![0; schema.packed_bytes()];
         let copied = bytes.len().min(block.len());
         block[..copied].copy_from_slice(&bytes[..copied]);

@@ -32,7 +32,7 @@ fn check(bytes: &[u8]) {
     if let Ok(header) = TriggerRecordHeader::decode(bytes) {
         let again = header.encode();
         assert_eq!(again.len(), bytes.len());
-        // Padding is written as ones, whatever was read.
+        // Padding is written as ones, regardless of what was read.
         assert_eq!(TriggerRecordHeader::decode(&again).unwrap(), header);
     }
 }

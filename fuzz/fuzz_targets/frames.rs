@@ -8,7 +8,7 @@ fuzz_target!(|data: (bool, u8, u64, [u8; 16], Vec<(u16, u8)>, &[u8])| {
     let (ethernet, frames, ticks, head, damage, bytes) = data;
     check(bytes);
 
-    // Frames with a common header, in step: whatever the header, they are a recording.
+    // Frames with a common header, in step: with any header, they are a recording.
     let kind = if ethernet { FrameKind::WibEth } else { FrameKind::Wib1 };
     let frames = 2 + frames as usize % 4;
     let mut recording = vec![0; frames * kind.frame_bytes()];
@@ -31,7 +31,7 @@ fuzz_target!(|data: (bool, u8, u64, [u8; 16], Vec<(u16, u8)>, &[u8])| {
     check(&recording[..recording.len() - 1]);
 });
 
-/// A recording stands for all of its bytes.
+/// A recording covers all of its bytes.
 fn check(bytes: &[u8]) {
     if let Ok(found) = detect(bytes) {
         assert_eq!(found.frames * found.kind.frame_bytes(), bytes.len());

@@ -1,4 +1,4 @@
-//! What the memory can do: the same blocks copied into the same kind of mapping by nothing but a loop, and read back.
+//! The limit of the memory: the same blocks copied into the same kind of mapping by nothing but a loop, and read back.
 //!
 //! Copies follow the store's own discipline: blocks start on cache lines, and non-temporal copies are fenced per block,
 //! because a put is durable at the medium's level before it is visible. All unsafe code of this program is here.

@@ -7,7 +7,7 @@
 //! all samples ─▶ medians ─▶ goals ─▶ embedded.md, embedded.json, embedded.svg
 //! ```
 //!
-//! *Invariants*: nothing is judged against a figure of another run or machine, but for the goals themselves; a store
+//! *Invariants*: nothing is judged against a figure of another run or machine, except for the goals themselves; a store
 //! that ran full is never timed; a part that fails is named in the report and its goals are not met.
 
 use crate::options::{Options, Plan};

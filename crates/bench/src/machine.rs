@@ -1,4 +1,4 @@
-//! What the figures were measured on, and with which code.
+//! The machine and the code revision behind the figures.
 
 use crate::Result;
 use crate::child;

@@ -1,4 +1,4 @@
-//! What to measure: the command line, and the plan that follows from it.
+//! Options of the benchmark: the command line, and the plan that follows from it.
 
 use clap::Args;
 use std::fmt;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const HELP: &str = "\
-Make a CA, a server's certificate and a client's certificate, for a first start and for tests. Whoever has ca.key can make \
+Make a CA, a server's certificate and a client's certificate, for a first start and for tests. Anyone who has ca.key can make \
 themselves a certificate that the server believes: a site that has a CA uses that, and a key that is no longer needed is \
 deleted.
 
@@ -30,7 +30,7 @@ Example: certificates for a server that is called by two names, then its configu
 
   openssl s_client -connect 10.1.2.3:7440 -CAfile ca.pem -cert client.pem -key client.key
 
-Clients need ca.pem, and client.pem with client.key where the server asks for a certificate. Files that are there are never \
+Clients need ca.pem, and client.pem with client.key if the server asks for a certificate. Existing files are never \
 overwritten.";
 
 /// Names of a server that nobody named.
@@ -44,7 +44,7 @@ const DAYS_MAX: u32 = 3653;
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Cert {
-    /// Directory for the files, made where it is not there.
+    /// Directory for the files, created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Name or address by which clients call the server; may be repeated. localhost, 127.0.0.1 and ::1 when not given.

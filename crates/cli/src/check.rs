@@ -8,7 +8,7 @@ use serde_json::json;
 
 const HELP: &str = "\
 Read a whole store without serving it, as the next opening would read it. Of the hot level: every segment header, every \
-entry, every decision. Of the warm level, where there is one: whose the devices are, the header and the directory of every \
+entry, every decision. Of a warm level: which store the devices belong to, the header and the directory of every \
 container, the decision log of every device, whether index and ledgers agree with both. With --deep also every payload on \
 both levels, and the head of every image on the warm one, against its checksum. Changes nothing of the store. Problems are \
 listed with what and where: by segment and entry on the hot level, by container, device and fragment on the warm one; exit \

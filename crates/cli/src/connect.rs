@@ -1,10 +1,10 @@
-//! How commands come to a server.
+//! Connects a command to a server.
 
 use forebay_client::{Client, Options, Tls};
 use forebay_core::{Error, Result};
 use std::path::PathBuf;
 
-/// Where a server is, and who asks.
+/// The address of a server, and the identity of the client.
 #[derive(clap::Args)]
 pub(crate) struct Connect {
     /// The server: tcp://HOST:PORT, tls://HOST:PORT or unix:/PATH.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 Show the warm level: its devices, and every container with a bar. The bar is as long as a container; its full part (█) \
-holds fragments that count, its grey part (▒) those that were rejected, released or moved since, its light part (░) is not \
-written. A letter says the state, on a terminal also a colour:
+is live fragments, its grey part (▒) fragments that were rejected, released or moved since, its light part (░) is not \
+written. A letter shows the state, on a terminal also a colour:
 
   E empty     free, to be filled next
   W filling   being written
@@ -52,7 +52,7 @@ pub(crate) struct Containers {
     /// Time from one look to the next.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration, requires = "watch")]
     every: Duration,
-    /// Looks after which to end.
+    /// Number of looks, after which it ends.
     #[arg(long, value_name = "N", requires = "watch")]
     count: Option<u64>,
 }

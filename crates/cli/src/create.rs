@@ -18,7 +18,7 @@ Example: events of four sources with a lumi section and a class, one GiB of hot 
   forebay create /tmp/first --sources-per-event 4 --hot-bytes 1G \\
     --attribute lumi:u32 --attribute class --class physics --class calib
 
-A keyspace file says more, such as a source with two parts and a list of expected sources:
+A keyspace file can have more, such as a source with two parts and a list of expected sources:
   name = \"trigger-records\"
   key = [\"run:u32\", \"trigger:u64\", \"subsystem:u16\", \"id:u32\"]
   primary = [\"run\", \"trigger\"]
@@ -63,7 +63,7 @@ pub(crate) struct Create {
     /// Size of one segment of the hot level; 1/64 of it when not given, between 256K and 64M.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     segment_bytes: Option<u64>,
-    /// Directory of a device of the warm level, made where it is not there, with the bytes to take there, such as
+    /// Directory of a device of the warm level, created if it does not exist, with the bytes to take there, such as
     /// /disk1/warm:100G; 8 GiB when no size is given. May be repeated; all devices have containers of one size.
     #[arg(long, value_name = "DIR[:SIZE]", value_parser = levels::parse_dir)]
     warm: Vec<levels::WarmDir>,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 const HELP: &str = "\
-The producer and the consumer that stand alone: run as many as you like, on as many machines as you like, against one server.
+The stand-alone producer and consumer: run as many as you like, on as many machines as you like, against one server.
 
 Example: a server, two readouts of five sources each, and a filter that accepts a tenth:
   forebay create /tmp/first --sources-per-event 10 --hot-bytes 1G
@@ -22,7 +22,7 @@ Example: a server, two readouts of five sources each, and a filter that accepts 
   forebay daq readout --connect tcp://127.0.0.1:7440 --sources 0..5 --name crate-1 &
   forebay daq readout --connect tcp://127.0.0.1:7440 --sources 5..10 --name crate-2
 
-`forebay demo --processes` does all of it on one machine and holds the reports against the ledger.";
+`forebay demo --processes` does all of it on one machine and compares the reports with the ledger.";
 
 /// A readout or a filter as a process of its own, against a server.
 #[derive(clap::Args)]
@@ -47,7 +47,7 @@ struct Readout {
     /// Name among the producers of the run.
     #[arg(long, default_value = "readout")]
     name: String,
-    /// Run to put into; opened before the first put where it is not there.
+    /// Run to put into; opened before the first put if it does not exist.
     #[arg(long, default_value_t = 1)]
     run: u64,
     /// Numbers of its sources, FIRST..END.

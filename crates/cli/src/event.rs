@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const HELP: &str = "\
 Show one live event: its state (open, ready, leased, debug, accepted), its attributes, which sources are there with their \
-sizes and the level that each stands on, and which expected ones are missing (for runs with a source list), masked or late. An event that is decided and gone, removed, or \
+sizes and the level that each is on, and which expected ones are missing (for runs with a source list), masked or late. An event that is decided and gone, removed, or \
 never seen is absent: exit code 1.
 
 Example: look at event 42 of run 1; announce event 43 as a trigger does, and event 44 with the sources that it must have \

@@ -191,7 +191,7 @@ fn fragment(store: &Store, key: &str, out: &mut Output) -> Result<Answer> {
         out.json(&json!({ "key": text, "found": false }))?;
         return Ok(Answer::No);
     };
-    // Shown whatever it says: this is the command for looking at damage.
+    // Shown even if it is damaged: this is the command for looking at damage.
     let verified = fragment.verify();
     out.line(format!(
         "fragment {text} · {} bytes · {} level · status {:#x} · version {} · crc32c {:08x} ({})",

@@ -13,7 +13,7 @@ Show what became of every fragment that was ever put into a run. Two sums must b
 
 They always are; if they are not, the command names what does not add up and exits with 1. An unknown run is absent: 1 too.
 
-With --by the account is split: by accepted stream (an event may stand in several), by source, or by the attribute that \
+With --by the account is split: by accepted stream (an event may be in several), by source, or by the attribute that \
 the keyspace names (`ledger_by`), such as a lumi section. By source and by attribute the rows sum to the whole.
 
 Example:

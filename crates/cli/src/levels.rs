@@ -1,6 +1,6 @@
 //! Levels and devices as people name them: `hot`, `warm`, and a directory with a size.
 //!
-//! *Not here*: what stands on a level (`containers`), and how it is written (`forebay_store`).
+//! *Not here*: what is on a level (`containers`), and how it is written (`forebay_store`).
 
 use crate::units;
 use forebay_core::Level;
@@ -37,7 +37,7 @@ impl WarmDir {
     }
 }
 
-/// Bytes of a container and of a file of the decision log for devices of so many bytes.
+/// Bytes of a container and of a file of the decision log for devices of this many bytes.
 pub(crate) fn cut(smallest_device: u64, container_bytes: Option<u64>) -> (u64, u64) {
     let whole = |bytes: u64| bytes / BLOCK_BYTES * BLOCK_BYTES;
     let log = whole((smallest_device / LOG_SHARE).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX));

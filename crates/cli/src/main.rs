@@ -14,6 +14,7 @@ mod connect;
 mod containers;
 mod create;
 mod daq;
+mod dataset;
 mod debug;
 mod demo;
 mod event;
@@ -123,6 +124,7 @@ enum Command {
     Play(play::Play),
     Serve(Box<serve::Serve>),
     Cert(cert::Cert),
+    Dataset(dataset::Command),
 }
 
 impl Command {
@@ -156,6 +158,7 @@ impl Command {
             Command::Play(command) => command.run(out),
             Command::Serve(command) => command.run(out),
             Command::Cert(command) => command.run(out),
+            Command::Dataset(command) => command.run(out),
         }
     }
 }
@@ -166,6 +169,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let mut out = Output::new(cli.json, cli.accept_loss);
+    // Flushed before the exit code is chosen: an answer that was not written is a failure.
     let answer = cli.command.run(&mut out).and_then(|answer| out.finish().map(|()| answer));
     match answer {
         Ok(answer) => ExitCode::from(answer.exit_code()),

@@ -1,4 +1,4 @@
-//! How commands come to their store: opened, or created with defaults on first use.
+//! Opens the store of a command, or creates it with defaults on first use.
 
 use crate::output::Output;
 use forebay_core::{Error, Keyspace, Kind, Result};
@@ -52,6 +52,7 @@ pub(crate) fn no_store(dir: &Path) -> Error {
 
 /// An error of opening, with what a person can do about it.
 pub(crate) fn explain(dir: &Path, error: Error) -> Error {
+    // Every other kind says itself what to do.
     if error.kind() != Kind::Unavailable {
         return error;
     }

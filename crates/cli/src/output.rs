@@ -1,4 +1,4 @@
-//! Where answers go: text for people or JSON for programs on stdout, remarks and errors on stderr.
+//! Output of commands: text for people or JSON for programs on stdout, remarks and errors on stderr.
 //!
 //! *Invariant*: with `--json` stdout carries JSON only (test `json_parses` in `tests/cli/main.rs`).
 //! *On failure*: a reader that went away (`forebay range … | head`) ends the command quietly with exit code 0.
@@ -17,6 +17,8 @@ pub(crate) enum Answer {
     No,
     /// Ended by Ctrl-C, in order.
     Interrupted,
+    /// What a program said that was called, by its exit code: it has written its answer or its error itself.
+    Said(u8),
 }
 
 impl Answer {
@@ -25,6 +27,7 @@ impl Answer {
             Answer::Yes => 0,
             Answer::No => 1,
             Answer::Interrupted => 130,
+            Answer::Said(code) => code,
         }
     }
 
@@ -98,6 +101,7 @@ impl Output {
 
     fn checked(&mut self, result: std::io::Result<()>) -> Result<()> {
         result.map_err(|error| {
+            // Remembered, because the command still ends with this error: `main` turns it into success.
             self.gone |= error.kind() == ErrorKind::BrokenPipe;
             Error::unavailable("cannot write to stdout").with_source(error)
         })
@@ -109,6 +113,7 @@ const GONE: u8 = 11;
 
 /// Exit code of a command that ends with this error.
 pub(crate) fn exit_code(error: &Error) -> u8 {
+    // By the source, not by the kind: a script that starts servers must tell this refusal from other corruption.
     let is_gone = std::error::Error::source(error).is_some_and(|source| source.is::<forebay_server::Gone>());
     if is_gone { GONE } else { error.kind().exit_code() }
 }

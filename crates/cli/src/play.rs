@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HELP: &str = "\
-Reads frames of a recording back: of chosen links, of a window of ticks or the last so many seconds. Each extent is one \
+Reads frames of a recording back: of chosen links, of a window of ticks or the last N seconds. Each extent is one \
 read, and every frame's bytes are compared with their checksum. --verify also holds the containers against the gap \
-manifest, tick by tick, and each frame's own timestamp and sequence number against where it stands. --output writes the \
+manifest, tick by tick, and each frame's own timestamp and sequence number against its position. --output writes the \
 payloads to a file, link after link.
 
 All directories of the recording are named. Where the process that recorded died before it wrote a manifest, one is made \

@@ -23,7 +23,7 @@ Example: three fragments of event 42 of run 1, from an argument, a file and a pi
   forebay put /tmp/first 1/43/0 ''
 
 Where the store has a warm level, --persisted returns only when the fragment is on its device, where the loss of power does \
-not reach it (a millisecond and a write later); --level says where it goes, whatever the group of its source says: on hot it \
+not reach it (a millisecond and a write later); --level says where it goes and overrides the group of its source: on hot it \
 is at hand for the selection, to warm it goes to a device once what is rejected at once is gone (the command waits for that):
   forebay put /tmp/two 1/42/3 --persisted precious
   forebay put /tmp/two 1/42/4 --level warm 'not read before the verdict'
@@ -81,6 +81,7 @@ impl Put {
         let schema = store.schema();
         let key = schema.parse_key(&self.key)?;
         let text = schema.text(key.as_bytes());
+        // Bounded while it is read: a wrong pipe must not fill the memory before the store refuses it.
         let value = self.bytes(store.keyspace().fragment_bytes_max)?;
         if self.update {
             let version = store.update(&key, &value, None)?;
@@ -131,7 +132,7 @@ impl Put {
     }
 }
 
-/// Waits until the fragment stands on the warm level: what this process does not see down stays where it is, because
+/// Waits until the fragment is on the warm level: what this process does not see down stays where it is, because
 /// nobody else serves the store. `false` where it does not come there in time.
 fn wait_for_warm(store: &Store, key: &Key) -> Result<bool> {
     let deadline = Instant::now() + DOWN_WAIT;

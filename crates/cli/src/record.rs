@@ -44,7 +44,7 @@ it, consistently and with a manifest.";
 #[derive(clap::Args)]
 #[command(long_about = HELP)]
 pub(crate) struct Record {
-    /// Directory of a device, made where it is not there; with a size, such as /disk1/rec:100G, else as much as is needed.
+    /// Directory of a device, created if it does not exist; with a size, such as /disk1/rec:100G, by default as much as is needed.
     #[arg(long, value_name = "DIR[:SIZE]", required = true, value_parser = parse_dir)]
     warm: Vec<RecordDir>,
     /// Links.

@@ -1,4 +1,4 @@
-//! A summary for people: whatever serialises, as names with values and as tables.
+//! A summary for people: anything that serialises, as names with values and as tables.
 //!
 //! ```text
 //! summary ─JSON─▶ Item, fields in their order ─▶ single values, aligned │ a table for each list │ a group below its name
@@ -164,7 +164,7 @@ fn singles(row: &[(String, Item)]) -> Box<dyn Iterator<Item = (&str, &Item)> + '
     }))
 }
 
-/// A field's name for people; its unit is said by its value.
+/// A field's name for people; its value gives the unit.
 fn label(name: &str) -> String {
     let name = name.strip_prefix("gb_").or_else(|| name.strip_prefix("mb_")).unwrap_or(name);
     let units = ["_s", "_ms", "_us", "_ns"];

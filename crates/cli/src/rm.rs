@@ -9,7 +9,7 @@ use forebay_store::Store;
 const HELP: &str = "\
 Remove one fragment by its full key, or everything inside bounds. It asks nothing, says how many fragments went, and \
 exits with 1 where there were none. When it returns, the removal is durable; `forebay range` with the same bounds shows \
-beforehand what would go.
+what would go, before anything is removed.
 
 A removed event stays closed: its later fragments are late. The ledger counts what was removed.
 

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
-A run is open (takes fragments), paused (the same, but the time that open events wait stands still), stopped (takes no new \
-events; what is there gets decided) or closed (the account is frozen). Runs of most keyspaces open by themselves at their first fragment; opening one beforehand says what its events \
+A run is open (takes fragments), paused (the same, but the waiting time of open events does not run), stopped (takes no new \
+events; what is there gets decided) or closed (the account is frozen). Runs of most keyspaces open by themselves at their first fragment; opening one before that says what its events \
 wait for.
 
 Example: run 7, whose events are complete with sources 1, 2 and 3, or one second after their first fragment:
@@ -40,11 +40,11 @@ pub(crate) struct Run {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List the runs and where they stand. Example: forebay run /tmp/first list
+    /// List the runs and their states. Example: forebay run /tmp/first list
     List,
     /// Open a run. Example: forebay run /tmp/first open 7 --count 3 --within 500ms
     Open(Open),
-    /// Pause a run: the time that open events wait stands still. Example: forebay run /tmp/first pause 7
+    /// Pause a run: the waiting time of open events does not run. Example: forebay run /tmp/first pause 7
     Pause {
         /// Run number.
         run: u64,
@@ -96,7 +96,7 @@ struct Open {
     /// Time after the stop in which open events may still be completed.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     grace: Option<Duration>,
-    /// Masks a source after so many events in a row without it, and unmasks it when it has come back.
+    /// Masks a source after this many events in a row without it, and unmasks it when it has come back.
     #[arg(long, value_name = "EVENTS")]
     auto_mask: Option<u32>,
     /// File (TOML) with the run's part of a keyspace file: sources or count, complete_within_ms, classes, …

@@ -25,6 +25,19 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Ends the process with exit code 130 at the first SIGINT or SIGTERM: for a command that has nothing to put in order.
+///
+/// # Errors
+/// As [`stop_flag`].
+pub(crate) fn exit_at_once() -> Result<()> {
+    let always = Arc::new(AtomicBool::new(true));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&always))
+            .map_err(|error| Error::internal("cannot install the handler of Ctrl-C").with_source(error))?;
+    }
+    Ok(())
+}
+
 /// The wait for SIGINT or SIGTERM, by a command that sleeps until then.
 pub(crate) struct Waiting {
     stop: Arc<AtomicBool>,
@@ -41,6 +54,7 @@ pub(crate) fn wait_for_stop() -> Result<Waiting> {
     let (wake, rung) = UnixStream::pair().map_err(failed)?;
     for signal in [SIGINT, SIGTERM] {
         let bell = rung.try_clone().map_err(failed)?;
+        // A pipe as well as the flag: a handler can only set the flag, and a sleeping thread must wake.
         pipe::register(signal, bell).map_err(failed)?;
     }
     Ok(Waiting { stop, wake })

@@ -28,7 +28,7 @@ adds a result under a source of its own, keeps the whole event in physics and so
   forebay take /tmp/first --stage final --result 1000=tracks.bin \\
     --accept physics --accept calib:1,2,5..9
 
-Where the store has a warm level, --level takes only what stands there, as a second farm for the backlog does:
+Where the store has a warm level, --level takes only events of that level, as a second farm for the backlog does:
   forebay take /tmp/two --level warm -n 100 --reject
 
 With --json: one object per line and event.";
@@ -45,10 +45,10 @@ pub(crate) struct Take {
     /// Stage of the selection whose events are wanted; the first one when not given.
     #[arg(long, value_name = "STAGE")]
     stage: Option<String>,
-    /// Takes this event instead of any, in whatever stage it is.
+    /// Takes this event instead of any, in any stage.
     #[arg(long, value_name = "RUN/EVENT", conflicts_with_all = ["stage", "n", "filter", "min_age", "wait", "sources", "level"])]
     event: Option<String>,
-    /// Only events that stand on this level, hot or warm.
+    /// Only events that are on this level, hot or warm.
     #[arg(long, value_name = "LEVEL", value_parser = levels::parse_level)]
     level: Option<Level>,
     /// Condition on attributes: name=value, name=low..high or name&mask; may be repeated.

@@ -1,4 +1,4 @@
-//! `forebay watch`: events of a run as they stand, one a second, in a form that people read.
+//! `forebay watch`: events of a run in their present state, one a second, in a form that people read.
 
 use crate::ledger::no_run_here;
 use crate::open::Directory;

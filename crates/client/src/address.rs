@@ -1,4 +1,4 @@
-//! Where a server is, as people write it: `tcp://host:7440`, `tls://host:7440`, `unix:/run/forebay/forebay.sock`.
+//! The address of a server, as people write it: `tcp://host:7440`, `tls://host:7440`, `unix:/run/forebay/forebay.sock`.
 
 use forebay_core::{Error, Result};
 use std::fmt;

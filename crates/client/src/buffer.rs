@@ -14,15 +14,18 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// A buffer of this length; what stands in it is not said.
+    /// A buffer of this length with unspecified content.
     pub(crate) fn take(self: &Arc<Buffers>, length: usize) -> Buffer {
+        // The lock is held for the search only, not while fresh memory is zeroed.
         let found = {
             let (kept, bytes) = &mut *self.kept.lock();
             // The last one that fits: it is the likeliest to be in the cache.
             let at = kept.iter().rposition(|buffer| buffer.len() >= length && buffer.len() / 4 <= length.max(4096));
             at.map(|at| kept.swap_remove(at)).inspect(|buffer| *bytes -= buffer.len())
         };
-        Buffer { bytes: found.unwrap_or_else(|| vec![0; length]), length, home: Arc::downgrade(self) }
+        let bytes = found.unwrap_or_else(|| vec![0; length]);
+        debug_assert!(bytes.len() >= length, "a buffer has room for its answer");
+        Buffer { bytes, length, home: Arc::downgrade(self) }
     }
 }
 
@@ -58,6 +61,7 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(home) = self.home.upgrade() else { return };
+        // Kept up to a bound: one large answer must not hold its memory for the life of the client.
         let (kept, bytes) = &mut *home.kept.lock();
         if *bytes + self.bytes.len() <= KEPT_BYTES && kept.len() < 256 && !self.bytes.is_empty() {
             *bytes += self.bytes.len();

@@ -60,7 +60,7 @@ impl Client {
         &self.inner.pool
     }
 
-    /// Who extends leases.
+    /// The thread that extends leases, if the options want one.
     pub(crate) fn heartbeat(&self) -> Option<&Heartbeat> {
         let wanted = self.pool().options.extend_leases;
         wanted.then(|| self.inner.heartbeat.get_or_init(|| Heartbeat::start(Arc::downgrade(&self.inner))))

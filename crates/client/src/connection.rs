@@ -1,6 +1,6 @@
 //! One connection, used by one call at a time: frames out, frames in, what either side takes.
 //!
-//! *Invariants*: no frame is sent that the server has not agreed to take; what was received is granted anew with the next
+//! *Invariants*: no frame is sent that the server has not agreed to take; what was received is granted again with the next
 //! frame, or by itself where nothing else goes out.
 //!
 //! *On failure*: after an error of the connection itself nothing on it can be believed; it is dropped.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read at once where it is not known how many come.
 const READ_BYTES: usize = 16 << 10;
-/// Frames up to so many bytes are copied together: cheaper than pieces in the system call.
+/// Frames up to this many bytes are copied together: cheaper than pieces in the system call.
 const SHORT_BYTES: usize = 1024;
 /// Most pieces of one system call.
 const PIECES: usize = 512;
@@ -28,7 +28,7 @@ const PIECES: usize = 512;
 pub(crate) struct Answer<T> {
     /// Number of the request.
     pub(crate) request: u64,
-    /// What its meta says.
+    /// Its decoded meta.
     pub(crate) said: T,
     pub(crate) payload: Buffer,
     /// More answers to the same request follow.
@@ -37,16 +37,16 @@ pub(crate) struct Answer<T> {
 
 pub(crate) struct Connection {
     socket: Socket,
-    /// What the server said in its hello.
+    /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     buffers: Arc<Buffers>,
     read: Vec<u8>,
     start: usize,
     end: usize,
     next_request: u64,
-    /// What the server still takes.
+    /// Bytes that the server still takes.
     credit: u64,
-    /// What was received and not granted anew.
+    /// Bytes that were received and not granted again.
     owed: u32,
     window: u32,
     timeout: Duration,
@@ -86,6 +86,8 @@ impl Connection {
             start: 0,
             end: 0,
             next_request: 1,
+            // Before its hello is answered a client may send one hello, and no server takes more of it than this
+            // (docs/format-wire.md).
             credit: 4096,
             owed: 0,
             window: options.window_bytes,
@@ -95,6 +97,8 @@ impl Connection {
             last_used: Instant::now(),
         };
         let meta = options.hello().encode().map_err(Failure::Unsent)?;
+        // One deadline for connecting, TLS and hello together: a server that accepts and then says nothing must not
+        // hold the call longer.
         connection.begin(deadline);
         // Nothing is changed by a hello: what got no answer may be tried again.
         let unsent = |failure| match failure {
@@ -109,6 +113,7 @@ impl Connection {
         let answer = connection.answer(request, |meta| Ok((Welcome::decode(meta)?, 0))).map_err(unsent)?;
         let welcome = answer.said;
         connection.credit = u64::from(welcome.window_bytes);
+        // The hello and its answer are outside of the windows: both sides count from here on.
         connection.owed = 0;
         connection.welcome = Arc::new(welcome);
         Ok(connection)
@@ -121,6 +126,7 @@ impl Connection {
 
     /// Whether the connection can serve another call.
     pub(crate) fn is_clean(&self) -> bool {
+        // Bytes that are left over would be taken for the answer to the next call.
         !self.unclean && self.start == self.end
     }
 
@@ -134,7 +140,7 @@ impl Connection {
         u64::from(self.welcome.window_bytes)
     }
 
-    /// What the server still takes before it has answered something.
+    /// Bytes that the server still takes before it has answered something.
     pub(crate) fn credit(&self) -> u64 {
         self.credit
     }
@@ -154,9 +160,12 @@ impl Connection {
 
     fn lost(&mut self, error: io::Error) -> Failure {
         self.unclean = true;
+        // A server that refuses a certificate says so and closes: the write fails first, and the reason is still
+        // unread.
         let is_closed = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
         let error = is_closed.then(|| self.socket.last_word()).flatten().unwrap_or(error);
         let what = match error.kind() {
+            // A socket with a time limit reports `WouldBlock` on Linux, and `TimedOut` elsewhere.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the server did not answer in time".to_owned(),
             _ => format!("the connection failed: {error}"),
         };
@@ -175,6 +184,7 @@ impl Connection {
         let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
         let payload_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let mut head = FrameHead::new(kind, FrameFlags::REQUEST, request).with(meta, payload_bytes);
+        // Refused here: the server would end the connection for it, and with it the other requests that are under way.
         if head.frame_bytes() > self.credit || bytes > u32::MAX as usize {
             return Err(Failure::Refused(Error::invalid(format!(
                 "a request of {} bytes; the server takes {} at once: put less into one call",
@@ -182,9 +192,11 @@ impl Connection {
                 self.credit
             ))));
         }
+        // Credit goes with a frame that is sent anyway; a frame of its own is needed only for long answers (`grant`).
         head.credit = std::mem::take(&mut self.owed);
         debug_assert!(head.frame_bytes() <= self.credit, "a request beyond the credit ends the connection");
         self.credit -= head.frame_bytes();
+        // Before the write: part of a frame may have gone out when an error comes, and then the stream is of no use.
         self.unclean = true;
         let head = head.encode();
         self.write_all(&head, meta, payload).map_err(|error| self.lost(error))?;
@@ -195,6 +207,7 @@ impl Connection {
         self.arm()?;
         let bytes: usize = head.len() + meta.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
         if bytes <= SHORT_BYTES {
+            // One write of one piece: with `TCP_NODELAY` two small writes would be two packets.
             let mut short = [0; SHORT_BYTES];
             let mut at = 0;
             for piece in [head, meta].into_iter().chain(payload.iter().copied()) {
@@ -218,17 +231,22 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+            // The places point into the caller's bytes: those that went out are dropped, and one that went out in part
+            // keeps its rest.
             let kept = left.len();
             places.drain(..places.len() - kept);
+            // A reader that takes a few bytes at a time satisfies the time limit of each write, so the deadline is
+            // checked as well.
             if Instant::now() >= self.deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
 
-    /// Makes room and reads until so many bytes are there in one piece.
+    /// Makes room and reads until this many bytes are there in one piece.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         while self.end - self.start < wanted {
+            // Moved to the front first: the buffer grows only if the whole frame does not fit.
             if self.start > 0 {
                 self.read.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
@@ -255,7 +273,10 @@ impl Connection {
             bytes.copy_from_slice(&self.read[self.start..self.start + FRAME_HEAD_BYTES]);
             let head = FrameHead::decode(&bytes, u64::from(self.window)).map_err(|error| self.garbled(error))?;
             self.start += FRAME_HEAD_BYTES;
+            // Capped at the window: a server that grants too much must not make this client send more than it
+            // announced.
             self.credit = (self.credit + u64::from(head.credit)).min(self.window_bytes());
+            // Counted with the head, before the payload is read: the server's window counts whole frames.
             self.owed = self.owed.saturating_add(u32::try_from(head.frame_bytes()).unwrap_or(u32::MAX));
             if head.flags.is_answer() && requests.contains(&head.request) {
                 return Ok(head);
@@ -271,6 +292,8 @@ impl Connection {
             }
             match head.kind {
                 FrameKind::Credit => {}
+                // The answers under way still come. Afterwards the connection counts as idle, so that its next user
+                // looks whether it is open.
                 FrameKind::Goodbye => self.last_used = self.last_used.checked_sub(LEAVING).unwrap_or(self.last_used),
                 _ => return Err(self.garbled(Error::corrupt("an answer to a request that was not made"))),
             }
@@ -302,12 +325,14 @@ impl Connection {
         let length = head.meta_bytes as usize;
         self.fill(length).map_err(|error| self.lost(error))?;
         let meta = &self.read[self.start..self.start + length];
+        // Checked before it is decoded: a length in a damaged meta would put every later frame in the wrong place.
         if let Err(error) = head.check_meta(meta) {
             return Err(self.garbled(error));
         }
         if head.flags.is_error() {
             let said = WireReader::new(meta).error();
             self.start += length;
+            // A refusal ends its own request only. With others under way their answers are still to be read.
             self.unclean = requests.len() > 1;
             return Err(match said {
                 Ok(error) => Failure::Refused(error),
@@ -319,6 +344,8 @@ impl Connection {
             Err(error) => return Err(self.garbled(error)),
         };
         self.start += length;
+        // One buffer for the whole answer, whose meta says the length: the frames that follow are read straight to
+        // their place.
         let mut payload = self.buffers.take(usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut more = head.flags.has_more();
         let mut filled = self.payload(head.payload_bytes, &mut payload, 0)?;
@@ -335,6 +362,7 @@ impl Connection {
             more = next.flags.has_more();
         }
         self.unclean = more || requests.len() > 1;
+        debug_assert!(filled == payload.len(), "an answer is handed out whole");
         self.last_used = Instant::now();
         Ok(Answer { request, said, payload, more })
     }
@@ -342,6 +370,7 @@ impl Connection {
     /// Receives payload to its place.
     fn payload(&mut self, bytes: u32, to: &mut Buffer, filled: usize) -> std::result::Result<usize, Failure> {
         let end = filled + bytes as usize;
+        // Before anything is copied: the length comes from the server.
         if end > to.len() {
             return Err(self.garbled(Error::corrupt("an answer has more payload than it says")));
         }
@@ -363,6 +392,7 @@ impl Connection {
 
     /// Lets the server send more, where half of what it may send has come.
     pub(crate) fn grant(&mut self) -> std::result::Result<(), Failure> {
+        // Half of the window: the server can send the other half while this credit is on its way to it.
         if self.owed < self.window / 2 {
             return Ok(());
         }

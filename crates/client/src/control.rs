@@ -1,4 +1,4 @@
-//! What is rare: runs, masks, holds, accounts, and what is there for people.
+//! Rare calls: runs, masks, holds, accounts, and reports for people.
 
 use crate::client::Client;
 use crate::pool::Pool;
@@ -38,7 +38,7 @@ impl Client {
         Ok(self.pool().control(control)?.0)
     }
 
-    /// What is the same once it was done.
+    /// Makes a control that has the same effect once or several times.
     fn order(&self, control: &Control) -> Result<()> {
         self.pool().control::<()>(control).map(|_| ())
     }
@@ -52,7 +52,7 @@ impl Client {
         self.order(&Control::RunOpen { run, config: config.to_toml(self.schema())? })
     }
 
-    /// The time that open events wait stands still.
+    /// The waiting time of open events does not run.
     ///
     /// # Errors
     /// As `Store::run_pause`, and `OutcomeUnknown`.
@@ -79,7 +79,7 @@ impl Client {
     /// The account of a run is final; answers its summary.
     ///
     /// # Errors
-    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary stands in
+    /// As `Store::run_close`; `OutcomeUnknown` where an answer was lost and the run is closed now: its summary is in
     /// the store's directory.
     pub fn run_close(&self, run: u64) -> Result<RunSummary> {
         let closed = self.pool().control(&Control::RunClose { run });

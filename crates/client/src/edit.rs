@@ -1,4 +1,4 @@
-//! What changes what is there: new versions, removals, announcements, seals, releases.
+//! Calls that change stored events: new versions, removals, announcements, seals, releases.
 
 use crate::client::Client;
 use crate::put::{NO_WAIT, list_outcomes, of_try};
@@ -75,7 +75,7 @@ impl Client {
     /// Announces many events with one request; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single events stand in their outcomes; `OutcomeUnknown` for the call.
+    /// Those of single events are in their outcomes; `OutcomeUnknown` for the call.
     pub fn open_events(&self, events: &[WireOpen]) -> Result<Vec<Result<PutOutcome>>> {
         let meta = WireOpen::encode_all(events, self.keyspace())?;
         let (outcomes, is_repeat) = self.pool().ask(Call::OpenEvent, NO_WAIT, &meta, list_outcomes)?;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// One fragment: its bytes stand in the memory of the answer that brought it, which stays as long as one of its fragments.
+/// One fragment: its bytes are in the memory of the answer that brought it, which stays as long as one of its fragments.
 #[derive(Clone)]
 pub struct Fragment {
     key: Key,

@@ -29,7 +29,7 @@ pub(crate) fn get_meta(keys: &[Key]) -> Result<Vec<u8>> {
 
 pub(crate) type Found = Vec<Result<Option<WireFragment>>>;
 
-/// What was found of the keys of a frame, and how many bytes it is.
+/// The fragments that were found for the keys of a frame, and their bytes.
 pub(crate) fn read_found(meta: &[u8]) -> Result<(Found, u64)> {
     let read_one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(WireReader::fragment));
     let found: Found = WireReader::whole(meta, |read| read.list(1, read_one))?;
@@ -46,7 +46,7 @@ pub(crate) fn get_event_meta(primary: &Primary, sources: &Sources) -> Result<Vec
     Ok(out.finish())
 }
 
-/// What was found of an event, and how many bytes it is.
+/// The event that was found, and its bytes.
 pub(crate) fn read_event(meta: &[u8], keyspace: &Keyspace) -> Result<(Result<Option<WireEvent>>, u64)> {
     let one = |read: &mut WireReader<'_>| read.outcome(|read| read.option(|read| WireEvent::decode(read, keyspace)));
     let mut found = WireReader::whole(meta, |read| read.list(1, one))?;
@@ -70,7 +70,7 @@ pub(crate) fn event_of(keyspace: &Keyspace, event: WireEvent, cutter: &mut Cutte
 }
 
 impl Client {
-    /// The fragment of a key; `None` where there is none.
+    /// The fragment of a key; `None` if there is none.
     ///
     /// # Errors
     /// As `Store::get`, and `Unavailable` where the server does not answer in time.
@@ -94,11 +94,12 @@ impl Client {
         for keys in keys.chunks(frame_keys * FRAMES) {
             let metas = keys.chunks(frame_keys).map(get_meta).collect::<Result<Vec<_>>>()?;
             let answers = self.pool().call(Call::Get.repeat(), NO_WAIT, |connection, _| {
+                // Empty for each try: reads may be repeated, and the answers of a lost connection are incomplete.
                 let mut answers: Vec<Option<Answer<_>>> = Vec::new();
                 answers.resize_with(metas.len(), || None);
                 let (mut requests, mut open) = (Vec::with_capacity(metas.len()), Vec::with_capacity(metas.len()));
                 while requests.len() < metas.len() || !open.is_empty() {
-                    // As many as the server takes now.
+                    // The number that the server takes now.
                     while let Some(meta) = metas.get(requests.len()) {
                         let bytes = (meta.len() + FRAME_HEAD_BYTES) as u64;
                         if bytes > connection.credit() && !open.is_empty() {
@@ -110,6 +111,7 @@ impl Client {
                     }
                     let answer = connection.answer_of(&open, read_found)?;
                     open.retain(|request| *request != answer.request);
+                    // Answers may come in any order; they are handed out in the order of the keys.
                     if let Some(at) = requests.iter().position(|request| *request == answer.request) {
                         answers[at] = Some(answer);
                     }
@@ -206,6 +208,8 @@ struct Part {
 impl Range {
     fn fetch(&mut self, end: Instant) -> std::result::Result<(), Failure> {
         if self.part.under_way.is_none() {
+            // A connection of its own: a range lasts as long as its reader likes, and would block one of the pool for
+            // that time.
             let mut connection = self.client.pool().own_connection().map_err(Failure::Refused)?;
             connection.begin(end);
             let range = WireRange { bounds: self.bounds.clone(), events: false, after: self.last };
@@ -237,6 +241,8 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Result<Fragment>> {
         loop {
             if let Some(fragment) = self.part.here.pop_front() {
+                // Noted when it is handed out, not when it is received: a new connection continues after what the
+                // caller has seen.
                 self.last = Some(fragment.key());
                 return Some(Ok(fragment));
             }

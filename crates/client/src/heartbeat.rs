@@ -45,8 +45,11 @@ impl Heartbeat {
     pub(crate) fn hold(&self, primary: Primary, token: Token, time: Duration) {
         let mut leases = self.leases.0.lock();
         let first = leases.held.is_empty();
+        // After a third: two extensions may be lost before the lease runs out.
         leases.held.insert(token, Held { primary, time, due: Instant::now() + time / 3 });
         drop(leases);
+        // The thread sleeps without a deadline only while nothing is held; otherwise it wakes for the earliest lease
+        // and finds this one.
         if first {
             self.leases.1.notify_one();
         }
@@ -79,6 +82,8 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
                 .filter(|(_, held)| held.due <= now)
                 .take(BATCH)
                 .map(|(token, held)| {
+                    // Set before the answer: a server that is away is asked again in a third of the time, not in a
+                    // loop.
                     held.due = now + held.time / 3;
                     WireExtend { primary: held.primary, token: *token, duration: held.time }
                 })
@@ -94,10 +99,13 @@ fn run(client: &Weak<Inner>, leases: &(Mutex<Leases>, Condvar)) {
             }
             batch
         };
+        // Weak, and held for one batch only: the thread must not keep a client alive that its users have dropped.
+        // Without the lock: an extension waits for the server, and verdicts must not wait for it.
         let Some(inner) = client.upgrade() else { return };
         let gone = extend(&inner.pool, &batch);
         let mut known = leases.0.lock();
         for lease in gone {
+            // The lease is over at the server. Its holder learns of it from its verdict, which is `Fenced`.
             known.held.remove(&lease.token);
         }
     }

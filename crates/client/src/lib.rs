@@ -42,4 +42,4 @@ pub use put::Reservation;
 pub use ring::{RingClient, RingFragment, RingFrame, RingPin, SourceWindow, Window};
 pub use select::{Held, Lease, PlainLease, Verdict};
 
-forebay_core::implement_event_store!(Client, Fragment, Held, Producer, |client| client.runs(), client.stats());
+forebay_core::implement_event_store!(Client, Fragment, Held, Producer, Range, |client| client.runs(), client.stats());

@@ -1,4 +1,4 @@
-//! What lives as long as its connection: producers, watches, samplers. Each has a connection of its own.
+//! Objects that live as long as their connection: producers, watches, samplers. Each has a connection of its own.
 //!
 //! *On failure*: a watch and a sampler start again on a new connection. A producer whose connection fails is listed as
 //! unknown until it is there again.
@@ -55,6 +55,8 @@ impl Object {
             connection.begin(retry.end());
             let asked = connection.send(Call::Watch, &meta(*number)?, &[]);
             let answer = asked.and_then(|request| connection.answer(request, &read));
+            // The object ended with its connection: the next try makes both again. After a refusal the connection is
+            // still good.
             if matches!(answer, Err(Failure::Unsent(_) | Failure::Lost(_))) {
                 self.link = None;
             }
@@ -84,7 +86,7 @@ pub struct Sampler {
     object: Object,
 }
 
-/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+/// A client that puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 pub struct Producer {
     object: Mutex<Object>,
     announced: AtomicU64,
@@ -163,7 +165,7 @@ impl Watch {
         status
     }
 
-    /// Where the run stood when it was looked at last; looks where it was not.
+    /// The state of the run at the last look; looks if there was none.
     pub fn state(&self) -> RunState {
         let Control::Watch { run } = &self.object.what else { return RunState::Closed };
         let runs = self.object.client.runs().unwrap_or_default();
@@ -201,12 +203,13 @@ impl Sampler {
 }
 
 impl Producer {
-    /// It offered a fragment of so many bytes, whatever the answer was. The server hears of it once a second.
+    /// It offered a fragment of this many bytes, regardless of the answer. It is reported to the server once a second.
     pub fn offered(&self, bytes: u64) {
         self.fragments.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let now_ms = self.from.elapsed().as_millis() as u64;
         let told_ms = self.told_ms.load(Ordering::Relaxed);
+        // One thread wins the exchange and reports for all: the others count on without a lock.
         let due = now_ms >= told_ms.saturating_add(TOLD_MS);
         if due && self.told_ms.compare_exchange(told_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             // What does not arrive goes with the next one.
@@ -214,7 +217,7 @@ impl Producer {
         }
     }
 
-    /// It announced so many events.
+    /// It announced this many events.
     pub fn announced(&self, events: u64) {
         self.announced.fetch_add(events, Ordering::Relaxed);
     }
@@ -245,6 +248,7 @@ impl Producer {
 
     fn tell(&self, order: ObjectOrder) -> Result<()> {
         let mut object = self.object.lock();
+        // Taken out before they are sent: counts that arrive during the call belong to the next report.
         let figures = [&self.announced, &self.fragments, &self.bytes].map(|figure| figure.swap(0, Ordering::Relaxed));
         let [announced, fragments, bytes] = figures;
         let end = object.client.pool().deadline(NO_WAIT);

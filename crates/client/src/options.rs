@@ -1,4 +1,4 @@
-//! How a client behaves.
+//! Options of a client.
 
 use forebay_wire::Hello;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct Tls {
     pub key: Option<PathBuf>,
 }
 
-/// Who a client is, how long it waits, and what it takes.
+/// Identity, deadlines and limits of a client.
 #[derive(Clone)]
 pub struct Options {
     /// The keyspace; empty where the server has one.
@@ -69,7 +69,7 @@ impl Options {
         Instant::now() + self.deadline.saturating_add(wait).min(FAR)
     }
 
-    /// What a client says first.
+    /// The client's hello.
     pub(crate) fn hello(&self) -> Hello {
         let Options { window_bytes, token, keyspace, name, .. } = self.clone();
         Hello { features: 0, window_bytes, token, keyspace, name }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Pool {
     pub(crate) address: Address,
     pub(crate) options: Options,
-    /// What the server said first.
+    /// The server's hello.
     pub(crate) welcome: Arc<Welcome>,
     /// Mean length of the fragments that were read last: as many are asked for at once.
     pub(crate) fragment_bytes: AtomicU64,
@@ -44,7 +44,7 @@ struct Connections {
     is_closed: bool,
 }
 
-/// What is expected of fragments before any was read, in bytes.
+/// Expected length of a fragment before any was read, in bytes.
 const FRAGMENT_BYTES: u64 = 10 << 10;
 /// Connections that were not used for so long are looked at before their next call.
 const IDLE: Duration = Duration::from_millis(100);
@@ -59,6 +59,7 @@ impl Pool {
         let address: Address = address.parse()?;
         let buffers = Arc::new(Buffers::default());
         let tls = matches!(address, Address::Tls(..)).then(|| crate::tls::config(&options.tls)).transpose()?;
+        // A hello changes nothing at the server, so a lost one is tried again like a call that only looks.
         let retry = Retry::new(Repeat::Looks, options.end(Duration::ZERO), &options);
         let connection = drive(retry, |_| Connection::open(&address, &options, &buffers, tls.as_ref()))?;
         let welcome = connection.welcome.clone();
@@ -71,9 +72,12 @@ impl Pool {
     pub(crate) fn close(&self) {
         let mut pool = self.connections.lock();
         pool.is_closed = true;
+        // Those at work are counted down when they come back (`give_back`).
+        debug_assert!(pool.all >= pool.free.len(), "free connections are among all");
         pool.all -= pool.free.len();
         pool.free.clear();
         drop(pool);
+        // All of them: each must find out that the client is closed.
         self.freed.notify_all();
     }
 
@@ -154,14 +158,18 @@ impl Pool {
             if pool.is_closed {
                 return Err(Failure::Barred(Error::closed("the client is closed; connect again")));
             }
+            // The one that was used last: it is the likeliest to be alive, and the others may end unused.
             if let Some(connection) = pool.free.pop() {
                 if (careful || connection.last_used.elapsed() > IDLE) && !connection.is_alive() {
+                    // A look costs a system call, so a connection that was just used is trusted, except for a call that
+                    // must not be sent twice.
                     pool.all -= 1;
                     continue;
                 }
                 return Ok(connection);
             }
             if pool.all < self.options.connections_max {
+                debug_assert!(!pool.is_closed, "a closed client opens nothing");
                 // Counted before it is made, so that no more than allowed are made at once; made without the lock, because that
                 // takes a handshake and others may give theirs back meanwhile.
                 pool.all += 1;
@@ -172,6 +180,7 @@ impl Pool {
                 }
                 return opened;
             }
+            // Nothing was sent, so the call may fail as unavailable and never as unknown.
             if self.freed.wait_until(&mut pool, end).timed_out() {
                 return Err(Failure::Unsent(Error::unavailable(format!(
                     "all {} connections are at work (connections_max)",

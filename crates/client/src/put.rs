@@ -16,7 +16,7 @@ const FRAME_BYTES: usize = 512 << 10;
 const FRAME_FRAGMENTS: usize = 512;
 /// Most bytes that a frame says of a fragment, without attributes; room for some.
 const META_BYTES: usize = 256;
-/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+/// Payloads below this many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
     /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// Those of single fragments are in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
     /// went away and did not come back in time. Of each fragment that was sent before its answer came the outcome says so,
     /// as of [`Client::put`].
     pub fn put_many(&self, puts: &[(Key, &[u8], PutOptions<'_>)]) -> Result<Vec<Result<PutOutcome>>> {
@@ -68,7 +68,7 @@ pub struct Reservation {
 }
 
 impl Client {
-    /// Memory for a fragment of `length` bytes. The server hears of it when it is committed: there the bytes go straight
+    /// Memory for a fragment of `length` bytes. The server learns of it at the commit: then the bytes go straight
     /// into reserved memory of its store.
     ///
     /// # Errors
@@ -128,6 +128,7 @@ pub(crate) fn wire_put(key: &Key, value: &[u8], options: &PutOptions<'_>) -> Res
     Ok(WirePut {
         key: *key,
         length,
+        // Computed where the bytes are: the server compares it with what it stored, so a fault on the way is found.
         checksum: crc32c(value),
         status: options.status,
         attributes: options.attributes.cloned(),
@@ -169,7 +170,7 @@ pub(crate) fn of_try<O: Outcome>(outcome: Result<O>, is_repeat: bool) -> Result<
     }
 }
 
-/// What became of many puts so far, over all tries of their call.
+/// Outcomes of many puts so far, over all tries of their call.
 pub(crate) struct Tries<O> {
     outcomes: Vec<Option<Result<O>>>,
     /// Those that were sent. Only what has no outcome is sent again: then it is a repeat.
@@ -193,7 +194,7 @@ pub(crate) fn too_few() -> Error {
     Error::corrupt("an answer has fewer outcomes than there were puts")
 }
 
-/// What is to be put, by place: the bytes, and what is said of them.
+/// The fragments to put, by place: their bytes and attributes.
 pub(crate) struct Puts<'a, 'b> {
     pub(crate) value: &'b dyn Fn(usize) -> &'a [u8],
     pub(crate) wire: &'b dyn Fn(usize) -> Result<WirePut>,
@@ -222,6 +223,7 @@ fn send_all<O: Outcome>(
     let mut next = 0;
     // No frame may be longer than the server's window, and no meta than a quarter of it.
     let window = connection.window_bytes() as usize;
+    // Half of the window, so that the next frame can be sent while the answer to this one is under way.
     let (most_bytes, most_fragments) = (FRAME_BYTES.min(window / 2), FRAME_FRAGMENTS.min(window / 4 / META_BYTES));
     loop {
         // The next frame: what fits.
@@ -233,6 +235,7 @@ fn send_all<O: Outcome>(
                 continue;
             }
             let value = (puts.value)(next);
+            // The first fragment always goes, even one longer than the usual frame.
             if !chosen.is_empty() && bytes + value.len() > most_bytes {
                 break;
             }
@@ -262,6 +265,8 @@ fn send_all<O: Outcome>(
         if !chosen.is_empty() {
             let meta = WirePut::encode_all(&wire, puts.attributes).map_err(Failure::Refused)?;
             let frame_bytes = (bytes + meta.len() + forebay_wire::FRAME_HEAD_BYTES) as u64;
+            // Only answers bring credit: without a request under way nothing would come, and `send` refuses the frame
+            // instead.
             while frame_bytes > connection.credit() && !under_way.is_empty() {
                 receive(connection, &mut under_way, tries)?;
             }
@@ -296,10 +301,12 @@ fn receive<O: Outcome>(
         return Err(Failure::Lost(too_few()));
     };
     let UnderWay { chosen, .. } = under_way.remove(at);
+    // Outcomes have no keys: with another number of them none can be matched, and the connection is not to be believed.
     if answer.said.len() != chosen.len() {
         return Err(Failure::Lost(too_few()));
     }
     for ((index, is_repeat), outcome) in chosen.into_iter().zip(answer.said) {
+        debug_assert!(tries.outcomes[index].is_none(), "a fragment has one outcome");
         tries.outcomes[index] = Some(of_try(outcome, is_repeat));
     }
     // The server has answers for more than it may send.

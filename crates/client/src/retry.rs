@@ -1,4 +1,4 @@
-//! What a call does after a try that failed: one machine without I/O and clock, which both clients drive.
+//! Decides what a call does after a failed try: one state machine without I/O and clock, which both clients drive.
 //!
 //! ```text
 //!          ┌──────────────── wait, then ─────────────────┐
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What it says, however it came.
+    /// The error, for any kind of failure.
     pub(crate) fn error(self) -> Error {
         match self {
             Failure::Refused(error) | Failure::Barred(error) | Failure::Unsent(error) | Failure::Lost(error) => error,
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// What to do next.
+/// The next step of a call.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Wait so long, then try again.
@@ -81,16 +81,19 @@ impl Retry {
             Failure::Unsent(error) => error,
             Failure::Lost(error) if self.repeat == Repeat::Never => return Step::GiveUp(unknown(&error)),
             Failure::Lost(error) => {
+                // Remembered for the rest of the call: a later refusal says nothing about the try that got no answer.
                 self.is_repeat = self.repeat == Repeat::Safe;
                 error
             }
         };
+        // Half of the pause is fixed, half is drawn: a restarted server is not met by all its clients at once.
         let pause = self.pause.mul_f64(0.5 + draw / 2.0);
         // A pause up to the end would leave no time for the try behind it.
         if self.end.saturating_duration_since(now) <= pause || error.kind() == Kind::Closed {
             return self.give_up(error);
         }
         self.pause = (self.pause * 2).min(self.pause_max);
+        debug_assert!(now + pause < self.end, "a pause ends before the deadline");
         Step::Wait(pause)
     }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Pause before a window is asked for again.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Time for a server to hear that a pin is given up: it hears of it anyway when the connection ends.
+/// Time to tell the server that a pin is given up. The end of the connection gives it up as well.
 const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// A ring on a server: a cheap handle, cloned freely, used from any number of threads.
@@ -116,7 +116,7 @@ impl RingClient {
     /// Puts many fragments, several in a frame and several frames under way; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single fragments stand in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
+    /// Those of single fragments are in their outcomes; `OutcomeUnknown` or `Unavailable` for the call, where the server
     /// went away and did not come back in time.
     pub fn put_many(&self, frames: &[RingFrame<'_>]) -> Result<Vec<Result<RingOutcome>>> {
         let mut tries = Tries::new(frames.len());
@@ -145,7 +145,7 @@ impl RingClient {
 
     /// All fragments that overlap `[begin, end)`, by source, with what is known of the rest. Waits until no source is
     /// `NotYet` in it, at most `wait`. It is read source by source, a piece at a time: what is evicted before its turn is
-    /// `Gone`; who needs a stretch as it is now pins it first.
+    /// `Gone`; to keep a stretch as it is now, pin it first.
     ///
     /// # Errors
     /// As `Ring::window`, and `Unavailable` where the server does not answer in time.
@@ -158,6 +158,7 @@ impl RingClient {
         }
         let until = Instant::now() + wait.min(WAIT_MAX);
         loop {
+            // What is left of the caller's wait, not the whole wait again: the loop must end in time.
             let left = until.saturating_duration_since(Instant::now());
             let meta = WireWindow { begin, end, sources: sources.clone(), wait: left }.encode(schema)?;
             let found =
@@ -192,6 +193,7 @@ impl RingClient {
                 let Some(source) = sources.last_mut() else { continue };
                 for stretch in part.coverage {
                     match source.coverage.last_mut() {
+                        // Parts are cut at the size of a frame: a stretch that goes over the cut is joined again.
                         Some(last) if last.state == stretch.state && last.end == stretch.begin => {
                             last.end = stretch.end
                         }
@@ -226,6 +228,7 @@ impl RingClient {
             RingSources::All => None,
             RingSources::Only(list) => Some(list.clone()),
         };
+        // The server drops a pin with its connection, so a dead client keeps nothing of the ring.
         let mut connection = self.inner.pool.own_connection()?;
         connection.begin(self.inner.pool.deadline(NO_WAIT));
         let asked = Control::Pin { begin, end, sources, ms: millis(duration) };
@@ -250,7 +253,7 @@ impl RingClient {
         self.look(&Control::RingSources)
     }
 
-    /// The account of one run, as `Ring::ledger_of`; that of all stands in [`RingClient::stats`].
+    /// The account of one run, as `Ring::ledger_of`; that of all runs is in [`RingClient::stats`].
     ///
     /// # Errors
     /// As [`RingClient::sources`].
@@ -435,6 +438,8 @@ impl RingPin {
             }
             Err(Failure::Refused(error)) => Err(error),
             Err(failure) => {
+                // The server has dropped the pin with the connection; a new one could not bring back what was evicted
+                // since.
                 *link = None;
                 Err(gone(&format!(": {}", failure.error().message())))
             }

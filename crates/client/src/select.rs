@@ -16,7 +16,7 @@ use std::time::Duration;
 /// counts as a worker's failure.
 pub type Lease = forebay_core::Lease<Fragment, Held>;
 
-/// An event under lease that nobody extends by itself: what async programs get.
+/// An event under lease without a heartbeat, as async programs get it.
 pub type PlainLease = forebay_core::Lease<Fragment, ()>;
 
 /// A lease that a client keeps alive, until this is dropped.
@@ -73,7 +73,7 @@ pub struct Verdict {
     pub primary: Primary,
     /// The fence of its lease.
     pub token: Token,
-    /// What was decided.
+    /// The decision.
     pub judgement: WireJudgement,
     /// Fragments that the worker adds: packed source and bytes.
     pub results: Vec<(Vec<u8>, Vec<u8>)>,
@@ -100,7 +100,7 @@ impl Client {
         self.leases(Call::GetAny, &meta, request.wait, request.lease)
     }
 
-    /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
+    /// Leases a named event in any stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
     /// As `Store::lease`, and `Unavailable`.
@@ -123,6 +123,7 @@ impl Client {
                 connection.answer(request, |meta| read_leases(meta, keyspace))
             },
         )?;
+        // Without a wish the server's default applies, and the heartbeat must know it.
         let time = time.unwrap_or(Duration::from_millis(u64::from(self.pool().welcome.lease_ms)));
         let mut cutter = Cutter::new(answer.payload);
         let hold = |lease: WireLease| {
@@ -132,7 +133,7 @@ impl Client {
         answer.said.into_iter().map(hold).collect()
     }
 
-    /// Reads sources of an event under lease, for whoever has the token.
+    /// Reads sources of an event under lease, for the holder of the token.
     ///
     /// # Errors
     /// As `Store::lease_get`, and `Unavailable`.
@@ -228,7 +229,7 @@ impl Client {
     /// Decides about many events with one request; outcomes in the same order.
     ///
     /// # Errors
-    /// Those of single verdicts stand in their outcomes; `OutcomeUnknown` for the call: it may be repeated, except for what
+    /// Those of single verdicts are in their outcomes; `OutcomeUnknown` for the call: it may be repeated, except for what
     /// was given back.
     pub fn decide(&self, verdicts: &[Verdict]) -> Result<Vec<Result<()>>> {
         let (meta, payload) = encode_verdicts(verdicts)?;
@@ -245,6 +246,8 @@ impl Client {
             } else if outcome.is_ok()
                 && let Some(heartbeat) = self.heartbeat()
             {
+                // Decided: an extension would only be `Fenced`. After an error the lease is kept, because the verdict
+                // may be repeated.
                 heartbeat.let_go(&verdict.token);
             }
         }

@@ -1,4 +1,4 @@
-//! A connected socket, whatever its sort.
+//! A connected socket, of any sort.
 
 use crate::address::Address;
 use forebay_core::{Error, Result};
@@ -21,7 +21,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects by then, hands shaken; a `tls://` address needs `tls`.
+    /// Connects before the deadline, TLS handshake included; a `tls://` address needs `tls`.
     ///
     /// # Errors
     /// `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
@@ -35,6 +35,7 @@ impl Socket {
                 for place in (host.as_str(), *port).to_socket_addrs().map_err(away)? {
                     match TcpStream::connect_timeout(&place, left(end)) {
                         Ok(stream) => {
+                            // Each request is written whole: waiting for more bytes would only add latency.
                             stream.set_nodelay(true).map_err(away)?;
                             let Some(config) = tls else { return Ok(Socket::Tcp(stream)) };
                             return handshake(config, address, host, stream, end);
@@ -49,6 +50,7 @@ impl Socket {
 
     /// How long one read or write may take.
     pub(crate) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        // Zero would mean no time limit.
         let timeout = Some(timeout.max(Duration::from_millis(1)));
         match self {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)),
@@ -79,12 +81,12 @@ impl Socket {
     }
 }
 
-/// What is left until then, and not nothing: the system takes that for no bound.
+/// The time that is left, at least a millisecond: the system takes zero for no bound.
 fn left(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// Shakes hands by then.
+/// Makes the TLS handshake before the deadline.
 ///
 /// # Errors
 /// `Invalid` where either side does not believe the other's certificate, `Unavailable` where nothing comes.
@@ -105,8 +107,8 @@ fn handshake(
     Ok(Socket::Tls(Box::new(StreamOwned::new(session, timed.stream))))
 }
 
-/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte holds
-/// nobody up.
+/// A stream whose reads and writes are over by a time, however many there are: a server that sends byte by byte
+/// cannot delay the client beyond it.
 struct Timed {
     stream: TcpStream,
     end: Instant,
@@ -144,7 +146,7 @@ impl Write for Timed {
 /// `net.core.wmem_max` says so.
 pub(crate) const SEND_BYTES: usize = 1 << 20;
 
-/// Connects within the time: where many wait for a server that takes nobody, the system's call waits as well.
+/// Connects within the time: if many clients wait for a server that accepts none, the system's call waits as well.
 fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(within.max(Duration::from_millis(1))))?;
@@ -152,6 +154,7 @@ fn connect_unix(path: &Path, within: Duration) -> io::Result<UnixStream> {
     loop {
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::INTR) => {}
+            // The backlog of the listener is full, and stayed so for the send timeout.
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             connected => return connected.map(|()| socket.into()).map_err(io::Error::from),
         }

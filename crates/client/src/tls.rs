@@ -82,6 +82,7 @@ pub(crate) fn unshaken(address: &Address, error: io::Error) -> Error {
 /// What the server says of the client's certificate, where that is why a connection failed: with TLS 1.3 it is told after
 /// the client's side of the handshake, instead of the answer to its hello.
 pub(crate) fn refusal(address: &Address, error: &Error) -> Option<Error> {
+    // Only alerts about the certificate: others may be faults of the connection, which are worth another try.
     let found = inside(error.source()?.downcast_ref()?)?;
     match found {
         rustls::Error::AlertReceived(alert) if client_advice(*alert).is_some() => Some(refused(address, found.clone())),

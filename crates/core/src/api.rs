@@ -1,11 +1,10 @@
-//! What readout, filters and archive do with a store, wherever it is: the trait of the embedded store and of the client.
+//! The calls of readout, filters and archive: one trait for the embedded store and the client.
 //!
-//! *Not here*: reservations, guards and what else only the process of the store can have; what experts and monitors do, which
-//! both have under the same names.
+//! *Not here*: what experts and monitors do, and what only the process of the store can have (`serve.rs`).
 
 use crate::{
-    Bounds, Event, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, OpenEvent, Primary, PutOptions, PutOutcome,
-    Result, RunConfig, RunStatus, RunSummary, Sources, Stats, Token,
+    Bounds, Event, GetAny, Key, Keyspace, Lease, LeaseHolder, Ledger, Level, OpenEvent, Primary, PutOptions,
+    PutOutcome, Result, RunConfig, RunStatus, RunSummary, Sources, Stats, Token,
 };
 use std::ops::Deref;
 use std::time::Duration;
@@ -16,6 +15,10 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
     fn key(&self) -> Key;
     /// The producer's status bits.
     fn status(&self) -> u32;
+    /// Version: 0 for the first one.
+    fn version(&self) -> u16;
+    /// The level that it was read from.
+    fn level(&self) -> Level;
     /// Stored CRC-32C of the payload.
     fn checksum(&self) -> u32;
     /// Reads every byte and compares with the stored checksum.
@@ -25,11 +28,11 @@ pub trait ReadFragment: Deref<Target = [u8]> + Send {
     fn verify(&self) -> Result<()>;
 }
 
-/// Who puts into a run, and counts what it offers.
+/// A client that puts into a run and counts what it offers.
 pub trait CountedProducer: Send + Sync {
-    /// It offered a fragment of so many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     fn offered(&self, bytes: u64);
-    /// It announced so many events.
+    /// It announced this many events.
     fn announced(&self, events: u64);
     /// The last report: its figures are final.
     ///
@@ -45,10 +48,12 @@ pub trait CountedProducer: Send + Sync {
 pub trait EventStore: Clone + Send + Sync + 'static {
     /// Fragments as they are read.
     type Fragment: ReadFragment;
-    /// Who carries out what the holder of a lease asks.
+    /// The store or client that executes the calls of a lease.
     type Holder: LeaseHolder<Fragment = Self::Fragment>;
     /// Producers at work.
     type Producer: CountedProducer;
+    /// Fragments in key order, as they are walked over.
+    type Range: Iterator<Item = Result<Self::Fragment>>;
 
     /// The keyspace.
     fn keyspace(&self) -> &Keyspace;
@@ -64,7 +69,7 @@ pub trait EventStore: Clone + Send + Sync + 'static {
     /// A live event with the fragments of the given sources.
     fn get_event(&self, primary: &Primary, sources: &Sources) -> Result<Option<Event<Self::Fragment>>>;
     /// Fragments inside bounds, in key order.
-    fn range(&self, bounds: &Bounds) -> impl Iterator<Item = Result<Self::Fragment>>;
+    fn range(&self, bounds: &Bounds) -> Self::Range;
     /// A new version of a fragment.
     fn update(&self, key: &Key, value: &[u8], token: Option<&Token>) -> Result<u16>;
     /// Removes a fragment.
@@ -105,33 +110,49 @@ pub trait EventStore: Clone + Send + Sync + 'static {
     fn producer(&self, run: u64, name: &str) -> Result<Self::Producer>;
 }
 
-/// Implements the traits of this module by the methods of the same names.
+/// Implements the traits of this module by the methods of the same names. They are inlined: who calls by the trait calls the
+/// method itself.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! implement_event_store {
-    ($store:ty, $fragment:ty, $holder:ty, $producer:ty, |$one:ident| $runs:expr, $stats:expr) => {
+    ($store:ty, $fragment:ty, $holder:ty, $producer:ty, $range:ty, |$one:ident| $runs:expr, $stats:expr) => {
         impl $crate::ReadFragment for $fragment {
+            #[inline]
             fn key(&self) -> $crate::Key {
                 self.key()
             }
+            #[inline]
             fn status(&self) -> u32 {
                 self.status()
             }
+            #[inline]
+            fn version(&self) -> u16 {
+                self.version()
+            }
+            #[inline]
+            fn level(&self) -> $crate::Level {
+                self.level()
+            }
+            #[inline]
             fn checksum(&self) -> u32 {
                 self.checksum()
             }
+            #[inline]
             fn verify(&self) -> $crate::Result<()> {
                 self.verify()
             }
         }
 
         impl $crate::CountedProducer for $producer {
+            #[inline]
             fn offered(&self, bytes: u64) {
                 self.offered(bytes);
             }
+            #[inline]
             fn announced(&self, events: u64) {
                 self.announced(events);
             }
+            #[inline]
             fn finish(self) -> $crate::Result<()> {
                 self.finish()
             }
@@ -141,10 +162,13 @@ macro_rules! implement_event_store {
             type Fragment = $fragment;
             type Holder = $holder;
             type Producer = $producer;
+            type Range = $range;
 
+            #[inline]
             fn keyspace(&self) -> &$crate::Keyspace {
                 self.keyspace()
             }
+            #[inline]
             fn put(
                 &self,
                 key: &$crate::Key,
@@ -153,15 +177,18 @@ macro_rules! implement_event_store {
             ) -> $crate::Result<$crate::PutOutcome> {
                 self.put(key, value, options)
             }
+            #[inline]
             fn put_many(
                 &self,
                 puts: &[($crate::Key, &[u8], $crate::PutOptions<'_>)],
             ) -> $crate::Result<Vec<$crate::Result<$crate::PutOutcome>>> {
                 self.put_many(puts)
             }
+            #[inline]
             fn get(&self, key: &$crate::Key) -> $crate::Result<Option<$fragment>> {
                 self.get(key)
             }
+            #[inline]
             fn get_event(
                 &self,
                 primary: &$crate::Primary,
@@ -169,21 +196,27 @@ macro_rules! implement_event_store {
             ) -> $crate::Result<Option<$crate::Event<$fragment>>> {
                 self.get_event(primary, sources)
             }
-            fn range(&self, bounds: &$crate::Bounds) -> impl Iterator<Item = $crate::Result<$fragment>> {
+            #[inline]
+            fn range(&self, bounds: &$crate::Bounds) -> $range {
                 self.range(bounds)
             }
+            #[inline]
             fn update(&self, key: &$crate::Key, value: &[u8], token: Option<&$crate::Token>) -> $crate::Result<u16> {
                 self.update(key, value, token)
             }
+            #[inline]
             fn remove(&self, key: &$crate::Key) -> $crate::Result<bool> {
                 self.remove(key)
             }
+            #[inline]
             fn remove_event(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
                 self.remove_event(primary)
             }
+            #[inline]
             fn remove_range(&self, bounds: &$crate::Bounds) -> $crate::Result<u64> {
                 self.remove_range(bounds)
             }
+            #[inline]
             fn open_event(
                 &self,
                 primary: &$crate::Primary,
@@ -191,15 +224,19 @@ macro_rules! implement_event_store {
             ) -> $crate::Result<$crate::PutOutcome> {
                 self.open_event(primary, how)
             }
+            #[inline]
             fn seal(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
                 self.seal(primary)
             }
+            #[inline]
             fn release(&self, primary: &$crate::Primary) -> $crate::Result<bool> {
                 self.release(primary)
             }
+            #[inline]
             fn get_any(&self, request: &$crate::GetAny) -> $crate::Result<Vec<$crate::Lease<$fragment, $holder>>> {
                 self.get_any(request)
             }
+            #[inline]
             fn lease(
                 &self,
                 primary: &$crate::Primary,
@@ -207,26 +244,33 @@ macro_rules! implement_event_store {
             ) -> $crate::Result<Option<$crate::Lease<$fragment, $holder>>> {
                 self.lease(primary, duration)
             }
+            #[inline]
             fn run_open(&self, run: u64, config: &$crate::RunConfig) -> $crate::Result<()> {
                 self.run_open(run, config)
             }
+            #[inline]
             fn run_stop(&self, run: u64) -> $crate::Result<()> {
                 self.run_stop(run)
             }
+            #[inline]
             fn run_close(&self, run: u64) -> $crate::Result<$crate::RunSummary> {
                 self.run_close(run)
             }
+            #[inline]
             fn runs(&self) -> $crate::Result<Vec<$crate::RunStatus>> {
                 let $one = self;
                 $runs
             }
+            #[inline]
             fn ledger(&self, run: u64) -> $crate::Result<$crate::Ledger> {
                 self.ledger(run)
             }
+            #[inline]
             fn stats(&self) -> $crate::Result<$crate::Stats> {
                 let $one = self;
                 $stats
             }
+            #[inline]
             fn producer(&self, run: u64, name: &str) -> $crate::Result<$producer> {
                 self.producer(run, name)
             }

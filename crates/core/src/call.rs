@@ -11,7 +11,7 @@
 //!
 //! *Not here*: how a call is written as bytes (`forebay-wire`).
 
-/// What a holder of a token may do in a keyspace.
+/// A right of an access token in a keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -35,7 +35,7 @@ impl Right {
     }
 }
 
-/// What a second try of a call does where the answer to the first one was lost.
+/// The effect of a second try of a call after the answer to the first one was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repeat {
     /// Nothing: the call changes nothing that would matter. Without an answer it is `Unavailable`.
@@ -48,7 +48,7 @@ pub enum Repeat {
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $call:ident, $name:literal, $right:ident, $repeat:ident, $number:expr;)*) => {
-        /// A call of the API, whatever the protocol.
+        /// A call of the API, regardless of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Call { $($(#[$doc])* $call),* }
@@ -87,7 +87,7 @@ calls! {
     OpenEvent, "open_event", Write, Safe, Some(22);
     /// An event waits for no more.
     Seal, "seal", Write, Safe, Some(23);
-    /// Ready events are leased. Leases that nobody hears of come back when their time is over.
+    /// Ready events are leased. Leases whose answer is lost come back when their time is over.
     GetAny, "get_any", Select, Looks, Some(32);
     /// A named event is leased.
     Lease, "lease", Select, Looks, Some(33);
@@ -151,7 +151,7 @@ impl Call {
         self.row().right
     }
 
-    /// What a second try does.
+    /// The effect of a second try.
     pub fn repeat(self) -> Repeat {
         self.row().repeat
     }

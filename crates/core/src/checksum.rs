@@ -20,7 +20,7 @@ pub fn check_sent(bytes: &[u8], expected: u32) -> Result<()> {
     check_sent_as(bytes.len(), expected, crc32c(bytes))
 }
 
-/// The same for so many bytes whose CRC-32C was `found` in another pass.
+/// The same for this many bytes whose CRC-32C was `found` in another pass.
 ///
 /// # Errors
 /// As [`check_sent`].

@@ -1,12 +1,46 @@
-//! Time as the engine sees it: nanoseconds on one monotonic clock, from a trait so that a simulator can be the clock.
+//! Time as the engine sees it, from traits so that a test or a simulator can be the time.
+//!
+//! ```text
+//! Clock   how old things are: leases, events, holds          nanoseconds, read by many calls
+//! Timer   when a thread that waits gives up, and pauses       read by calls that wait, and by nobody else
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A monotonic clock. The token decides, never the clock: clocks only end waits and expire leases.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since a fixed but arbitrary start.
     fn now_ns(&self) -> u64;
+
+    /// What waits end by: the machine's time, also where a test moves the ages of things by hand.
+    fn timer(&self) -> &dyn Timer {
+        &MachineTimer
+    }
+}
+
+/// What waits end by.
+pub trait Timer: Send + Sync {
+    /// Now, for deadlines.
+    fn now(&self) -> Instant;
+
+    /// How long a thread that waits to `deadline` may block before it asks again; `None` once the deadline is over. A thread
+    /// blocks on the machine's time, so a timer that somebody else moves answers with little.
+    fn block_at_most(&self, deadline: Instant) -> Option<Duration>;
+}
+
+/// The machine's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineTimer;
+
+impl Timer for MachineTimer {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn block_at_most(&self, deadline: Instant) -> Option<Duration> {
+        Some(deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
 }
 
 /// The machine's monotonic clock.
@@ -27,7 +61,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A clock that a test moves by hand.
+/// A clock that a test moves by hand. Waits end by the machine's time: see [`ManualTime`].
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,
@@ -43,6 +77,49 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::SeqCst)
+    }
+}
+
+/// Time of which nothing passes by itself: ages, deadlines and pauses are over once somebody moves it there.
+#[derive(Debug)]
+pub struct ManualTime {
+    start: Instant,
+    clock: ManualClock,
+}
+
+/// How long a thread blocks before it looks whether the time was moved.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Default for ManualTime {
+    fn default() -> Self {
+        ManualTime { start: Instant::now(), clock: ManualClock::default() }
+    }
+}
+
+impl ManualTime {
+    /// Moves the time forward.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance_ns(nanoseconds(by));
+    }
+}
+
+impl Clock for ManualTime {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn timer(&self) -> &dyn Timer {
+        self
+    }
+}
+
+impl Timer for ManualTime {
+    fn now(&self) -> Instant {
+        self.start + Duration::from_nanos(self.clock.now_ns())
+    }
+
+    fn block_at_most(&self, deadline: Instant) -> Option<Duration> {
+        (self.now() < deadline).then_some(LOOK)
     }
 }
 

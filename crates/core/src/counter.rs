@@ -1,7 +1,7 @@
-//! Extends event counters that wrap (24-bit L1ID and the like) to 64-bit numbers that never go back.
+//! Extends event counters that wrap (24-bit L1ID and similar) to 64-bit numbers that never go back.
 //!
 //! This runs at the producer, once per link, before a key is made: the store never wraps keys. Every link that sees the
-//! same counters and resets gets the same numbers, whatever the order in which they reach it.
+//! same counters and resets gets the same numbers, regardless of the order in which they reach it.
 //!
 //! ```text
 //!                 late_max      newest     ahead_max
@@ -25,7 +25,7 @@ pub const PERIOD_BITS: u32 = 40;
 /// Most resets: one every five seconds for two and a half years.
 const RESETS_MAX: u64 = (1 << (64 - PERIOD_BITS)) - 1;
 
-/// What is known of a counter: its width and how disorderly its values arrive.
+/// Properties of a counter: its width and how disorderly its values arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterBounds {
     /// Width of the counter, 1 to 64 bits.
@@ -105,7 +105,7 @@ impl CounterExtension {
         Ok(extension)
     }
 
-    /// What to record in order to go on later.
+    /// The state to record in order to continue later.
     pub fn state(&self) -> CounterState {
         self.state
     }
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(extension.extend_with_resets(1, 1).unwrap(), 1 << PERIOD_BITS | 1);
         extension.reset().unwrap();
         assert_eq!(kind(extension.extend_with_resets(0, 5004)), Kind::Invalid);
-        // After so many counters nothing is late any more, and the same value is a new one.
+        // After this many counters nothing is late any more, and the same value is a new one.
         for counter in 0..=L1ID.late_max {
             extension.extend_with_resets(2, counter).unwrap();
         }

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-/// What the caller can do next. A kind exists if and only if a caller could react to it.
+/// The kind of an error: the caller's next move. A kind exists if and only if a caller could react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Fix the call: the arguments cannot be served, now or later.
     Invalid,
-    /// Decide: something else already stands there.
+    /// Decide: something else is already there.
     Conflict,
     /// Slow down: no space of the class that the call needs; the message says what fills it.
     Full,

@@ -1,4 +1,4 @@
-//! An event as it is read, whatever holds the bytes of its fragments: a guard in place, or memory of the reader.
+//! An event as it is read, regardless of what holds the bytes of its fragments: a guard in place, or memory of the reader.
 
 use crate::{Attributes, Key, LiveState, Primary, SourceStates};
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 pub struct Event<F> {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands.
+    /// Its state.
     pub state: LiveState,
     /// Stage of the selection that it has reached, by name.
     pub stage: String,
@@ -20,7 +20,7 @@ pub struct Event<F> {
     pub fragments: Vec<F>,
     /// Expected sources that are not there (for completeness by source list), masked ones not among them.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
 }
 
@@ -37,7 +37,7 @@ pub struct Sample<F> {
     pub attributes: Attributes,
     /// Copies of the chosen fragments, in key order.
     pub fragments: Vec<F>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
     /// Chosen fragments that were left out, because they would have gone past `bytes_max`.
     pub left_out: u32,

@@ -112,7 +112,7 @@ impl IntervalSet {
         let chunk = &mut self.chunks[chunk_at];
         let at = chunk.at_or_before(value);
         let extends = chunk.last_of(at) + 1 == value && chunk.lengths[at] < u32::MAX;
-        // The right neighbour may stand at the head of the next chunk.
+        // The right neighbour may be at the head of the next chunk.
         let (next_chunk, next_at) = if at + 1 < chunk.starts.len() { (chunk_at, at + 1) } else { (chunk_at + 1, 0) };
         let next = self.chunks.get(next_chunk).map(|chunk| (chunk.starts[next_at], chunk.lengths[next_at]));
         let joins = next.filter(|&(start, length)| value.checked_add(1) == Some(start) && length < u32::MAX);

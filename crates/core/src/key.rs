@@ -44,7 +44,7 @@ macro_rules! packed {
                 $name { bytes, len: packed.len() as u8 }
             }
 
-            /// No bytes at all: stands for one that is not known yet.
+            /// No bytes at all: a placeholder for a key that is not known yet.
             pub const EMPTY: $name = $name { bytes: [0; KEY_BYTES_MAX], len: 0 };
 
             /// The packed bytes, big-endian: byte order is key order.

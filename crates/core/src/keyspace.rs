@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// When an event has all that it waits for. Whatever this says, `complete_within` ends the wait.
+/// When an event has all that it waits for. In every case `complete_within` ends the wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// Every one of these sources has arrived (packed sub-keys after the primary key, sorted).
@@ -23,7 +23,7 @@ impl Completeness {
     /// A source list from the values of the sub-keys after the primary key, such as `[[1], [2], [3]]`.
     ///
     /// # Errors
-    /// `Invalid` for an empty list, a source that stands twice, or values that do not fit.
+    /// `Invalid` for an empty list, a repeated source, or values that do not fit.
     pub fn sources(schema: &KeySchema, sources: &[Vec<u64>]) -> Result<Completeness> {
         let lead = vec![0; schema.primary_len()];
         let mut packed = Vec::with_capacity(sources.len());
@@ -58,13 +58,13 @@ pub struct RunConfig {
     pub classes: Vec<(String, Completeness)>,
     /// Time after the stop at which events that still wait are sealed.
     pub stop_grace: Duration,
-    /// Mask a source after so many events in a row became ready without it; unmask it once as many fragments of it have
-    /// come again. `None`: only people mask.
+    /// Mask a source after this many events in a row became ready without it; unmask it once the same number of its
+    /// fragments has come again. `None`: only people mask.
     pub auto_mask: Option<u32>,
 }
 
 impl RunConfig {
-    /// A run without classes or masks of its own accord, sealed as soon as it is stopped.
+    /// A run without classes or masks set by itself, sealed as soon as it is stopped.
     pub fn new(completeness: Completeness, complete_within: Duration) -> RunConfig {
         let classes = Vec::new();
         RunConfig { completeness, complete_within, classes, stop_grace: Duration::ZERO, auto_mask: None }
@@ -80,7 +80,7 @@ pub struct Keyspace {
     pub schema: KeySchema,
     /// Typed attributes of events.
     pub attributes: AttributeSchema,
-    /// What runs get that do not say otherwise.
+    /// Configuration of runs that have none of their own.
     pub run: RunConfig,
     /// Whether the first put of an unknown run opens it with `run`.
     pub auto_open_runs: bool,
@@ -160,7 +160,7 @@ impl Keyspace {
                 )));
             }
             if run.classes[..at].iter().any(|before| before.0 == *class) {
-                return Err(Error::invalid(format!("run: class `{class}` stands twice")));
+                return Err(Error::invalid(format!("run: class `{class}` appears twice")));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::{Accept, Attributes, Key, Primary, Result, ResultFragment, SourceStates, Sources, Token};
 use std::time::Duration;
 
-/// Who carries out what the holder of a lease asks: a store, or a client that also keeps the lease alive.
+/// The object that executes the calls of a lease: a store, or a client that also keeps the lease alive.
 pub trait LeaseHolder {
     /// Fragments as they are read.
     type Fragment;
@@ -56,7 +56,7 @@ pub trait LeaseHolder {
 /// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
 #[derive(Debug)]
 pub struct Lease<F, H> {
-    /// Who carries out what is asked of the lease.
+    /// The store or client that executes the calls of the lease.
     pub holder: H,
     /// The event's name.
     pub primary: Primary,
@@ -68,7 +68,7 @@ pub struct Lease<F, H> {
     pub fragments: Vec<F>,
     /// Expected sources that are not there, masked ones not among them.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
     /// Stage of the selection that it is in.
     pub stage: u8,
@@ -146,6 +146,7 @@ macro_rules! implement_lease_holder {
         impl $crate::LeaseHolder for $holder {
             type Fragment = $fragment;
 
+            #[inline]
             fn lease_get(
                 &self,
                 primary: &$crate::Primary,
@@ -155,6 +156,7 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.lease_get(primary, token, sources)
             }
+            #[inline]
             fn extend(
                 &self,
                 primary: &$crate::Primary,
@@ -164,10 +166,12 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.extend(primary, token, duration)
             }
+            #[inline]
             fn accept(&self, primary: &$crate::Primary, token: &$crate::Token, streams: &[&str]) -> $crate::Result<()> {
                 let $self = self;
                 $by.accept(primary, token, streams)
             }
+            #[inline]
             fn accept_into(
                 &self,
                 primary: &$crate::Primary,
@@ -177,10 +181,12 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.accept_into(primary, token, accept)
             }
+            #[inline]
             fn reject(&self, primary: &$crate::Primary, token: &$crate::Token) -> $crate::Result<()> {
                 let $self = self;
                 $by.reject(primary, token)
             }
+            #[inline]
             fn pass(
                 &self,
                 primary: &$crate::Primary,
@@ -191,6 +197,7 @@ macro_rules! implement_lease_holder {
                 let $self = self;
                 $by.pass(primary, token, stage, results)
             }
+            #[inline]
             fn requeue(&self, primary: &$crate::Primary, token: &$crate::Token) -> $crate::Result<()> {
                 let $self = self;
                 $by.requeue(primary, token)

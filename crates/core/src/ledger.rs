@@ -80,7 +80,7 @@ impl LiveState {
 /// All terms of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Fragments that were put, whatever the answer.
+    /// Fragments that were put, regardless of the answer.
     pub offered: Tally,
     /// Fragments taken in (update versions count, each once).
     pub stored: Tally,

@@ -32,7 +32,7 @@ pub const SOURCE_BYTES_MAX: usize = 16;
 pub const RING_KEY_TAIL_BYTES: usize = 16;
 /// Most sources of one ring.
 pub const SOURCES_MAX: u32 = 1 << 16;
-/// Most times an event is given to workers, whatever the policy says: the count has 4 bits on the medium.
+/// Most times an event is given to workers, regardless of the policy: the count has 4 bits on the medium.
 pub const DELIVERIES_MAX: u8 = 15;
 /// Losses that an opening lists by name; further ones are only counted in the ledger.
 pub const LOSSES_LISTED_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What calls take and answer.
+//! Options and answers of calls.
 
 use crate::{Attributes, Error, Filter, KeySchema, Keyspace, Level, Result};
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub struct PutOptions<'a> {
     pub level: Option<Level>,
 }
 
-/// What became of a put.
+/// The outcome of a put.
 #[must_use = "a late fragment is not in the store"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// The fragment is stored.
     Stored,
-    /// The same bytes stood there already: success.
+    /// The same bytes were there already: success.
     Duplicate,
     /// The event is leased, decided or removed: the fragment is not stored. A final answer.
     Late,
@@ -107,7 +107,7 @@ pub struct GetAny {
     pub stage: Option<String>,
     /// Most events to lease in this call.
     pub n: usize,
-    /// Only events that stand on this level; `None` takes both, in the keyspace's order of delivery.
+    /// Only events that are on this level; `None` takes both, in the keyspace's order of delivery.
     pub level: Option<Level>,
     /// Conditions on attributes.
     pub filter: Filter,
@@ -157,7 +157,7 @@ pub struct Accept<'a> {
     pub results: &'a [ResultFragment<'a>],
 }
 
-/// What a sampler shows.
+/// Options of a sampler.
 #[derive(Clone, Debug)]
 pub struct Sampling {
     /// Conditions on attributes.
@@ -170,7 +170,7 @@ pub struct Sampling {
     pub decided: bool,
     /// Sources whose bytes are copied.
     pub sources: Sources,
-    /// Most events a second; waits for nobody.
+    /// Most events a second.
     pub rate_hz: f64,
     /// Most payload bytes copied of one event: further fragments are left out, and counted.
     pub bytes_max: u64,

@@ -6,7 +6,7 @@ use crate::{AttributeKind, Error, KeySchema, Keyspace, Result};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A level of the store: a role, whatever the hardware behind it.
+/// A level of the store: a role, regardless of the hardware behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
     /// Bandwidth: memory or persistent memory.
@@ -46,7 +46,7 @@ pub enum Order {
 pub struct Delivery {
     /// Which ready event is given out first.
     pub order: Order,
-    /// An event that has been in the store for longer goes before all others, whatever the order says.
+    /// An event that has been in the store for longer goes before all others, regardless of the order.
     pub max_wait: Duration,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
     for (at, stage) in keyspace.stages.iter().enumerate() {
         named("stage", stage)?;
         if keyspace.stages[..at].contains(stage) {
-            return Err(Error::invalid(format!("stage `{stage}` stands twice")));
+            return Err(Error::invalid(format!("stage `{stage}` appears twice")));
         }
     }
     if keyspace.groups.len() > GROUPS_MAX {
@@ -77,7 +77,7 @@ pub(crate) fn check(keyspace: &Keyspace) -> Result<()> {
     for (at, group) in keyspace.groups.iter().enumerate() {
         named("group", &group.name)?;
         if keyspace.groups[..at].iter().any(|before| before.name == group.name) {
-            return Err(Error::invalid(format!("group `{}` stands twice", group.name)));
+            return Err(Error::invalid(format!("group `{}` appears twice", group.name)));
         }
     }
     if let Order::Lowest(name) | Order::Highest(name) = &keyspace.delivery.order {

@@ -1,4 +1,4 @@
-//! Keeping one event of so many, the same ones everywhere.
+//! Keeping one event in N, the same ones everywhere.
 
 use crate::{Error, Primary, Result};
 
@@ -25,7 +25,7 @@ impl Prescale {
         Ok(Prescale { seed, below, factor })
     }
 
-    /// The factor: each kept event stands for so many.
+    /// The factor: each kept event represents this many.
     pub fn factor(&self) -> f64 {
         self.factor
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// Where a run stands in its life.
+/// The state of a run in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
@@ -16,7 +16,7 @@ pub enum RunState {
     Stopped,
     /// Every put answers `Closed`.
     Closed,
-    /// Takes what still comes, while the time that open events wait stands still.
+    /// Takes what still comes; the waiting time of open events does not run.
     Paused,
 }
 
@@ -37,19 +37,19 @@ impl RunState {
 pub struct RunStatus {
     /// Run number.
     pub run: u64,
-    /// Where it stands.
+    /// Its state.
     pub state: RunState,
     /// Its account.
     pub ledger: Ledger,
-    /// Who put into it, by its own reports.
+    /// Its producers, by their own reports.
     pub producers: Vec<ProducerStatus>,
     /// Sources masked now.
     pub masked: Vec<String>,
-    /// Set while the trigger should pause, whatever the run. Its figures are those of its last change.
+    /// Set while the trigger should pause, regardless of the run. Its figures are those of its last change.
     pub inhibit: Option<Inhibit>,
 }
 
-/// What one producer says of itself.
+/// The report of one producer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProducerStatus {
     /// Its name.
@@ -66,7 +66,7 @@ pub struct ProducerStatus {
     pub bytes: u64,
 }
 
-/// What remains of a run once it is closed: kept as `runs/run-N.json` in the store's directory.
+/// The summary of a closed run: kept as `runs/run-N.json` in the store's directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Run number.
@@ -96,7 +96,7 @@ pub struct RunSummary {
 /// By what a ledger is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerBy {
-    /// By accepted stream; an event may stand in several.
+    /// By accepted stream; an event may be in several.
     Stream,
     /// By source.
     Source,
@@ -125,7 +125,7 @@ pub struct LedgerRow {
     pub incomplete: u64,
 }
 
-/// How one source of an event stands.
+/// The state of one source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceState {
@@ -171,7 +171,7 @@ pub struct SourceStatus {
     pub missing: u64,
     /// Fragments that came after their event was ready, attached or refused.
     pub late: u64,
-    /// Whether it is masked, and by whom.
+    /// Whether it is masked, and by person or policy.
     pub masked: Option<String>,
     /// Other bytes under a taken key.
     pub conflicts: u64,
@@ -200,7 +200,7 @@ pub struct DebugInfo {
     pub stage: String,
     /// Failed deliveries.
     pub deliveries: u8,
-    /// What it weighs.
+    /// Its fragments and bytes.
     pub tally: Tally,
 }
 
@@ -284,10 +284,10 @@ pub struct Inhibit {
     pub scope: String,
     /// What fills the level, such as `hot fill 92 % (marks 90 and 75 %): 71 % ready`.
     pub cause: String,
-    /// Who can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a device, or the
-    /// holder of guards by name.
+    /// The role that can change that: `readout`, `selection`, `archive`, `operator`, `warm level`, `debug stream`, a
+    /// device, or the holder of guards by name.
     pub owner: String,
-    /// What will end it.
+    /// The condition that ends it.
     pub ends: String,
 }
 
@@ -408,7 +408,7 @@ pub struct Stats {
     pub inhibit: Option<Inhibit>,
     /// Nanoseconds since opening during which inhibit was set.
     pub inhibited_ns: u64,
-    /// The warm level; `None` where there is none.
+    /// The warm level; `None` if there is none.
     pub warm: Option<WarmStats>,
     /// The same by class: sums to `inhibited_ns`.
     pub dead_time: DeadTime,
@@ -459,7 +459,7 @@ pub struct SegmentInfo {
 pub struct EventInfo {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands.
+    /// Its state.
     pub state: LiveState,
     /// Stage that it has reached.
     pub stage: u8,
@@ -471,7 +471,7 @@ pub struct EventInfo {
     pub deliveries: u8,
 }
 
-/// Inhibit as it stands after a change.
+/// Inhibit as it is after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InhibitState {
     /// Number of this change since the store was opened; 0 before the first.
@@ -484,7 +484,7 @@ pub struct InhibitState {
     pub dead_time: DeadTime,
 }
 
-/// Who is told of every change of inhibit: what stops a trigger.
+/// A listener to every change of inhibit, such as the code that stops a trigger.
 pub trait InhibitListener: Send + Sync {
     /// Called once per change, in order, on the thread that noticed it and with no lock of the store held; it may call
     /// the store. Must not block.

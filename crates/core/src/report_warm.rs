@@ -12,7 +12,7 @@ pub struct ContainerStatus {
     pub device: u32,
     /// `empty`, `filling`, `full`, `draining`, `poisoned`, `recycling` or `lost`.
     pub state: Cow<'static, str>,
-    /// What stands in it: `undecided`, `debug`, a stream's name, `shared`, or `recording` with a number; empty where
+    /// What is in it: `undecided`, `debug`, a stream's name, `shared`, or `recording` with a number; empty where
     /// nothing does.
     pub stream: String,
     /// The run; `None` where it is empty or shared by several.
@@ -36,7 +36,7 @@ pub struct ContainerStatus {
 pub struct DeviceStatus {
     /// Its directory.
     pub name: String,
-    /// How it is written: `io_uring, direct` and the like; `missing` where it is not there.
+    /// How it is written: `io_uring, direct` and similar; `missing` where it is not there.
     pub method: String,
     /// It does not answer for longer than `device_stall`.
     pub stalled: bool,

@@ -1,8 +1,8 @@
-//! What calls of a ring take and answer.
+//! Options and answers of the calls of a ring.
 
 use crate::{GapCause, SourceId};
 
-/// What goes with a fragment.
+/// Options of a put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingPut {
     /// Run number.
@@ -11,12 +11,12 @@ pub struct RingPut {
     pub status: u32,
 }
 
-/// What became of a put.
+/// The outcome of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingOutcome {
     /// Stored: it survives the death of this process.
     Stored,
-    /// The same bytes stand there already: a success.
+    /// The same bytes are there already: a success.
     Duplicate,
     /// Not stored, entered as a gap with this cause. Final: a ring never blocks.
     Refused(GapCause),
@@ -39,11 +39,11 @@ pub struct Stretch {
     pub begin: u64,
     /// Tick after the last one.
     pub end: u64,
-    /// What is known of it.
+    /// Its state.
     pub state: Coverage,
 }
 
-/// What is known of a stretch of ticks.
+/// The state of a stretch of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// Fragments cover it.

@@ -23,7 +23,7 @@ pub struct RingSourceStatus {
     pub oldest: Option<u64>,
     /// The tick after the newest one that arrived; `None` before its first fragment.
     pub newest: Option<u64>,
-    /// Nanoseconds since its last put, whatever the answer; `None` where there was none since opening.
+    /// Nanoseconds since its last put, regardless of the answer; `None` without a put since opening.
     pub silent_ns: Option<u64>,
     /// Run of its last put, or of its newest fragment after opening.
     pub run: u32,
@@ -68,7 +68,7 @@ pub struct RingMemory {
 pub struct RingPinStatus {
     /// Number of the pin.
     pub id: u64,
-    /// Who made it (`Ring::named`).
+    /// The holder that made it (`Ring::named`).
     pub holder: String,
     /// First tick.
     pub begin: u64,

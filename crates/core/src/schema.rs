@@ -62,7 +62,7 @@ impl KeySchema {
                 return Err(Error::invalid(format!("sub-key `{}`: 1 to 64 bits, not {}", sub_key.name, sub_key.bits)));
             }
             if sub_keys[..at].iter().any(|before| before.name == sub_key.name) {
-                return Err(Error::invalid(format!("sub-key `{}` stands twice in the key", sub_key.name)));
+                return Err(Error::invalid(format!("sub-key `{}` appears twice in the key", sub_key.name)));
             }
         }
         if primary == 0 || primary >= sub_keys.len() {
@@ -282,7 +282,7 @@ impl KeySchema {
     /// Values from text such as `17/42/3`; each part decimal or `0x…`.
     ///
     /// # Errors
-    /// `Invalid`, naming the part, what stands there and its range.
+    /// `Invalid`, naming the part, what is there and its range.
     pub fn parse_values(&self, text: &str, parts: usize) -> Result<Vec<u64>> {
         let form = || self.sub_keys[..parts].iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("/");
         let given: Vec<&str> = text.split('/').collect();
@@ -382,7 +382,7 @@ pub(crate) fn parse_number(part: &SubKey, text: &str, whole: &str) -> Result<u64
     }
 }
 
-/// What one attribute holds.
+/// The type of one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeKind {
     /// An unsigned number of 1 to 128 bits.
@@ -441,7 +441,7 @@ impl AttributeSchema {
             };
             check_name("attribute", name)?;
             if schema.index(name).is_some() {
-                return Err(Error::invalid(format!("attribute `{name}` stands twice")));
+                return Err(Error::invalid(format!("attribute `{name}` appears twice")));
             }
             schema.fields.push((name.to_owned(), kind));
         }
@@ -449,7 +449,7 @@ impl AttributeSchema {
             let name = name.as_ref();
             check_name("class", name)?;
             if schema.classes.iter().any(|class| class == name) {
-                return Err(Error::invalid(format!("class `{name}` stands twice")));
+                return Err(Error::invalid(format!("class `{name}` appears twice")));
             }
             schema.classes.push(name.to_owned());
         }
@@ -543,7 +543,7 @@ mod tests {
             (&["run:u32", "event:u64"], &[], "1 to 1 leading"),
             (&["run:u32", "event:u64", "source:u32"], &["event"], "leading part"),
             (&["run:u32", "event:u65", "source:u32"], &["run"], "1 to 64 bits"),
-            (&["run:u32", "run:u32"], &["run"], "stands twice"),
+            (&["run:u32", "run:u32"], &["run"], "appears twice"),
             (&["run", "event:u64"], &["run"], "name:uBITS"),
             (&["event:u64", "source:u32"], &["event"], "first sub-key is `run`"),
             (&["run:u64", "a:u64", "b:u64", "c:u64", "d:u8"], &["run"], "at most 32 fit"),
@@ -580,9 +580,9 @@ mod tests {
         for (attributes, classes, message) in [
             (&["lumi"][..], &[][..], "expected name:uBITS or class"),
             (&["lumi:u129"], &[], "expected u1 to u128"),
-            (&["a:u8", "a:u8"], &[], "stands twice"),
+            (&["a:u8", "a:u8"], &[], "appears twice"),
             (&["a:u8"], &["physics"], "`class` is not among"),
-            (&["class"], &["x", "x"], "class `x` stands twice"),
+            (&["class"], &["x", "x"], "class `x` appears twice"),
         ] {
             let error = AttributeSchema::parse(attributes, classes).unwrap_err();
             assert!(error.message().contains(message), "{error}");

@@ -1,4 +1,4 @@
-//! How the sources of one event stand, as every read of it says.
+//! The states of the sources of one event, as every read of it reports them.
 
 use crate::{Error, Result, SourceState};
 
@@ -39,7 +39,7 @@ impl SourceStates {
         self.packed.chunks_exact(self.width + 1).map(|one| (&one[..self.width], state_of(one[self.width])))
     }
 
-    /// How one source stands.
+    /// The state of one source.
     pub fn of(&self, source: &[u8]) -> SourceState {
         self.iter().find(|(known, _)| *known == source).map_or(SourceState::NotExpected, |(_, state)| state)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Names one grant of one event, for ever: no later life of the store gives the same token again.
+/// Names one grant of one event, forever: no later life of the store gives the same token again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
     /// Revision of the cluster map under which the lease was granted; 0 on one node.
@@ -14,7 +14,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The token of decisions that nobody's lease made (removals, releases).
+    /// The token of decisions without a lease (removals, releases).
     pub const NONE: Token = Token { epoch: 0, boot: 0, counter: 0 };
 }
 

@@ -1,4 +1,4 @@
-//! Where a scenario's data lives: the directory that was asked for, or one of its own that does not outlive the scenario.
+//! The directory of a scenario's data: the one that the user named, or a temporary one that ends with the scenario.
 //!
 //! *Lifecycle*: made → used → removed, also when the scenario fails or is stopped; kept where stored bytes did not verify,
 //! because they are the evidence.

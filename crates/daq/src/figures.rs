@@ -1,4 +1,4 @@
-//! Figures: how they are said to people, in three digits and the unit that suits them, and the bounds that choices keep.
+//! Prints figures for people, with three digits and a suitable unit; and the bounds of configuration values.
 //!
 //! Sizes are in powers of 1024, as everywhere; rates in powers of 1000, as the field says them.
 

@@ -64,7 +64,7 @@ pub const DRAIN: Duration = Duration::from_secs(120);
 pub const LOOK: Duration = Duration::from_millis(5);
 /// How often progress is reported.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// The warm level of a demo, in bytes, where nothing else is said.
+/// The warm level of a demo, in bytes, by default.
 pub const WARM_BYTES_DEFAULT: u64 = 128 << 20;
 /// Events that the warm level of a profile holds at least.
 pub const WARM_EVENTS_MIN: u64 = 4;
@@ -76,7 +76,7 @@ pub const WARM_CONTAINERS_MIN: u64 = 6;
 pub const CUSTODY_SHARE: u64 = 3;
 /// How long the archive's thread sleeps where nothing is to be released.
 pub const ARCHIVE_WAIT: Duration = Duration::from_millis(1);
-/// One accepted event of so many is read back before it is released.
+/// One accepted event in this many is read back before it is released.
 pub const READ_BACK_EVERY: u64 = 10;
 /// Most links of a MiniDAQ: each has a request handler of its own.
 pub const LINKS_MAX: u32 = THREADS_MAX as u32;

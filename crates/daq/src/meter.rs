@@ -1,4 +1,4 @@
-//! What threads count while they work: rates for the progress line, latencies for the summary.
+//! Counters that threads update while they work: rates for the progress line, latencies for the summary.
 //!
 //! Each thread owns its histograms and merges them at the end; counters are shared but written by one thread, once per
 //! event or batch.
@@ -35,6 +35,7 @@ pub(crate) struct Reading {
 
 impl Meter {
     pub(crate) fn count(counter: &AtomicU64, n: u64) {
+        // Relaxed: one thread writes, and readers only need a recent figure.
         counter.fetch_add(n, Ordering::Relaxed);
     }
 }
@@ -63,6 +64,7 @@ impl Latency {
     /// Records the time since `start`, which is returned as well.
     pub(crate) fn record(&mut self, start: Instant) -> Duration {
         let took = start.elapsed();
+        // Saturating: a very slow call is counted at the limit, and not left out of the quantiles.
         self.0.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         took
     }

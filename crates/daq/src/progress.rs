@@ -1,4 +1,4 @@
-//! How a scenario is going: named figures, the same for all scenarios, told at even intervals.
+//! Progress of a scenario: named figures, the same for all scenarios, reported at even intervals.
 //!
 //! ```text
 //! counters ─read twice─▶ rates ┐
@@ -71,6 +71,8 @@ impl<'t> Reporter<'t> {
         if interval < PROGRESS_EVERY {
             return;
         }
+        // Not `last + PROGRESS_EVERY`: after a long pause there is one report, not one for each interval that was
+        // missed.
         self.last = Instant::now();
         let mut figures =
             Figures { seconds: interval.as_secs_f64(), before: &mut self.before, rates: 0, list: Vec::new() };

@@ -1,6 +1,6 @@
-//! Recorded frames, cycled for ever, with timestamps that go on stepping evenly, as real readout emulators do.
+//! Recorded frames, cycled forever, with timestamps that go on stepping evenly, as real readout emulators do.
 //!
-//! *Invariants*: whatever the number of turns, what comes out is one link without a gap (test
+//! *Invariants*: regardless of the number of turns, what comes out is one link without a gap (test
 //! `turns_of_the_file_join_without_a_gap`).
 //!
 //! *Not here*: reading and checking the file (`frames`).

@@ -1,4 +1,4 @@
-//! What a scenario is: choices that are run until they are through or stopped, and come to a summary.
+//! A scenario: a configuration that runs to its end or until it is stopped, and gives a summary.
 //!
 //! ```text
 //! choices ─▶ run(choices, stop, told) ─▶ summary ─▶ verdict
@@ -40,6 +40,7 @@ pub trait Summary: Serialize {
     /// How it ended; `stopped` where the caller asked for the end.
     fn verdict(&self, stopped: bool) -> Verdict {
         match (self.problems().is_empty(), stopped) {
+            // What is missing then was not done yet, which is no problem.
             (false, true) if !self.is_judged_when_stopped() => Verdict::Stopped,
             (false, _) => Verdict::Unsound,
             (true, true) => Verdict::Stopped,

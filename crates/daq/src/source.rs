@@ -1,4 +1,4 @@
-//! Fills fragments with frames, and knows afterwards what must stand in them.
+//! Fills fragments with frames, and knows afterwards what must be in them.
 //!
 //! ```text
 //! pool   [frame 0][frame 1] … [frame n-1]           prepared once, by the emulator or from a recording
@@ -123,7 +123,7 @@ impl FrameSource {
     /// Checks every header of a fragment that [`FrameSource::fill`] made.
     ///
     /// # Errors
-    /// `Corrupt`, naming the frame, its byte offset, what stands there and what was expected.
+    /// `Corrupt`, naming the frame, its byte offset, what is there and what was expected.
     pub fn check(&self, event: u64, source: u32, fragment: &[u8]) -> Result<()> {
         let first = event.wrapping_mul(self.frames_per_fragment(fragment.len()));
         let link = self.link(source);

@@ -1,4 +1,4 @@
-//! The threads of a scenario: how they begin, and how they end. Each can end all, none is waited for in vain.
+//! Starts and ends the threads of a scenario. Each can end all; no wait depends on a thread that has ended.
 
 use forebay_core::{Error, Kind, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +43,9 @@ impl Failures {
         self.0.is_empty()
     }
 
-    /// The failure to report, where there is one: corruption comes before what followed from it.
+    /// The failure to report, if there is one: corruption comes before what followed from it.
     pub(crate) fn result(mut self) -> Result<()> {
+        // Wrong bytes are the finding of the run; time-outs and closed stores of other threads are consequences.
         let corrupt = self.0.iter().position(|error| error.kind() == Kind::Corrupt).unwrap_or(0);
         if self.0.is_empty() { Ok(()) } else { Err(self.0.swap_remove(corrupt)) }
     }
@@ -63,6 +64,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     pub(crate) fn abort(&self) {
+        // Release, and Acquire where it is read: a thread that sees the end also sees what led to it.
         self.aborted.store(true, Ordering::Release);
     }
 }
@@ -85,6 +87,7 @@ pub(crate) trait Together {
 
     /// Whether a put that finds the store full is not to be tried again.
     fn gives_up(&self) -> bool {
+        // An abort implies all other ends: no thread may go on waiting for one that has failed.
         self.ends().giving_up.load(Ordering::Acquire) || self.aborted()
     }
 
@@ -102,12 +105,13 @@ pub(crate) trait Together {
     where
         Self: Sized,
     {
+        // A guard, not a `catch_unwind`: the panic still reaches `join`, which reports it.
         let _abort = AbortOnPanic(self);
         body().inspect_err(|_| self.abort())
     }
 }
 
-/// Ends all threads when the scope that started them is left, whatever the reason.
+/// Ends all threads when the scope that started them is left, for any reason.
 pub(crate) struct EndThreads<'s, S: Together>(pub(crate) &'s S);
 
 impl<S: Together> Drop for EndThreads<'_, S> {

@@ -83,7 +83,7 @@ fn accepted_events_go_down_and_are_released_from_there() {
     let summary = completed(&unhurried());
     let warm = summary.warm.as_ref().expect("a warm level");
     assert_eq!(warm.notes, Vec::<String>::new());
-    // Whatever was accepted long enough before the end.
+    // All that was accepted long enough before the end.
     assert!(warm.demoted_events > summary.events.accepted / 2, "{warm:?}");
     assert!(warm.demoted_bytes >= warm.demoted_events * summary.event_bytes, "{warm:?}");
     assert!(warm.read_back_events > 0 && warm.read_back_fragments > 0, "{warm:?}");

@@ -61,7 +61,7 @@ fn links_at_their_rate_are_accounted_for_to_the_frame() {
     let mut reports = 0;
     let summary = run(&choices, &AtomicBool::new(false), &mut |_| reports += 1).unwrap();
     let manifest = &summary.manifest;
-    // 0.4 s of 30.518 kHz, whatever this machine could take of it.
+    // 0.4 s of 30.518 kHz, no matter how much this machine could take of it.
     assert!(manifest.links.iter().all(|link| link.produced == 12_208), "{:?}", manifest.totals);
     assert!(summary.seconds >= 0.4 && manifest.totals.recorded > 0);
     let played = play(&paths(&choices), &AtomicBool::new(false), None, &mut |_| {}).unwrap();
@@ -180,7 +180,7 @@ fn the_last_and_the_next_are_accounted_for_to_the_frame() {
     for link in &summary.manifest.links {
         let era = link.eras[0];
         assert!(link.eras.len() == 1 && era.begin <= retro.begin && era.end >= retro.end, "{era:?} in {retro:?}");
-        // Where the machine stood still the links lost frames before the ring, and that is a gap.
+        // Where the machine stopped the links lost frames before the ring, and that is a gap.
         let absent: u64 = link.gaps.iter().map(|gap| gap.frames).sum();
         // A gap is a stretch of ticks: at its ends a frame may be half in it.
         let wanted = (era.end - era.begin) / 2048;

@@ -37,7 +37,9 @@ impl Sum {
         let speed = |seconds: f64| self.raw as f64 / seconds / 1e6;
         let Sum { columns, raw, encoded, .. } = self;
         let (encode, decode) = (speed(self.encode_seconds), speed(self.decode_seconds));
-        println!("{name:>16}: {columns:5} columns {raw:9} B -> {encoded:8} B  encode {encode:5.0} decode {decode:5.0} MB/s");
+        println!(
+            "{name:>16}: {columns:5} columns {raw:9} B -> {encoded:8} B  encode {encode:5.0} decode {decode:5.0} MB/s"
+        );
     }
 }
 
@@ -68,7 +70,8 @@ fn main() {
 
 /// Columns of a folder with their names, without those that are constant or were there before.
 fn columns(folder: &str) -> Vec<(String, Scalar, Buffer)> {
-    let mut paths: Vec<_> = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
     paths.sort();
     let mut seen = HashSet::new();
     let mut columns = Vec::new();
@@ -108,7 +111,7 @@ fn measure(folder: &str, effort: Effort, each: bool) {
         all.add(sum);
     }
     for (encoding, sum) in by_encoding {
-        let names = ["raw", "constant", "ordered", "folded", "delta", "zstd", "dictionary"];
+        let names = ["raw", "constant", "ordered", "folded", "delta", "zstd", "dictionary", "repeats"];
         sum.print(names.get(usize::from(encoding)).unwrap_or(&"other"));
     }
     all.print("all but bools");

@@ -268,3 +268,75 @@ impl Layer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Product;
+
+    /// A dataset of 10,000 products and 100,000 batches, as a writer makes it: a directory a batch, names of different lengths.
+    fn large() -> Root {
+        let mut root = Root { uuid: "0".repeat(32), tables: vec!["Events".into()], places: vec![Place::default()], ..Root::default() };
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for n in 0..10_000 {
+            let mut product = Product::new(format!("Collection{}_field{n}", n / 20), Type::list(Type::Value(crate::Scalar::F32)));
+            product.title = format!("title number {} of field {n}", random(1000));
+            root.add_product(0, &product);
+        }
+        let mut directories = Directories::default();
+        let mut object = 0;
+        for _ in 0..100_000 {
+            object += 20 + random(10) as u32;
+            directories.object.push(object);
+            directories.batches.push(1);
+            directories.bytes.push(60_000 + random(5000) as u32);
+        }
+        root.batch_lists.push(vec![(8192, 99_999), (17, 1)]);
+        root.layers.push(Layer {
+            place: 0,
+            prefix: "ab".repeat(16),
+            products: vec![(0, 10_000)],
+            shifts: vec![(0, 20_000)],
+            batch_events: 8192,
+            first_batch: 0,
+            directories,
+        });
+        let table = TableVersion { batch_list: 0, batches: 100_000, products: vec![(0, 10_000)], layers: vec![0] };
+        root.versions.push(Version { time_ms: 1, note: "large".into(), tables: vec![table], facts: BTreeMap::new() });
+        root
+    }
+
+    #[test]
+    fn a_root_grows_with_products_and_batches_not_with_their_product() {
+        let bytes = large().encode().unwrap();
+        assert!(bytes.len() <= 5_000_000, "{} bytes", bytes.len());
+        let again = Root::decode(&bytes, "large").unwrap();
+        assert_eq!(again.layers[0].directories.object.len(), 100_000);
+    }
+
+    #[test]
+    fn roots_that_contradict_themselves_are_refused() {
+        type Change = fn(&mut Root);
+        let changes: [Change; 9] = [
+            |root| drop(root.products.title.pop()),
+            |root| root.products.table[5] = 1,
+            |root| root.layers[0].place = 1,
+            |root| root.layers[0].prefix = "../up".into(),
+            |root| root.layers[0].products = vec![(1, 10_000)],
+            |root| root.layers[0].shifts = vec![(14, 1)],
+            |root| drop(root.layers[0].directories.bytes.pop()),
+            |root| root.versions[0].tables[0].layers = vec![0, 0],
+            |root| root.versions[0].tables[0].batches = 100_001,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut root = large();
+            change(&mut root);
+            let error = Root::decode(&root.encode().unwrap(), "bad").unwrap_err();
+            assert_eq!(error.kind(), forebay_core::Kind::Corrupt, "change {number}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The file of a region in its directory, whatever kind of keyspace it holds: made, found again, and the superblock that
+//! The file of a region in its directory, for any kind of keyspace: made, found again, and the superblock that
 //! says which life it is in.
 //!
 //! *Invariants*: that a region is open is on its medium before anything of it is written or served ([`Life::begin`],
@@ -69,7 +69,7 @@ pub fn write_durably(dir: &Path, name: &str, text: &str) -> std::io::Result<()> 
     File::open(dir)?.sync_all()
 }
 
-/// A new region for a store whose old one is gone. Its keyspace file stands.
+/// A new region for a store whose old one is gone. Its keyspace file is there.
 ///
 /// # Errors
 /// `Full` without space for the region.

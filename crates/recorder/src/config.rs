@@ -1,4 +1,4 @@
-//! How a recording is made: directories, sizes, and what a link is.
+//! Configuration of a recording: directories, sizes, and what a link is.
 
 use super::limits::{
     BUFFERS_PER_LINK, COMMIT_BYTES, CONTAINER_BYTES, EXTENT_BYTES, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, IO_BYTES,
@@ -26,7 +26,7 @@ pub struct RecordingConfig {
     pub name: String,
     /// Run number.
     pub run: u64,
-    /// Bytes of one container; a directory takes as many as fit its bytes.
+    /// Bytes of one container; a directory takes the number that fits its bytes.
     pub container_bytes: u64,
     /// Bytes of one extent: what a link gathers before it is written, and what is read at once.
     pub extent_bytes: usize,
@@ -115,14 +115,15 @@ impl RecordingConfig {
 /// What a link of a recording is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkConfig {
-    /// The source as a packed key, 1 to 16 bytes: each link of a recording its own.
+    /// The source as a packed key, 1 to 16 bytes: each link of a recording its own. Two that differ only in zeros at their
+    /// ends are one.
     #[serde(with = "super::json::hex")]
     pub source: Vec<u8>,
     /// Name, for people.
     pub name: String,
     /// What the frames are, for readers, such as `WIBEth`; may be empty.
     pub format: String,
-    /// Ticks from one frame to the next: how many frames a gap stands for.
+    /// Ticks from one frame to the next: how many frames a gap is.
     pub ticks_per_frame: u32,
     /// Ticks of the link's clock in a second; 0 where that is not known.
     pub ticks_per_second: u64,
@@ -131,6 +132,13 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
+    /// The source as it is in the keys of images: padded with zeros. `check` has bounded its length.
+    pub(super) fn padded_source(&self) -> [u8; SOURCE_BYTES_MAX] {
+        let mut source = [0; SOURCE_BYTES_MAX];
+        source.iter_mut().zip(&self.source).for_each(|(to, from)| *to = *from);
+        source
+    }
+
     pub(super) fn check(&self, devices: usize) -> Result<()> {
         let refuse = |what: String| Err(Error::invalid(format!("link `{}`: {what}", self.name)));
         // The key of an image has 16 bytes for it; an empty one would be padding alone.

@@ -55,7 +55,7 @@ impl Recording {
                 return Err(Error::invalid(format!("{}: {message}", dir.path.display())));
             }
         }
-        // What is there already is not this recording's to remove, whatever fails below.
+        // This recording must not remove what is there already, even if a step below fails.
         let before: Vec<HashSet<String>> = devices.iter().map(|device| names(device.as_ref())).collect();
         let made = make(&devices, dirs, &before, config);
         if made.is_err() {
@@ -69,7 +69,7 @@ impl Recording {
     /// (`Playback::losses` names it), and a manifest that does not verify counts as none.
     ///
     /// # Errors
-    /// `Invalid` where there is none, or directories are missing; `Corrupt` where committed data or the manifest does not
+    /// `Invalid` if there is none, or directories are missing; `Corrupt` where committed data or the manifest does not
     /// verify; `Unavailable` where another process has it.
     pub fn open(dirs: &[PathBuf], accept_loss: bool) -> Result<Playback> {
         // Without what says that there is a recording nothing is touched.

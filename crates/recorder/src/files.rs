@@ -1,4 +1,4 @@
-//! The two files that stand beside a recording's containers, in each of its directories: what it is, and its manifest.
+//! The two files beside a recording's containers, in each of its directories: what it is, and its manifest.
 
 use super::config::LinkConfig;
 use super::json;

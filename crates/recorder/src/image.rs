@@ -1,6 +1,6 @@
 //! Frames of one link that go to a device together: filled by the link, one extent on the medium.
 //!
-//! *Invariants*: frames of an image are of one era, their ticks go up; payloads stand at multiples of 8.
+//! *Invariants*: frames of an image are of one era, their ticks go up; payloads are at multiples of 8.
 
 use super::books::Contents;
 use super::limits::{
@@ -20,7 +20,7 @@ pub(super) struct Frame {
     pub(super) at: u32,
     pub(super) length: u32,
     pub(super) crc: u32,
-    /// Number of the reason of the gap before it, 0 where there is none.
+    /// Number of the reason of the gap before it, 0 if there is none.
     pub(super) gap_code: u16,
 }
 
@@ -30,9 +30,10 @@ pub(super) struct Frame {
 pub(super) struct FrameEntry {
     /// First tick; in the place where an event has the sub-keys of a fragment, big-endian, so that it sorts as a key does.
     pub(super) tick: u64,
-    /// Ticks covered; in the place of a producer's status.
+    /// Ticks covered; in the field that an event store uses for the producer's status.
     pub(super) span: u32,
-    /// Number of the reason of the gap before it, 0 without one; in the place of the version: no frame is ever updated.
+    /// Number of the reason of the gap before it, 0 without one; in the field that an event store uses for the version:
+    /// no frame is ever updated.
     pub(super) gap_code: u16,
 }
 

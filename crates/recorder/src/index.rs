@@ -1,8 +1,8 @@
-//! What the containers of a recording say: every image by link, era and number, and which ticks it covers.
+//! The index of a recording, read from its containers: every image by link, era and number, and which ticks it covers.
 //!
 //! Made from directories and tables alone; no payload is read.
 //!
-//! *Invariants*: the images of a link stand in the order in which the link made them; one that was written twice, because
+//! *Invariants*: the images of a link are in the order in which the link made them; one that was written twice, because
 //! it was not known whether the first time counted, is one image with two places.
 
 use super::books::{in_order, missed_by};
@@ -64,12 +64,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn new(configs: &[LinkConfig]) -> Index {
-        let padded = |config: &LinkConfig| {
-            let mut source = [0; SOURCE_BYTES_MAX];
-            source.iter_mut().zip(&config.source).for_each(|(to, from)| *to = *from);
-            source
-        };
-        let by_source = configs.iter().enumerate().map(|(at, config)| (padded(config), at)).collect();
+        let by_source = configs.iter().enumerate().map(|(at, config)| (config.padded_source(), at)).collect();
         let links = configs.iter().map(|config| LinkIndex { config: config.clone(), images: Vec::new() }).collect();
         Index { links, by_source }
     }

@@ -53,7 +53,7 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     let found = format!("{:08x}", crc32c(members.as_bytes()));
     // Before the text is parsed: what a cut or a flipped bit made of it must not be taken for another format.
     if found != stored {
-        return Err(Error::corrupt(format!("{format}: checksum {found} of what stands there, stored is {stored}")));
+        return Err(Error::corrupt(format!("{format}: checksum {found} of the content, stored is {stored}")));
     }
     let wrong = |error| Error::invalid(format!("{format}: not what it should be")).with_source(error);
     let value: serde_json::Value = serde_json::from_str(&format!("{members}\n}}")).map_err(wrong)?;
@@ -67,7 +67,7 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     serde_json::from_value(value).map_err(wrong)
 }
 
-/// Reads a file; `None` where there is none.
+/// Reads a file; `None` if it does not exist.
 ///
 /// # Errors
 /// As [`decode`], with the file's name; `Unavailable` where it cannot be read.
@@ -209,7 +209,7 @@ mod tests {
         write(&path, &bytes).unwrap();
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert!(!temporary(&path).exists());
-        // Shorter than what stands there.
+        // Shorter than what is there.
         write(&path, &bytes[..20]).unwrap();
         let error = read::<GapManifest>(&path, FORMAT).unwrap_err();
         assert!(error.kind() == Kind::Corrupt && error.message().contains("manifest.json"), "{error}");

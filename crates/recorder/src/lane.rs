@@ -315,7 +315,7 @@ impl Writing<'_> {
 
     /// The device does not take it: another one gets it, or it is missed.
     fn displace(&mut self, mut image: Image, reason: GapReason) {
-        // Counted, so that an image that no device takes is missed instead of passed round for ever.
+        // Counted, so that an image that no device takes counts as missed instead of being passed round forever.
         image.hops += 1;
         image.attempts = 0;
         let elsewhere = self.recorder.lane_for(self.lane.index).ok().filter(|_| image.hops < self.recorder.lanes.len());

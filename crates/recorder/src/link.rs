@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Frames missed in a row after which the account hears of them, for those who watch.
+/// Frames missed in a row after which they are added to the account, for watchers.
 const REPORT_FRAMES: u64 = 1024;
 
 /// What became of a frame.
@@ -78,7 +78,8 @@ impl RecordingLink {
         self.number
     }
 
-    /// Each push waits so long for a buffer, whatever the one before met: for sources that wait, unlike detectors.
+    /// Each push waits up to this time for a buffer, also after a push that waited in vain. For sources that can wait,
+    /// unlike detectors.
     pub fn wait_for_device(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -166,7 +167,7 @@ impl RecordingLink {
         Ok(())
     }
 
-    /// Hands what is held to the device, whatever there is of it.
+    /// Hands what is held to the device, even if it is little.
     pub fn flush(&mut self) {
         self.hand_over();
         self.flush_gap();

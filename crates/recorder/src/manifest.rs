@@ -1,5 +1,5 @@
-//! What a recording holds and what it does not: per link every missing stretch of ticks with its reason, and totals that
-//! add up to what the links produced.
+//! The manifest of a recording, with what it holds and what it does not: per link every missing stretch of ticks with
+//! its reason, and totals that add up to what the links produced.
 //!
 //! *Invariants* ([`GapManifest::check`], made and read manifests alike): produced = recorded + missed, per link and in
 //! all; what a link missed is what its gaps say, reason by reason; the gaps of an era lie in it, in order, apart.
@@ -25,7 +25,7 @@ pub struct ManifestGap {
     pub reason: GapReason,
     /// Frames that are missing; where the link sent none, those that would have fitted.
     pub frames: u64,
-    /// How many stretches this stands for: more than 1 only where a link had more gaps than are kept one by one. Then
+    /// How many stretches this represents: more than 1 only where a link had more gaps than are kept one by one. Then
     /// frames may have been recorded between them.
     pub stretches: u64,
 }

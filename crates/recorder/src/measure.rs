@@ -1,4 +1,4 @@
-//! How fast a device takes what a recording writes: by writing to it, as the recording does.
+//! Measures the rate of a device by writing to it as the recording does.
 
 use super::config::RecordingConfig;
 use forebay_core::{Error, Result};

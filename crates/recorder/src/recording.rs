@@ -54,7 +54,7 @@ pub(super) struct LaneStart {
     pub(super) run: Drive,
 }
 
-/// What the thread of a recording runs, with whom it lends its sink.
+/// The work of a recording's thread, with the owner of its sink.
 type Drive = Box<dyn FnOnce(&mut dyn FnMut(&mut dyn Sink)) + Send>;
 
 /// Links straight to containers. Cheap to share by reference; links are pushed to by one thread each.
@@ -77,7 +77,7 @@ pub struct RecordingProgress {
     pub recorded_bytes: u64,
     /// Frames on their way to a device, images being filled not included.
     pub pending: u64,
-    /// Frames that were missed, for whatever reason.
+    /// Frames that were missed, for any reason.
     pub missed: u64,
     /// Devices in their order.
     pub devices: Vec<RecordingDevice>,
@@ -171,8 +171,9 @@ impl Recording {
         }
         let first = links.len();
         for mut config in configs {
-            // The source is the key of a link's images: two links of one source could not be told apart on the medium.
-            let taken = links.iter().any(|books| books.config.source == config.source);
+            // The source is the key of a link's images: two links of one source could not be told apart on the medium, where
+            // it is padded.
+            let taken = links.iter().any(|books| books.config.padded_source() == config.padded_source());
             let checked = config.check(lanes.len());
             if taken || checked.is_err() {
                 let name = config.name;
@@ -258,7 +259,7 @@ impl Recording {
     /// written beside them. Links are dropped before. Calling it again answers the same manifest.
     ///
     /// # Errors
-    /// `Invalid` while links are held; whatever kept the manifest from being written to any directory.
+    /// `Invalid` while links are held; the last error if no directory could take the manifest.
     pub fn finish(&self) -> Result<GapManifest> {
         // Held to the end: a second caller waits for the manifest of the first instead of ending the threads again.
         let mut finished = self.finished.lock();

@@ -334,6 +334,10 @@ fn two_links_of_one_source_and_sources_that_cannot_be_are_refused() {
             .message()
             .contains("that of another link")
     );
+    // On the medium sources are padded with zeros.
+    let padded = LinkConfig { source: [&link_config(1).source[..], &[0]].concat(), ..link_config(1) };
+    let refused = rig.recording.link(padded).unwrap_err();
+    assert_eq!(refused.kind(), forebay_core::Kind::Invalid, "{refused}");
     // Nothing of the refused call is left.
     let second = rig.recording.link(link_config(2)).unwrap();
     assert_eq!(second.number(), 1);

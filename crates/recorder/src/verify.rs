@@ -64,7 +64,7 @@ impl Continuity {
             let of_era = told.gaps.iter().filter(|gap| gap.era as usize == number);
             let (exact, wide): (Vec<&ManifestGap>, Vec<&ManifestGap>) = of_era.partition(|gap| gap.stretches == 1);
             // The exact ones must tile with what is covered; of the wide ones only the ends are known.
-            // Where one gap stands for several, frames may be between them.
+            // Where one gap represents several, frames may be between them.
             let blurred = join(wide.iter().map(|gap| (gap.begin, gap.end)).collect());
             let missing = holes(era, covered);
             self.gaps += missing.len() as u64;

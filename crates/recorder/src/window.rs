@@ -55,7 +55,7 @@ impl<'a> RecordedFrames<'a> {
         RecordedFrames { playback, begin, end, links, next: 0, frames: VecDeque::new() }
     }
 
-    /// Reads the next image that overlaps; `false` where there is none left.
+    /// Reads the next image that overlaps; `false` if none is left.
     fn read(&mut self) -> bool {
         while let Some(&number) = self.links.front() {
             let images = self.playback.index.links.get(number as usize).map_or(&[][..], |link| &link.images);

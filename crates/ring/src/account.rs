@@ -1,7 +1,7 @@
 //! The account of a ring by run: what sources have counted since the last round, and what is durable in notes.
 //!
 //! *Invariants*: a fragment moves from *live* to *expired* under the locks of its source and of the books, and readers
-//! of the whole account hold evictions off (`Engine::taking`): both sums are exact at any moment (tests/ring/races.rs).
+//! of the whole account hold evictions off (`RingEngine::taking`): both sums are exact at any moment (tests/ring/races.rs).
 
 use crate::note::{RingNote, RingTerms};
 use forebay_core::{Ledger, LiveState};
@@ -11,7 +11,7 @@ use forebay_core::{Ledger, LiveState};
 pub(super) struct Accounts(Vec<(u32, Ledger)>);
 
 impl Accounts {
-    /// The account of a run, begun where there is none.
+    /// The account of a run, started if there is none.
     #[inline]
     pub(super) fn of(&mut self, run: u32) -> &mut Ledger {
         // The run of the last put is most often that of this one.
@@ -64,20 +64,20 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Folds runs that have nothing live, oldest first, until a note has room for the others.
-    pub(super) fn fold(&mut self, is_live: impl Fn(u32) -> bool) {
+    /// Adds runs that have nothing live to `earlier`, oldest first, until a note has room for the others.
+    pub(super) fn merge_earlier(&mut self, is_live: impl Fn(u32) -> bool) {
         let Accounts(list) = &mut self.accounts;
         let mut over = list.len().saturating_sub(RingNote::RUNS_MAX);
         let earlier = &mut self.earlier;
-        // The newest run stays whatever it has: its sources may be about to put.
+        // The newest run stays even if it has nothing: its sources may be about to put.
         let newest = list.last().map(|known| known.0);
         list.retain(|(run, ledger)| {
-            let folded = over > 0 && Some(*run) != newest && !is_live(*run);
-            if folded {
+            let is_earlier = over > 0 && Some(*run) != newest && !is_live(*run);
+            if is_earlier {
                 earlier.add(ledger);
                 over -= 1;
             }
-            !folded
+            !is_earlier
         });
     }
 

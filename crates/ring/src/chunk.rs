@@ -5,7 +5,7 @@
 
 use forebay_core::{RingStamp, Tally};
 
-/// One fragment: where its entry stands, and what it covers.
+/// One fragment: where its entry is, and what it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) timestamp: u64,
@@ -63,7 +63,7 @@ impl Chunk {
         self.end = self.end.max(item.end());
         self.span_max = self.span_max.max(item.span);
         match self.items.last() {
-            // Rare: a link is in order but for a few frames at a restart or a reordered packet.
+            // Rare: a link is in order except for a few frames at a restart or a reordered packet.
             Some(last) if last.timestamp > item.timestamp => {
                 let at = self.items.partition_point(|other| other.timestamp < item.timestamp);
                 let taken = self.items.get(at).is_some_and(|other| other.timestamp == item.timestamp);

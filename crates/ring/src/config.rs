@@ -1,4 +1,4 @@
-//! How a ring is opened.
+//! Configuration of the opening of a ring.
 
 use forebay_core::{Clock, MonotonicClock};
 use forebay_media::hot::FlushPolicy;
@@ -24,7 +24,7 @@ pub struct RingConfig {
     pub accept_loss: bool,
     /// Verify the payload checksum of every fragment at opening, not only where power may have been lost.
     pub verify: bool,
-    /// Seal chunks, follow the clock and keep the account on a thread of the ring; without it somebody calls
+    /// Seal chunks, follow the clock and keep the account on a thread of the ring; without it the ring's user calls
     /// `Ring::tick`.
     pub maintenance: bool,
 }

@@ -1,4 +1,4 @@
-//! What is known of a stretch of ticks that no fragment covers.
+//! The account of ticks that no fragment covers.
 //!
 //! ```text
 //!        low               head

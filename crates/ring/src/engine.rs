@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 
 /// Somebody who holds windows, by name.
 pub(super) struct Holder {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Arc<RingEngine>,
     pub(super) name: Arc<str>,
     pub(super) guards: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -36,13 +36,13 @@ pub(super) struct Holder {
 }
 
 /// One ring.
-pub(super) struct Engine {
+pub(super) struct RingEngine {
     pub(super) hot: Hot,
     pub(super) keyspace: RingKeyspace,
     pub(super) config: RingConfig,
     pub(super) table: Table,
     pub(super) relations: Relations,
-    /// Held by who takes a segment, evicts, seals or pins, and by who reads the whole account.
+    /// Held by a thread that takes a segment, evicts, seals, pins, or reads the whole account.
     pub(super) taking: Mutex<()>,
     pub(super) space: Mutex<Space>,
     pub(super) superblock: Mutex<Superblock>,
@@ -56,10 +56,10 @@ pub(super) struct Engine {
     pub(super) length_max: usize,
 }
 
-impl Engine {
-    pub(super) fn new(hot: Hot, keyspace: RingKeyspace, config: RingConfig, superblock: Superblock) -> Engine {
+impl RingEngine {
+    pub(super) fn new(hot: Hot, keyspace: RingKeyspace, config: RingConfig, superblock: Superblock) -> RingEngine {
         let skew_max = keyspace.ticks(keyspace.max_skew);
-        Engine {
+        RingEngine {
             length_max: keyspace.fragment_bytes_max.min(hot.payload_bytes_max() as usize),
             table: Table::new(keyspace.sources_max),
             relations: Relations::new(keyspace.ticks_per_second, skew_max),
@@ -91,7 +91,7 @@ impl Engine {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// What still uses the region: calls in flight, and what holders have of it. Users first: who lets go in between
+    /// What still uses the region: calls in flight, and what holders have of it. Users first: a user who lets go in between
     /// counts as a call, never as nobody.
     pub(super) fn kept(&self) -> Kept {
         // In this order, see above: the other way round a guard that is dropped in between would be in neither count.
@@ -169,7 +169,7 @@ impl Engine {
             let mut idle = self.idle_chunk(&space, now_ns);
             let (mut candidates, in_line) = (Vec::new(), space.free_to_go().map(|at| space.closed[at]));
             for chunk in in_line.filter(|chunk| self.is_unused(chunk.segment)) {
-                // A silent source's chunk stands in line as if it had been closed when its last fragment came.
+                // A silent source's chunk is in the order of eviction as if it had been closed when its last fragment came.
                 candidates.extend(idle.take_if(|silent| silent.at_ns < chunk.at_ns));
                 candidates.push(chunk);
                 // The first one goes, unless a guard comes at this very moment.

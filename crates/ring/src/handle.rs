@@ -1,6 +1,6 @@
 //! The handle that everybody holds.
 
-use super::engine::{Engine, Holder};
+use super::engine::{Holder, RingEngine};
 use forebay_core::RingKeyspace;
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Ring {
     }
 
     #[inline]
-    pub(super) fn engine(&self) -> &Engine {
+    pub(super) fn engine(&self) -> &RingEngine {
         &self.holder.engine
     }
 }
@@ -73,7 +73,7 @@ impl fmt::Debug for Ring {
     }
 }
 
-pub(super) fn new_holder(engine: &Arc<Engine>, name: &str) -> Arc<Holder> {
+pub(super) fn new_holder(engine: &Arc<RingEngine>, name: &str) -> Arc<Holder> {
     let holder = Arc::new(Holder {
         engine: engine.clone(),
         name: name.into(),

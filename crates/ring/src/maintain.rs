@@ -1,7 +1,7 @@
-//! What a ring does by itself: sealing chunks, following the clock, keeping the account.
+//! Maintenance of a ring: sealing chunks, following the clock, keeping the account.
 
 use super::Ring;
-use super::engine::Engine;
+use super::engine::RingEngine;
 use super::limits::{MAINTENANCE_MS, ROUNDS_PER_NOTE};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -15,8 +15,8 @@ impl Ring {
 }
 
 /// Runs rounds until the ring closes or its last handle is gone.
-pub(super) fn spawn(engine: &Arc<Engine>) -> std::io::Result<()> {
-    let engine: Weak<Engine> = Arc::downgrade(engine);
+pub(super) fn spawn(engine: &Arc<RingEngine>) -> std::io::Result<()> {
+    let engine: Weak<RingEngine> = Arc::downgrade(engine);
     std::thread::Builder::new().name("forebay-ring".to_owned()).spawn(move || {
         loop {
             std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
@@ -30,7 +30,7 @@ pub(super) fn spawn(engine: &Arc<Engine>) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Engine {
+impl RingEngine {
     /// One round; the account is made durable in every 20th, or where it is asked for.
     fn maintain(&self, account: bool) {
         // Held for the round: no chunk is evicted between the gathering of the account and its note.
@@ -68,7 +68,7 @@ impl Engine {
         let over = self.space.lock().books.runs() > crate::note::RingNote::RUNS_MAX;
         if over {
             let live = self.live_runs();
-            self.space.lock().books.fold(|run| live.contains(&run));
+            self.space.lock().books.merge_earlier(|run| live.contains(&run));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The account of a ring as it stands beside the superblock, in two copies that alternate.
+//! The account of a ring beside the superblock, in two copies that alternate.
 //!
 //! ```text
 //! magic "FBRN" 4 | version 2 | runs 2 | sequence 8 | segment 4 | generation 4 | flags 4 | zero 4

@@ -8,7 +8,7 @@
 //! *On failure*: opening fails closed, as that of an events store does.
 
 use super::config::RingConfig;
-use super::engine::Engine;
+use super::engine::RingEngine;
 use super::handle::{Ring, new_holder};
 use super::limits::{CHUNK_BYTES_DEFAULT_MAX, CHUNK_BYTES_MIN, CHUNKS_PER_SOURCE_DEFAULT, CHUNKS_PER_SOURCE_MIN};
 use super::{maintain, recover};
@@ -104,7 +104,7 @@ impl Ring {
         self.engine().kept()
     }
 
-    fn start(engine: Engine) -> Result<Ring> {
+    fn start(engine: RingEngine) -> Result<Ring> {
         let maintenance = engine.config.maintenance;
         let holder = new_holder(&Arc::new(engine), "ring");
         if maintenance {
@@ -115,7 +115,7 @@ impl Ring {
     }
 }
 
-impl Engine {
+impl RingEngine {
     pub(super) fn close(&self) -> Result<()> {
         self.hot.closing.once(|| self.close_now())
     }
@@ -229,7 +229,7 @@ fn start_new(
     let superblock = region_file::first_life(&region, store, text, geometry, 0);
     let hot = Hot::new(region, geometry, store, 1);
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
-    let engine = Engine::new(hot, keyspace.clone(), config, superblock);
+    let engine = RingEngine::new(hot, keyspace.clone(), config, superblock);
     // The account begins with nothing; then the superblock makes it a ring. The other way round a creation that is cut off
     // would leave a ring whose account does not verify.
     engine.write_note(&mut engine.space.lock(), false);
@@ -245,7 +245,7 @@ fn start_old(region: Region, keyspace: &RingKeyspace, text: &str, config: RingCo
     check_capacity(keyspace, &life.superblock.geometry)?;
     life.begin(&region)?;
     let hot = Hot::new(region, life.superblock.geometry, life.superblock.store, 1);
-    let engine = Engine::new(hot, keyspace.clone(), config, life.superblock.clone());
+    let engine = RingEngine::new(hot, keyspace.clone(), config, life.superblock.clone());
     let recovered = recover::recover(&engine, life.power_lost, life.was_clean);
     recovered.inspect_err(|_| life.take_back(&engine.hot.region))?;
     // The account as it was found, then the new life: what was booked as lost is durable before anything is served, so that

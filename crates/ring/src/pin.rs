@@ -6,7 +6,7 @@
 //!
 //! *On failure*: pins are in memory only: after a restart they are void.
 
-use super::engine::Engine;
+use super::engine::RingEngine;
 use super::space::Pin;
 use super::{Ring, RingSources};
 use forebay_core::{Error, Result, SourceId};
@@ -51,7 +51,7 @@ impl Ring {
     }
 }
 
-impl Engine {
+impl RingEngine {
     /// Chunks that a pin on these ticks of these sources asks for.
     fn chunks_wanted(&self, begin: u64, end: u64, names: &[SourceId], all: bool) -> u32 {
         // Every source that can come is reckoned with where none has been seen yet.
@@ -102,7 +102,7 @@ impl Engine {
 
 /// A stretch of ticks that is kept from being evicted until the pin is dropped, released or over.
 pub struct RingPin {
-    engine: Arc<Engine>,
+    engine: Arc<RingEngine>,
     id: u64,
     granted: u32,
 }

@@ -9,14 +9,14 @@
 //! Fragments up to `COPY_LOCKED_BYTES_MAX` are copied under the lock of their source, which one link writes; longer ones
 //! take the way of a reservation, so that readers wait for microseconds at most.
 //!
-//! *Rules*: a timestamp stands once in a source (write once): the same span and bytes again are `Duplicate`, anything
+//! *Rules*: a source has a timestamp once (write once): the same span and bytes again are `Duplicate`, anything
 //! else is `Conflict`. Fragments may overlap: each is kept, a tick counts once in the coverage. Disorder is taken in as
 //! far as timestamps are sane and their ticks are not evicted.
 //!
 //! *On failure*: without a chunk the answer is `Refused(NoSpace)`: a ring never waits.
 
 use super::coverage::Knowledge;
-use super::engine::{Engine, closed};
+use super::engine::{RingEngine, closed};
 use super::limits::{COPY_LOCKED_BYTES_MAX, RESERVATIONS_MAX};
 use super::source::{Cell, Reserved, Source, Standing};
 use super::{Gap, Ring, RingOutcome, RingPut};
@@ -39,7 +39,7 @@ pub(super) struct Claimed {
 /// What a reservation gets.
 pub(super) enum Claim {
     Place(Claimed),
-    /// A fragment stands there: the bytes are needed to answer.
+    /// A fragment is there: the bytes are needed to answer.
     Standing,
     Refused(GapCause),
 }
@@ -64,7 +64,7 @@ impl Ring {
     /// this process. Waits for nothing.
     ///
     /// # Errors
-    /// `Conflict` where another fragment stands under this timestamp, `Invalid` for a source of another schema, one more
+    /// `Conflict` where another fragment has this timestamp, `Invalid` for a source of another schema, one more
     /// than `sources_max`, no span, ticks past the end or a value past the limit, `Unavailable` while a reservation
     /// holds the timestamp, `Closed`.
     #[inline]
@@ -103,7 +103,7 @@ impl Ring {
     }
 }
 
-impl Engine {
+impl RingEngine {
     #[inline]
     pub(super) fn check_put(&self, source: &SourceId, span: u32, length: usize) -> Result<u32> {
         self.check_source(source)?;
@@ -194,7 +194,7 @@ impl Engine {
         Ok(Got::Refused(cause))
     }
 
-    /// Looks what stands in the way of a fragment.
+    /// Looks for what prevents storing a fragment.
     #[inline]
     fn meet(&self, cell: &Cell, source: &mut Source, stamp: &RingStamp, now_ns: u64) -> Result<Met> {
         // Asked under the lock under which the close sets it: what passes here is seen by the close as a user of its chunk.
@@ -370,7 +370,7 @@ impl Engine {
         self.hot.region.fence();
     }
 
-    /// Compares a fragment with the one that stands under its timestamp, whose segment is pinned.
+    /// Compares a fragment with the one that has its timestamp, whose segment is pinned.
     #[cold]
     fn compare(&self, cell: &Cell, stamp: &RingStamp, standing: Standing, value: &[u8]) -> Result<RingOutcome> {
         // Compared by checksum and length, without the lock: reading all bytes of the stored fragment would cost as much as the
@@ -397,7 +397,7 @@ impl Engine {
         }
         ledger.conflict += tally;
         Err(Error::conflict(format!(
-            "source {} timestamp {}: {} ticks in {} bytes with checksum {:08x} stand there; offered were {} ticks in {} \
+            "source {} timestamp {}: {} ticks in {} bytes with checksum {:08x} are there; offered were {} ticks in {} \
              bytes with {crc:08x}",
             cell.id,
             stamp.timestamp,

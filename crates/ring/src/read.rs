@@ -7,7 +7,7 @@
 use super::engine::Holder;
 use super::source::{Cell, Source};
 use super::window::{Guards, Piece, SourceWindow, Window};
-use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::Engine, engine::closed};
+use super::{Coverage, Gap, Ring, RingSources, Stretch, engine::RingEngine, engine::closed};
 use forebay_core::{Error, Result, SourceId};
 use forebay_media::hot::Location;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Ring {
     }
 }
 
-impl Engine {
+impl RingEngine {
     pub(super) fn check_window(&self, begin: u64, end: u64) -> Result<()> {
         if begin < end {
             return Ok(());
@@ -191,7 +191,7 @@ fn collect(source: &Source, guards: &mut Guards, begin: u64, end: u64) -> Vec<Pi
             guards.add(chunk.segment);
         }
     }
-    // Chunks follow each other in time, but for disorder at their edges and clocks that were started again.
+    // Chunks follow each other in time, except for disorder at their edges and clocks that were started again.
     if !pieces.is_sorted_by_key(|piece| piece.timestamp) {
         pieces.sort_by_key(|piece| piece.timestamp);
     }

@@ -338,7 +338,7 @@ impl Drop for RingRecording {
         self.controls.abandoned.store(true, Ordering::Release);
         self.controls.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // Its manifest is nobody's.
+            // Nobody waits for its manifest.
             let _ = thread.join();
         }
     }
@@ -455,7 +455,7 @@ impl Demotion {
         let mut trouble = None;
         for begin in pin_begins(self.at, end) {
             let moved = match self.pin.move_to(begin, end, PIN) {
-                // A device stood still for longer than the pin lasts.
+                // A device stopped for longer than the pin lasts.
                 Err(error) if error.kind() == Kind::Fenced => {
                     self.ring.pin(begin, end, &self.sources, PIN).map(|pin| self.pin = pin)
                 }

@@ -13,7 +13,7 @@
 use super::Gap;
 use super::account::Books;
 use super::chunk::Chunk;
-use super::engine::Engine;
+use super::engine::RingEngine;
 use super::source::{Cell, Source};
 use super::space::Closed;
 use crate::limits::{RING_NOTE_BYTES_MAX, RING_NOTE_OFFSET};
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rebuilds the engine's state from the region. `power_lost`: what was not sealed is checked byte by byte. `clean`: the
 /// note says exactly what there is.
-pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<()> {
+pub(super) fn recover(engine: &RingEngine, power_lost: bool, clean: bool) -> Result<()> {
     // The note first: it names the chunk that is over although its entries still verify.
     let note = read_note(engine)?;
     {
@@ -71,7 +71,7 @@ pub(super) fn recover(engine: &Engine, power_lost: bool, clean: bool) -> Result<
 }
 
 /// The valid note with the higher sequence.
-fn read_note(engine: &Engine) -> Result<RingNote> {
+fn read_note(engine: &RingEngine) -> Result<RingNote> {
     let hot = &engine.hot;
     let read = |copy: u64| {
         let offset = copy * (SUPERBLOCK_AREA_BYTES as u64 / 2) + RING_NOTE_OFFSET as u64;
@@ -86,7 +86,7 @@ fn read_note(engine: &Engine) -> Result<RingNote> {
     }
 }
 
-fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
+fn read_headers(engine: &RingEngine) -> Result<Vec<Option<SegmentHeader>>> {
     let hot = &engine.hot;
     let mut headers = Vec::with_capacity(hot.geometry.segments as usize);
     let mut order = 0;
@@ -117,7 +117,7 @@ fn read_headers(engine: &Engine) -> Result<Vec<Option<SegmentHeader>>> {
 
 /// A header that was whole once and has rotted: two copies that do not verify, or one while an entry of the generation
 /// after the other does. (A torn one is never followed by entries: it is durable before the first of them.)
-fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Option<String> {
+fn unread(engine: &RingEngine, number: u32, header: Option<&SegmentHeader>) -> Option<String> {
     let hot = &engine.hot;
     let copies = hot.region.bytes(hot.geometry.segment_offset(number), 2 * SegmentHeader::BYTES);
     let broken = copies
@@ -138,7 +138,7 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
 }
 
 /// Fragments of these chunks, not marked dead, whose bytes do not match their checksum; by all processors.
-fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Location> {
+fn rotten(engine: &RingEngine, headers: &[&SegmentHeader]) -> HashSet<Location> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(headers.len());
     let next = AtomicUsize::new(0);
     let hot = &engine.hot;
@@ -166,7 +166,7 @@ fn rotten(engine: &Engine, headers: &[&SegmentHeader]) -> HashSet<Location> {
     })
 }
 
-fn is_dead(engine: &Engine, location: Location) -> bool {
+fn is_dead(engine: &RingEngine, location: Location) -> bool {
     engine.hot.state_of(location).is_some_and(|word| word.mark == Mark::Dead)
 }
 
@@ -178,7 +178,7 @@ struct Found {
     gaps: Vec<Gap>,
 }
 
-fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Location>) -> Result<()> {
+fn recover_chunk(engine: &RingEngine, header: &SegmentHeader, rotten: &HashSet<Location>) -> Result<()> {
     let hot = &engine.hot;
     let (number, sealed) = (header.segment, header.state == SegmentState::Sealed);
     let mut found = Found { chunk: Chunk::new(number, header.generation, 0, 0), source: None, gaps: Vec::new() };
@@ -222,7 +222,7 @@ fn recover_chunk(engine: &Engine, header: &SegmentHeader, rotten: &HashSet<Locat
 
 /// Takes a fragment into its chunk; `false` where it is none.
 fn adopt(
-    engine: &Engine,
+    engine: &RingEngine,
     found: &mut Found,
     location: Location,
     entry: &Entry,
@@ -266,7 +266,7 @@ fn adopt(
 }
 
 /// Gives a chunk to its source, or its segment back.
-fn settle(engine: &Engine, header: &SegmentHeader, mut found: Found, entries: u32, payload_end: u64) -> Result<()> {
+fn settle(engine: &RingEngine, header: &SegmentHeader, mut found: Found, entries: u32, payload_end: u64) -> Result<()> {
     let Some(id) = found.source else { return Ok(()) };
     let cell = match engine.table.find_or_add(&id) {
         Ok(cell) => cell,
@@ -290,7 +290,7 @@ fn settle(engine: &Engine, header: &SegmentHeader, mut found: Found, entries: u3
     Ok(())
 }
 
-fn give(engine: &Engine, cell: &Cell, source: &mut Source, mut chunk: Chunk) {
+fn give(engine: &RingEngine, cell: &Cell, source: &mut Source, mut chunk: Chunk) {
     chunk.shrink();
     let mut space = engine.space.lock();
     for of_run in &chunk.runs {
@@ -305,7 +305,7 @@ fn give(engine: &Engine, cell: &Cell, source: &mut Source, mut chunk: Chunk) {
 }
 
 /// Gives the holes of an open chunk void entries: it will be sealed, and then every entry counts.
-fn close_holes(engine: &Engine, segment: u32, holes: &[u32], end: u32) {
+fn close_holes(engine: &RingEngine, segment: u32, holes: &[u32], end: u32) {
     let hot = &engine.hot;
     // The key means nothing in a void entry; zeros are a key of any schema.
     let zeros = [0; KEY_BYTES_MAX];
@@ -319,7 +319,7 @@ fn close_holes(engine: &Engine, segment: u32, holes: &[u32], end: u32) {
 }
 
 /// After an orderly close the note says what was stored: what is missing now is lost, also where no entry says so.
-fn compare_with_note(engine: &Engine, note: &RingNote) -> Result<()> {
+fn compare_with_note(engine: &RingEngine, note: &RingNote) -> Result<()> {
     for (run, terms) in &note.runs {
         let found = engine.space.lock().books.accounts.get(*run).stored;
         if found == terms.stored {
@@ -340,7 +340,7 @@ fn compare_with_note(engine: &Engine, note: &RingNote) -> Result<()> {
 }
 
 /// Something acknowledged is gone, and the operator accepted that.
-fn book_lost(engine: &Engine, run: u32, tally: Tally) {
+fn book_lost(engine: &RingEngine, run: u32, tally: Tally) {
     let mut space = engine.space.lock();
     let ledger = space.books.accounts.of(run);
     ledger.offered += tally;
@@ -349,7 +349,7 @@ fn book_lost(engine: &Engine, run: u32, tally: Tally) {
 }
 
 /// Something that should be there is not: an error, unless the operator accepted that.
-fn lost(engine: &Engine, what: String) -> Result<()> {
+fn lost(engine: &RingEngine, what: String) -> Result<()> {
     // Nothing is served over a loss that nobody has accepted: a consumer could not tell a gap from a detector that was silent.
     if !engine.config.accept_loss {
         return Err(Error::corrupt(what));

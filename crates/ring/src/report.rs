@@ -2,7 +2,7 @@
 
 use super::account::add_live;
 use super::chunk::Chunk;
-use super::engine::{Engine, Holder};
+use super::engine::{Holder, RingEngine};
 use super::source::{Cell, Source};
 use super::space::Closed;
 use super::{Refusals, Ring, RingMemory, RingSourceStatus, RingStats};
@@ -74,7 +74,7 @@ fn sum(source: &Source) -> Tally {
     sum
 }
 
-impl Engine {
+impl RingEngine {
     fn status(&self, cell: &Cell) -> RingSourceStatus {
         let skew_ticks = self.relations.skew(&cell.vote);
         let now_ns = self.now_ns();
@@ -128,7 +128,7 @@ impl Engine {
             books += of_books;
         }
         let segments = self.hot.segments.len();
-        // Each segment's number stands in the list of free ones or among the closed ones.
+        // Each segment's number is in the list of free ones or among the closed ones.
         let fixed = segments * (size_of::<Segment>() + size_of::<u32>()) + self.table.bytes();
         let space = self.space.lock();
         let closed = space.closed.capacity() * size_of::<Closed>();

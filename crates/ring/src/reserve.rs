@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 impl Ring {
     /// Reserves memory of the ring for a fragment of `length` bytes: filled in place, then committed. Where it cannot be
-    /// taken in, or stands there already, the memory is ordinary memory and [`RingReservation::commit`] says so.
+    /// taken in, or is there already, the memory is ordinary memory and [`RingReservation::commit`] says so.
     ///
     /// # Errors
     /// As [`Ring::put`], except for `Conflict`, which is answered at commit; `Unavailable` also where 1024 reservations
@@ -51,7 +51,7 @@ pub struct RingReservation {
 
 enum Backing {
     Place(Claimed),
-    /// A fragment stands there: the bytes are compared at commit.
+    /// A fragment is there: the bytes are compared at commit.
     Compared {
         bytes: Vec<u8>,
         source: SourceId,

@@ -82,7 +82,7 @@ impl Waiters {
     }
 }
 
-/// What the lock protects.
+/// State behind the lock.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) chunks: VecDeque<Chunk>,
@@ -109,7 +109,7 @@ pub(super) struct Source {
     fragments_expected: usize,
 }
 
-/// Where a fragment stands.
+/// Where a fragment is stored.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     pub(super) location: Location,
@@ -130,7 +130,7 @@ impl Cell {
 }
 
 impl Source {
-    /// A place in the open chunk; `None` where there is none, or no room in it.
+    /// A place in the open chunk; `None` without an open chunk or without room in it.
     #[inline]
     pub(super) fn place(&mut self, hot: &Hot, run: u32, length: u32) -> Option<Place> {
         let cursor = self.cursor.as_mut()?;

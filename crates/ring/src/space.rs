@@ -44,7 +44,7 @@ impl Pin {
     }
 }
 
-/// What the space lock protects.
+/// State behind the space lock.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     /// By arrival, oldest first.

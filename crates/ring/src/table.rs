@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// The slot of a source: the cell that stands there, or where it would stand.
+    /// The slot of a source: the cell that is there, or where it would be.
     #[inline]
     fn probe(&self, id: &SourceId) -> (usize, Option<&Cell>) {
         let number = id.number();
@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Wakes who waits for a source: the ring closes.
+    /// Wakes threads that wait for a source: the ring closes.
     pub(super) fn wake(&self) {
         // Taken and let go: a waiter that has looked and not yet slept would miss the wake-up otherwise.
         drop(self.adding.lock());

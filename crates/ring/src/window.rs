@@ -1,4 +1,4 @@
-//! What a window shows: fragments in place, and how far they cover it.
+//! A window of a ring: fragments in place, and how far they cover it.
 //!
 //! *Invariants*: a window holds a guard on each chunk that it shows, taken under the source's lock: its bytes stay where
 //! they are until it is dropped, also when the ring is closed meanwhile (tests/ring/races.rs).
@@ -88,7 +88,7 @@ pub struct RingFragment<'a> {
     pub run: u32,
     /// The producer's status bits.
     pub status: u32,
-    /// CRC-32C of the bytes, as it stands in the entry.
+    /// CRC-32C of the bytes, as the entry has it.
     pub checksum: u32,
     /// The bytes.
     pub bytes: &'a [u8],
@@ -132,7 +132,7 @@ impl fmt::Debug for RingFragment<'_> {
     }
 }
 
-/// The fields of an entry that readers need, as they stand there.
+/// The fields of an entry that readers need, as the medium has them.
 struct Fields {
     offset: u64,
     length: u32,

@@ -1,4 +1,4 @@
-//! Who may do what: tokens and their rights in each keyspace.
+//! Access control: tokens and their rights in each keyspace.
 //!
 //! *Invariants*: a secret is compared with that of every token, in the same time whether and where it matches; it has no
 //! text form (test `a_secret_is_never_shown`).
@@ -14,7 +14,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 pub(crate) const SECRET_BYTES_MIN: usize = 16;
 /// Longest secret.
 pub(crate) const SECRET_BYTES_MAX: usize = 256;
-/// What is read of a file with a secret: a line that is too long shows as such.
+/// Bytes that are read of a file with a secret: enough to notice a line that is too long.
 pub(crate) const SECRET_FILE_BYTES_MAX: u64 = SECRET_BYTES_MAX as u64 + 2;
 /// Most tokens: each login compares with all of them.
 const TOKENS_MAX: usize = 1024;
@@ -41,7 +41,7 @@ impl Rights {
     }
 }
 
-/// What somebody knows who may enter: always of one length in memory, padded.
+/// A secret, padded to one length in memory.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; SECRET_BYTES_MAX],
@@ -76,6 +76,8 @@ impl Secret {
     }
 
     fn equals(&self, other: &Secret) -> Choice {
+        // In constant time, over the whole padded length: the time of a refusal must not tell how much of a secret was
+        // right.
         self.bytes.ct_eq(&other.bytes) & self.length.ct_eq(&other.length)
     }
 }
@@ -88,7 +90,7 @@ impl fmt::Debug for Secret {
 
 /// A token: a name for logs, a secret, and what its holder may do.
 #[derive(Clone, Debug)]
-pub struct Token {
+pub struct AccessToken {
     /// Name, for logs.
     pub name: String,
     /// What its holder knows.
@@ -97,7 +99,7 @@ pub struct Token {
     pub rights: BTreeMap<String, Vec<Right>>,
 }
 
-/// What the holder of a token may do.
+/// The rights of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// Name of the token, for logs: never the secret.
@@ -124,12 +126,15 @@ impl Access {
     ///
     /// # Errors
     /// `Invalid` for two tokens of one name or one secret, and for rights in a keyspace that is not served.
-    pub(crate) fn new<'a>(tokens: Vec<Token>, keyspaces: impl Iterator<Item = &'a str> + Clone) -> Result<Access> {
+    pub(crate) fn new<'a>(
+        tokens: Vec<AccessToken>,
+        keyspaces: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Access> {
         if tokens.len() > TOKENS_MAX {
             return Err(Error::invalid(format!("{} tokens: at most {TOKENS_MAX}", tokens.len())));
         }
         let mut access = Access::default();
-        for Token { name, secret, rights } in tokens {
+        for AccessToken { name, secret, rights } in tokens {
             for (known, grant) in &access.tokens {
                 if grant.name == name {
                     return Err(Error::invalid(format!("two tokens have the name `{name}`: logs tell them by name")));
@@ -183,6 +188,7 @@ impl Access {
 /// `Invalid` where every user of the machine can.
 pub(crate) fn private(path: &Path, file: &std::fs::File) -> Result<()> {
     let mode = file.metadata().map_or(0, |data| data.permissions().mode());
+    // Others only: the group may be the server's own.
     if mode & 0o007 == 0 {
         return Ok(());
     }
@@ -199,12 +205,12 @@ pub(crate) mod tests {
     use super::*;
 
     /// A token that may do everything.
-    pub(crate) fn token(name: &str, secret: &[u8]) -> Token {
+    pub(crate) fn token(name: &str, secret: &[u8]) -> AccessToken {
         let secret = Secret::new(secret).unwrap();
-        Token { name: name.to_owned(), secret, rights: [("*".to_owned(), Right::ALL.to_vec())].into() }
+        AccessToken { name: name.to_owned(), secret, rights: [("*".to_owned(), Right::ALL.to_vec())].into() }
     }
 
-    fn access(tokens: Vec<Token>) -> Result<Access> {
+    fn access(tokens: Vec<AccessToken>) -> Result<Access> {
         Access::new(tokens, ["events", "calib"].into_iter())
     }
 

@@ -1,4 +1,5 @@
-//! Where a server listens, as people write it: `tcp://127.0.0.1:7440`, `tls://0.0.0.0:7440`, `unix:/run/forebay.sock`.
+//! The address that a server listens at, as people write it: `tcp://127.0.0.1:7440`, `tls://0.0.0.0:7440`,
+//! `unix:/run/forebay.sock`.
 
 use forebay_core::{Error, Result};
 use std::fmt;

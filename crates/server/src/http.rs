@@ -13,9 +13,9 @@
 //!
 //! *On failure*: a request that fails ends with its status; nobody else notices.
 
-use crate::page::{CONTENT_TYPE, Scraper, is_ready, state};
+use crate::page::{CONTENT_TYPE, Scraper, is_ready};
 use crate::shared::Shared;
-use forebay_core::Result;
+use forebay_core::{Result, ServedStore};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE as TYPE, HeaderValue};
@@ -55,20 +55,21 @@ const LINKS: &str = "<!doctype html><html lang=\"en\"><title>Forebay</title><h1>
     <li><a href=\"/readyz\">/readyz</a>: requests are taken</li></ul></html>\n";
 
 /// What answers requests, shared by all connections.
-struct Site {
+struct Site<S> {
     shared: Arc<Shared>,
-    scraper: Arc<Scraper>,
+    scraper: Scraper<S>,
     turn: Arc<Semaphore>,
 }
 
 /// Answers requests until it is dropped. The scraper's first look was taken when the server began.
-pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, scraper: Scraper) {
+pub(crate) async fn serve<S: ServedStore>(listener: std::net::TcpListener, shared: Arc<Shared>, scraper: Scraper<S>) {
     let Ok(listener) = TcpListener::from_std(listener) else {
         return tracing::error!(listener = LISTENER, "a listener cannot be watched");
     };
+    // Limits of their own: monitors must get through while clients use up all connections.
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let turn = Arc::new(Semaphore::new(1));
-    let site = Arc::new(Site { shared: shared.clone(), scraper: Arc::new(scraper), turn });
+    let site = Arc::new(Site { shared: shared.clone(), scraper, turn });
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -87,11 +88,12 @@ pub(crate) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, 
     }
 }
 
-async fn connection(stream: TcpStream, site: Arc<Site>, place: OwnedSemaphorePermit) {
+async fn connection<S: ServedStore>(stream: TcpStream, site: Arc<Site<S>>, place: OwnedSemaphorePermit) {
     let shared = site.shared.clone();
     let answering = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
+        // One request per connection: the deadline of a connection is then that of its request.
         .keep_alive(false)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEAD_LINES_MAX)
@@ -108,7 +110,10 @@ async fn connection(stream: TcpStream, site: Arc<Site>, place: OwnedSemaphorePer
 
 type Answer = Response<Full<Bytes>>;
 
-async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Result<Answer, Infallible> {
+async fn answer<S: ServedStore>(
+    site: Arc<Site<S>>,
+    request: Request<Incoming>,
+) -> std::result::Result<Answer, Infallible> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -116,7 +121,7 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Res
     }
     Ok(match request.uri().path() {
         "/metrics" => look(&site, CONTENT_TYPE, |site| site.scraper.page(&site.shared)).await,
-        "/status" => look(&site, JSON, |site| Ok(format!("{}\n", state(&site.shared)))).await,
+        "/status" => look(&site, JSON, |site| Ok(format!("{}\n", site.scraper.state(&site.shared)?))).await,
         "/livez" if site.shared.alive() => page(StatusCode::OK, TEXT, "alive\n"),
         "/livez" => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "an event loop hangs\n"),
         "/readyz" if is_ready(&site.shared) => page(StatusCode::OK, TEXT, "ready\n"),
@@ -128,13 +133,14 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> std::result::Res
 
 /// A look at the stores in its turn, on a thread that may wait. The turn ends with the look, also where nobody waits for
 /// it any more.
-async fn look(site: &Arc<Site>, kind: &'static str, take: fn(&Site) -> Result<String>) -> Answer {
+async fn look<S: ServedStore>(site: &Arc<Site<S>>, kind: &'static str, take: fn(&Site<S>) -> Result<String>) -> Answer {
     let turn = tokio::time::timeout(TURN_DEADLINE, site.turn.clone().acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
         return page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "others are looking at the stores: try again\n");
     };
     let taking = site.clone();
     let taken = tokio::task::spawn_blocking(move || {
+        // Moved into the thread: where the client goes away, the next look still waits for this one.
         let _turn = turn;
         take(&taking)
     });

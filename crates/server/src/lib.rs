@@ -10,6 +10,7 @@ mod access;
 mod config;
 mod endpoint;
 mod http;
+mod keyspaces;
 mod limits;
 mod listen;
 mod locate;
@@ -27,7 +28,7 @@ mod tls;
 mod transport;
 mod units;
 
-pub use access::{Secret, Token};
+pub use access::{AccessToken, Secret};
 pub use config::{
     CreateRingSettings, CreateSettings, KeyspaceSettings, ListenSettings, LogFormat, LogLevel, LogSettings,
     RingSettings, ServerConfig, Settings, TokenSettings, WarmSettings,

@@ -1,4 +1,4 @@
-//! What a server takes from one connection and from all of them.
+//! Limits of one connection and of all of them.
 
 use crate::units;
 use forebay_core::{Error, Result};
@@ -58,6 +58,7 @@ impl Default for Limits {
 impl Limits {
     /// Requests that wait for threads, over all connections.
     pub(crate) fn waiting_total(&self) -> usize {
+        // Some queueing is fine: calls wait in short turns. Beyond it each connection gets one at a time.
         self.waiting_threads_max.saturating_mul(16)
     }
 

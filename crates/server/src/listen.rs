@@ -16,7 +16,7 @@ use crate::page::Scraper;
 use crate::peer::{Admitted, Peer};
 use crate::server::Protocol;
 use crate::shared::Shared;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Result, ServedStore};
 use rustix::net::sockopt;
 use std::fmt;
 use std::io;
@@ -144,9 +144,12 @@ fn cannot_listen(at: &dyn fmt::Display, error: io::Error) -> Error {
 }
 
 fn unix(path: &Path, mode: u32) -> io::Result<(std::os::unix::net::UnixListener, SocketFile)> {
+    // A killed server leaves the file of its socket, and `bind` fails where a file exists.
     remove_dead_socket(path)?;
     let listener = std::os::unix::net::UnixListener::bind(path)?;
+    // Identity of this very file: at the end only our own is removed, not that of a server that replaced it.
     let file = SocketFile { path: path.to_owned(), identity: SocketFile::identity(path)? };
+    // Right after `bind`: until here the file has the permissions of the umask.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     listener.set_nonblocking(true)?;
     Ok((listener, file))
@@ -156,6 +159,7 @@ fn unix(path: &Path, mode: u32) -> io::Result<(std::os::unix::net::UnixListener,
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    // Only a refused connection proves that nobody listens. Any other answer leaves the file alone.
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused) {
         std::fs::remove_file(path)?;
     }
@@ -164,10 +168,10 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
 
 /// Takes connections and deals them out to the threads in turn, until the server is stopping. Who monitors it is answered
 /// until it is gone.
-pub(crate) fn accept_all(
+pub(crate) fn accept_all<S: ServedStore>(
     shared: &Arc<Shared>,
     listeners: Vec<Listener>,
-    monitors: Option<(std::net::TcpListener, Scraper)>,
+    monitors: Option<(std::net::TcpListener, Scraper<S>)>,
     inboxes: Vec<Inbox>,
     mut halted: watch::Receiver<bool>,
 ) {
@@ -211,16 +215,19 @@ async fn accept(shared: &Arc<Shared>, listener: Listener, inboxes: &[Inbox]) {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(%error, listener = protocol.name(), "a connection could not be taken");
+                // Without a pause a process out of file descriptors would spin here and fill its log.
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
         let Some(admitted) = Admitted::new(shared, peer) else {
+            // Dropped without a word: an answer would need a session, which is what there are too many of.
             shared.refuse_peer(protocol.name(), "limit", Some(peer), "as many connections as there may be");
             continue;
         };
         shared.metrics.connected(protocol.name());
         tracing::debug!(listener = protocol.name(), %peer, "connected");
+        // In turn, not by load: a connection stays on its thread, and its load is not known yet.
         next = (next + 1) % inboxes.len();
         if inboxes[next].send(Taken { protocol, peer, stream, admitted }).is_err() {
             return;

@@ -1,6 +1,6 @@
 //! Errors of a configuration file that name file, line, column, the value and what to write instead.
 //!
-//! *Invariant*: a line's value never stands in an error by way of this file: it could be a secret in the wrong place.
+//! *Invariant*: this file never puts a value of the configuration into an error: it could be a secret in the wrong place.
 
 use forebay_core::Error;
 use std::ops::Range;
@@ -28,15 +28,16 @@ impl Problem {
     }
 }
 
-/// What the parser says, with the place and a near miss.
+/// The parser's message, with the place and a near miss.
 pub(crate) fn unreadable(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let span = error.span().unwrap_or(0..0);
+    // Of the line only the name before `=` is shown, never what follows it.
     let key = key_at(text, span.start);
     let mut message = error.message().trim_end().replace('\n', ", ");
     if let Some((what, names)) = unknown(&message) {
         message = match what {
             "secret" | "password" | "token" => {
-                "a secret never stands in the configuration: `secret_file` names a file with it, `secret_env` an \
+                "a secret is never in the configuration: `secret_file` names a file with it, `secret_env` an \
                  environment variable"
                     .to_owned()
             }
@@ -71,7 +72,7 @@ fn shown(path: &str) -> String {
     path.split('.').map(step).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the value at the path stands, or the last part of the path that is there.
+/// The line of the value at the path, or of the last part of the path that exists.
 fn find(table: &Spanned<DeTable<'_>>, path: &str) -> Range<usize> {
     let mut found = 0..0;
     let mut steps = path.split('.');

@@ -50,14 +50,14 @@ struct Written {
     path: String,
     /// Identity of the store or ring, in hexadecimal.
     id: String,
-    state: State,
+    state: MarkState,
 }
 
 const VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum MarkState {
     /// It is served, or was when its server died.
     Open,
     /// Closed in order, with something live in it.
@@ -103,6 +103,7 @@ impl Marks {
         let file = self.file(kind, path);
         let lock = File::options().create(true).truncate(false).write(true).open(file.with_extension("lock"));
         let lock = lock.map_err(unusable)?;
+        // Held as long as the server runs: two servers that serve the same path would overwrite each other's mark.
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
                 Error::unavailable(format!("{}: another server has this {kind}", path.display()))
@@ -113,7 +114,7 @@ impl Marks {
         Ok(Mark { file, kind, path: text_of(path), written, _lock: lock })
     }
 
-    /// What a start would be refused for: `is_gone` says whether nothing is at `path`.
+    /// The reason for which a start would be refused: `is_gone` says whether nothing is at `path`.
     ///
     /// # Errors
     /// As a start: `Corrupt` with [`Gone`].
@@ -138,7 +139,7 @@ impl Mark {
 
     /// Whether it says that nothing live was left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.written.as_ref().is_some_and(|written| written.state == State::Empty)
+        self.written.as_ref().is_some_and(|written| written.state == MarkState::Empty)
     }
 
     /// Whether what it is of, and is gone now, may be made again; `in_memory` says whether its place is a file system in
@@ -159,7 +160,7 @@ impl Mark {
         if let Some(before) = self.written.as_ref().filter(|before| before.id != id) {
             tracing::warn!(path = self.path, before = before.id, now = id, "another {} than the last time", self.kind);
         }
-        self.write(id, State::Open)
+        self.write(id, MarkState::Open)
     }
 
     /// It was closed in order, and something live was left in it or not.
@@ -168,10 +169,10 @@ impl Mark {
     /// As [`Mark::open`].
     pub(crate) fn closed(&mut self, is_live: bool) -> Result<()> {
         let id = self.written.as_ref().map(|written| written.id.clone()).unwrap_or_default();
-        self.write(id, if is_live { State::Live } else { State::Empty })
+        self.write(id, if is_live { MarkState::Live } else { MarkState::Empty })
     }
 
-    fn write(&mut self, id: String, state: State) -> Result<()> {
+    fn write(&mut self, id: String, state: MarkState) -> Result<()> {
         let written = Written { version: VERSION, kind: self.kind.to_owned(), path: self.path.clone(), id, state };
         let text = toml::to_string(&written).map_err(|error| Error::internal("a mark as TOML").with_source(error))?;
         replace(&self.file, &text).map_err(|error| {
@@ -190,6 +191,8 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
         b"# Written by `forebay serve`; docs/operating.md, \"When a store is gone\", says when to remove it.\n",
     )?;
     new.write_all(text.as_bytes())?;
+    // In this order: content durable, then the new name, then the directory. A power loss leaves the old mark or the
+    // new one whole.
     new.sync_all()?;
     std::fs::rename(&beside, file)?;
     match file.parent() {
@@ -211,6 +214,7 @@ fn read(file: &Path, path: &Path) -> Result<Option<Written>> {
     };
     let written: Written = toml::from_str(&text)
         .map_err(|error| Error::invalid(format!("{name}: is no mark of a server: {}", error.message())))?;
+    // The name of the file is a checksum of the path: two paths may collide, and the text decides.
     if written.version != VERSION || written.path != text_of(path) {
         let Written { version, path, .. } = written;
         return Err(Error::invalid(format!("{name}: is a mark of version {version} for {path}")));
@@ -220,12 +224,12 @@ fn read(file: &Path, path: &Path) -> Result<Option<Written>> {
 
 fn may_make(written: &Written, file: &Path, in_memory: bool) -> Result<()> {
     let was = match written.state {
-        State::Empty if in_memory => return Ok(()),
-        State::Empty => {
+        MarkState::Empty if in_memory => return Ok(()),
+        MarkState::Empty => {
             "it held nothing live, but its directory is not on a file system in memory: perhaps a disk is not mounted"
         }
-        State::Live => "it was closed with live data in it",
-        State::Open => "its server did not close it, so it may have held data that was acknowledged",
+        MarkState::Live => "it was closed with live data in it",
+        MarkState::Open => "its server did not close it, so it may have held data that was acknowledged",
     };
     let Written { kind, path, .. } = written;
     Err(Error::corrupt(format!(
@@ -257,11 +261,13 @@ impl Started {
     /// # Errors
     /// `Unavailable` where the mark cannot be written: then nothing may be served.
     pub(crate) fn marked(served: Served, made: bool, mut mark: Mark) -> Result<Started> {
+        // Before the first request: from here on there may be acknowledged data, so a loss of the files must be
+        // noticed.
         mark.open(served.id())?;
         Ok(Started { served, made, mark: Some(mark), closed: false })
     }
 
-    /// What is served.
+    /// The store or ring that is served.
     pub fn served(&self) -> &Served {
         &self.served
     }
@@ -279,6 +285,7 @@ impl Started {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
+        // A close that fails leaves the mark `open`: nothing is known about what was left.
         self.served.close()?;
         // Counted once nothing can become visible any more.
         let is_live = self.served.is_live();

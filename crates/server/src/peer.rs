@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, what one address may have, and the log of those who were refused.
+//! The other end of a connection: its identity, the limit of connections per address, and the log of refused peers.
 //!
 //! *Invariants*: an address counts while it has connections, so that the table is never larger than all connections; a
 //! refusal is always counted, and logged while there are not too many of them (test `a_flood_is_not_a_flood_of_lines`).
@@ -52,13 +52,15 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// Counts a connection in. `None` where there are as many as there may be, of all or of this address. Called by one
+    /// Counts a connection in. `None` if the limit is reached, in total or for this address. Called by one
     /// thread, that of the listeners.
     pub(crate) fn new(shared: &Arc<Shared>, peer: Peer) -> Option<Admitted> {
+        // Read and added apart: the listeners' thread is the only one that adds.
         if shared.connections.load(Ordering::Acquire) >= shared.limits.connections_max {
             return None;
         }
         let address = match peer {
+            // An IPv4 client of an IPv6 listener counts under its IPv4 address, as it does at an IPv4 listener.
             Peer::Address(address) => Some(address.ip().to_canonical()),
             Peer::Local(_) => None,
         };
@@ -74,7 +76,7 @@ impl Admitted {
         Some(Admitted { shared: shared.clone(), address })
     }
 
-    /// What it shares with all others.
+    /// State that it shares with all others.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -85,13 +87,17 @@ impl Drop for Admitted {
         if let Some(address) = self.address {
             let mut counts = self.shared.peers.counts.lock();
             if let Some(count) = counts.get_mut(&address) {
+                debug_assert!(*count > 0, "each connection is counted out once");
                 *count -= 1;
                 if *count == 0 {
+                    // Entries with 0 would stay forever: the table would grow with every address that ever connected.
                     counts.remove(&address);
                 }
             }
         }
-        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        // Last: once the total is 0, `Server::stop` ends the threads.
+        let before = self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "each connection is counted out once");
     }
 }
 
@@ -116,6 +122,8 @@ impl Refusals {
             second.began = Some(now);
             second.lines = 0;
         }
+        // A flood of refusals must not become a flood of lines; the next line that is written says how many were left
+        // out.
         if second.lines >= LINES_PER_SECOND {
             second.silent += 1;
             return None;
@@ -140,6 +148,7 @@ impl Shared {
         peer: Option<Peer>,
         why: impl fmt::Display,
     ) {
+        // Always counted, also where no line is written.
         self.metrics.refused(listener, reason);
         let Some(silent) = self.refusals.line(Instant::now()) else { return };
         let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());

@@ -1,14 +1,14 @@
 //! What a server serves under a name: the events of a store, or a ring.
 
-use forebay_core::{Error, LIVE_STATES, Result};
+use forebay_core::{Error, LIVE_STATES, Result, ServedStore};
 use forebay_ring::Ring;
 use forebay_store::{RunStatus, Store};
 
-/// A keyspace of either kind, with what holds it.
+/// A keyspace of either kind, with what holds it. `S` is a [`Store`], or what stands before one.
 #[derive(Clone, Debug)]
-pub enum Served {
+pub enum Served<S = Store> {
     /// Events: completeness, selection, levels.
-    Events(Store),
+    Events(S),
     /// Continuous readout: a latency buffer.
     Ring(Ring),
 }
@@ -25,7 +25,8 @@ impl From<Ring> for Served {
     }
 }
 
-impl Served {
+/// What sessions need: whatever store it is.
+impl<S: ServedStore> Served<S> {
     /// Name of the keyspace.
     pub fn name(&self) -> &str {
         match self {
@@ -34,6 +35,45 @@ impl Served {
         }
     }
 
+    /// The same under a holder's name.
+    pub(crate) fn named(&self, holder: &str) -> Served<S> {
+        match self {
+            Served::Events(store) => Served::Events(store.named(holder)),
+            Served::Ring(ring) => Served::Ring(ring.named(holder)),
+        }
+    }
+
+    /// The keyspace, as TOML.
+    ///
+    /// # Errors
+    /// `Internal` where it cannot be written so.
+    pub(crate) fn to_toml(&self) -> Result<String> {
+        match self {
+            Served::Events(store) => store.keyspace().to_toml(),
+            Served::Ring(ring) => ring.keyspace().to_toml(),
+        }
+    }
+
+    /// Its store, where it has events.
+    pub(crate) fn store(&self) -> Option<&S> {
+        match self {
+            Served::Events(store) => Some(store),
+            Served::Ring(_) => None,
+        }
+    }
+
+    /// What is said where a call is for the other kind.
+    pub(crate) fn other_kind(&self, call: &str) -> Error {
+        let (is, other) = match self {
+            Served::Events(_) => ("has events", "rings"),
+            Served::Ring(_) => ("is a ring", "keyspaces of events"),
+        };
+        Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
+    }
+}
+
+/// What its owner needs: opening and closing are of stores.
+impl Served {
     /// What its opening found missing or damaged and the operator accepted.
     pub fn losses(&self) -> Vec<String> {
         match self {
@@ -56,6 +96,8 @@ impl Served {
         match self {
             Served::Events(store) => {
                 let stats = store.stats();
+                // An announced event without fragments is in no state that `stats` counts, but it would be lost as
+                // well.
                 let awaited = |run: &RunStatus| store.ledger(run.run).is_ok_and(|ledger| ledger.awaited > 0);
                 LIVE_STATES.iter().any(|state| stats.events[*state as usize].events > 0)
                     || stats.conflicts_kept > 0
@@ -75,45 +117,9 @@ impl Served {
             Served::Ring(ring) => ring.close(),
         }
     }
-
-    /// The same under a holder's name.
-    pub(crate) fn named(&self, holder: &str) -> Served {
-        match self {
-            Served::Events(store) => Served::Events(store.named(holder)),
-            Served::Ring(ring) => Served::Ring(ring.named(holder)),
-        }
-    }
-
-    /// The keyspace, as TOML.
-    ///
-    /// # Errors
-    /// `Internal` where it cannot be written so.
-    pub(crate) fn to_toml(&self) -> Result<String> {
-        match self {
-            Served::Events(store) => store.keyspace().to_toml(),
-            Served::Ring(ring) => ring.keyspace().to_toml(),
-        }
-    }
-
-    /// Its store, where it has events.
-    pub(crate) fn store(&self) -> Option<&Store> {
-        match self {
-            Served::Events(store) => Some(store),
-            Served::Ring(_) => None,
-        }
-    }
-
-    /// What is said where a call is for the other kind.
-    pub(crate) fn other_kind(&self, call: &str) -> Error {
-        let (is, other) = match self {
-            Served::Events(_) => ("has events", "rings"),
-            Served::Ring(_) => ("is a ring", "keyspaces of events"),
-        };
-        Error::invalid(format!("`{call}` is for {other}, and keyspace `{}` {is}", self.name()))
-    }
 }
 
-/// What is said of two keyspaces of one name.
+/// The error for two keyspaces of one name.
 pub(crate) fn two_of(name: &str) -> Error {
     Error::invalid(format!("two keyspaces are called `{name}`: a server tells them by name"))
 }

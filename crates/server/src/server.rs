@@ -12,16 +12,16 @@
 use crate::access::Access;
 use crate::config::ServerConfig;
 use crate::endpoint::Endpoint;
+use crate::keyspaces::Keyspaces;
 use crate::listen::{Listener, Stream, Taken, accept_all};
 use crate::page::Scraper;
 use crate::peer::{Admitted, PEER, Peer};
-use crate::served::{Served, two_of};
+use crate::served::Served;
 use crate::shared::{Phase, Shared};
 use crate::tls::TlsFiles;
 use crate::transport::Transport;
 use crate::{listen, resp, session, tls};
-use forebay_core::{Error, Result};
-use std::collections::BTreeMap;
+use forebay_core::{Error, Result, ServedStore};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ use tokio_rustls::TlsAcceptor;
 const LOOK: Duration = Duration::from_millis(2);
 /// How often an event loop says that it goes round.
 const BEAT: Duration = Duration::from_secs(1);
-/// What threads of waiting calls get to end when the server does. Their answers have nowhere to go by then.
+/// Time that the threads of waiting calls get at the end of the server. Nobody receives their answers by then.
 const WAITING_GRACE: Duration = Duration::from_millis(200);
 
 /// A server at work. Dropping it stops it without grace.
@@ -49,7 +49,7 @@ pub struct Server {
     http: Option<SocketAddr>,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Forebay's own.
@@ -72,16 +72,23 @@ impl Server {
     /// `Invalid` for two keyspaces of one name, for limits, tokens or certificates that cannot be, for an address
     /// that would be open to everybody by accident or cannot be listened at; `Unavailable` where the system gives no
     /// threads.
-    pub fn start<S: Into<Served>>(served: impl IntoIterator<Item = S>, config: ServerConfig) -> Result<Server> {
+    pub fn start<K: Into<Served>>(served: impl IntoIterator<Item = K>, config: ServerConfig) -> Result<Server> {
+        // Sessions over the store itself are compiled here, once, and not in each program that starts a server.
+        Server::start_stores(served.into_iter().map(Into::into).collect(), config)
+    }
+
+    fn start_stores(served: Vec<Served>, config: ServerConfig) -> Result<Server> {
+        Server::start_over(served, config)
+    }
+
+    /// The same over what stands before a store: a wrapper that counts or changes calls.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_over<S: ServedStore>(served: Vec<Served<S>>, config: ServerConfig) -> Result<Server> {
         config.check()?;
-        let mut keyspaces = BTreeMap::new();
-        for served in served.into_iter().map(Into::into) {
-            let name = served.name().to_owned();
-            if keyspaces.insert(name.clone(), served).is_some() {
-                return Err(two_of(&name));
-            }
-        }
-        let access = Access::new(config.tokens, keyspaces.keys().map(String::as_str))?;
+        let keyspaces = Arc::new(Keyspaces::new(served)?);
+        let access = Access::new(config.tokens, keyspaces.names())?;
         let acceptor = config.tls.as_ref().map(TlsFiles::load).transpose()?;
         let mut listeners = Vec::new();
         for (protocol, list) in [(Protocol::Native, &config.native), (Protocol::Resp, &config.resp)] {
@@ -92,21 +99,24 @@ impl Server {
         let monitors = config.http.map(listen::open_for_monitors).transpose()?;
         let http = monitors.as_ref().map(|(_, bound)| *bound);
         let endpoints = listeners.iter().map(|listener| (listener.protocol, listener.endpoint.clone())).collect();
-        let shared = Arc::new(Shared::new(keyspaces, access, config.limits, config.threads));
+        let shared = Arc::new(Shared::new(access, config.limits, config.threads));
         let (halt, halted) = watch::channel(false);
         let mut server = Server { shared: shared.clone(), halt, threads: Vec::new(), endpoints, http };
         let mut inboxes = Vec::new();
         for number in 0..config.threads {
             let (inbox, connections) = mpsc::unbounded_channel();
             inboxes.push(inbox);
-            let (shared, halted) = (shared.clone(), halted.clone());
-            server
-                .threads
-                .push(thread(format!("serve {number}"), move || serve(&shared, number, connections, halted))?);
+            let (shared, keyspaces, halted) = (shared.clone(), keyspaces.clone(), halted.clone());
+            let serving = move || serve(&shared, &keyspaces, number, connections, halted);
+            server.threads.push(thread(format!("serve {number}"), serving)?);
         }
-        let monitors = monitors.map(|(listener, _)| (listener, Scraper::new(&shared)));
+        let monitors = match monitors {
+            Some((listener, _)) => Some((listener, Scraper::new(keyspaces)?)),
+            None => None,
+        };
         let accepting = move || accept_all(&shared, listeners, monitors, inboxes, halted);
         server.threads.push(thread("listen".to_owned(), accepting)?);
+        // Last: a probe that says ready must not be followed by a start that fails.
         server.shared.enter(Phase::Ready);
         Ok(server)
     }
@@ -116,7 +126,7 @@ impl Server {
         self.endpoints.iter().map(|(protocol, endpoint)| (*protocol, endpoint))
     }
 
-    /// Where it stands.
+    /// The state of the server.
     pub fn phase(&self) -> Phase {
         self.shared.phase()
     }
@@ -142,10 +152,11 @@ impl Server {
     }
 
     /// Takes no new connections and requests, answers those under way, and ends within `grace`; answers the number of
-    /// connections that had to be cut. The stores are whoever's who gave them: they are to be closed after this.
+    /// connections that had to be cut. The caller still owns the stores and closes them after this.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.shared.enter(Phase::Stopping);
         let end = Instant::now() + grace;
+        // Polled: connections end on other threads, and a stop is rare.
         while self.connections() > 0 && Instant::now() < end {
             std::thread::sleep(LOOK);
         }
@@ -156,6 +167,7 @@ impl Server {
 
     fn end(&mut self) {
         self.shared.enter(Phase::Stopping);
+        // After the grace: the event loops end, and with them the sessions that did not.
         self.halt.send_replace(true);
         for thread in self.threads.drain(..) {
             // It was told; what it panicked with was printed.
@@ -176,17 +188,20 @@ fn thread(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandl
 }
 
 /// One thread: an event loop and the sessions on it.
-fn serve(
+fn serve<S: ServedStore>(
     shared: &Arc<Shared>,
+    keyspaces: &Arc<Keyspaces<S>>,
     number: usize,
     mut connections: mpsc::UnboundedReceiver<Taken>,
     mut halted: watch::Receiver<bool>,
 ) {
+    // Bounded by configuration: waiting calls beyond it queue instead of taking a thread each.
     let threads = shared.limits.waiting_threads_max.max(1);
     let Ok(runtime) = Builder::new_current_thread().enable_all().max_blocking_threads(threads).build() else {
         tracing::error!("no event loop for connections");
         return;
     };
+    // Before the first round: a probe right after the start must not find a loop that never beat.
     shared.beat(number);
     let local = LocalSet::new();
     let beating = shared.clone();
@@ -196,34 +211,35 @@ fn serve(
             tokio::time::sleep(BEAT).await;
         }
     });
-    let taking = shared.clone();
+    let (taking, served) = (shared.clone(), keyspaces.clone());
     local.spawn_local(async move {
         while let Some(taken) = connections.recv().await {
-            let shared = taking.clone();
-            tokio::task::spawn_local(PEER.scope(taken.peer, async move { one(taken, &shared).await }));
+            let (shared, keyspaces) = (taking.clone(), served.clone());
+            tokio::task::spawn_local(PEER.scope(taken.peer, async move { one(taken, &shared, &keyspaces).await }));
         }
     });
     // It cannot fail before the server is gone, which is an end as well.
     let _ = local.block_on(&runtime, async { halted.wait_for(|halted| *halted).await.map(|_| ()) });
+    // Sessions first: their reservations, guards and counts go back before the threads that wait for them.
     drop(local);
     runtime.shutdown_timeout(WAITING_GRACE);
 }
 
 /// Serves one connection to its end.
-async fn one(taken: Taken, shared: &Arc<Shared>) {
+async fn one<S: ServedStore>(taken: Taken, shared: &Arc<Shared>, keyspaces: &Arc<Keyspaces<S>>) {
     let Taken { protocol, peer, stream, admitted } = taken;
     let mut ended = Ended { protocol, peer, reason: "error", admitted };
     ended.reason = match stream {
         Stream::Tcp(stream) => match TcpStream::from_std(stream) {
-            Ok(stream) => session(protocol, stream, shared).await,
+            Ok(stream) => session(protocol, stream, shared, keyspaces).await,
             Err(_) => "error",
         },
         Stream::Unix(stream) => match UnixStream::from_std(stream) {
-            Ok(stream) => session(protocol, stream, shared).await,
+            Ok(stream) => session(protocol, stream, shared, keyspaces).await,
             Err(_) => "error",
         },
         Stream::Tls(stream, acceptor) => match TcpStream::from_std(stream) {
-            Ok(stream) => over_tls(protocol, stream, &acceptor, shared).await,
+            Ok(stream) => over_tls(protocol, stream, &acceptor, shared, keyspaces).await,
             Err(_) => "error",
         },
     };
@@ -240,6 +256,7 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         let (listener, peer, shared) = (self.protocol.name(), self.peer, self.admitted.shared());
+        // A session that the stop cut off ends as an error; what ended it was the stop.
         let cut = self.reason == "error" && shared.stopping.load(Ordering::Acquire);
         let reason = if cut { "stopping" } else { self.reason };
         shared.metrics.disconnected(listener, reason);
@@ -248,13 +265,19 @@ impl Drop for Ended {
 }
 
 /// Shakes hands, then serves; why it ended.
-async fn over_tls(protocol: Protocol, stream: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> &'static str {
+async fn over_tls<S: ServedStore>(
+    protocol: Protocol,
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    shared: &Arc<Shared>,
+    keyspaces: &Arc<Keyspaces<S>>,
+) -> &'static str {
     let shaken = tokio::select! {
         shaken = tls::accept(acceptor, stream, shared.limits.handshake_deadline) => shaken,
         () = shared.until_stopping() => return "stopping",
     };
     match shaken {
-        Ok(stream) => session(protocol, stream, shared).await,
+        Ok(stream) => session(protocol, stream, shared, keyspaces).await,
         Err(refused) => {
             shared.refuse(protocol.name(), refused.reason, refused.why);
             "error"
@@ -263,10 +286,15 @@ async fn over_tls(protocol: Protocol, stream: TcpStream, acceptor: &TlsAcceptor,
 }
 
 /// Serves one stream to its end; why it ended.
-async fn session<T: Transport>(protocol: Protocol, stream: T, shared: &Arc<Shared>) -> &'static str {
+async fn session<T: Transport, S: ServedStore>(
+    protocol: Protocol,
+    stream: T,
+    shared: &Arc<Shared>,
+    keyspaces: &Arc<Keyspaces<S>>,
+) -> &'static str {
     match protocol {
-        Protocol::Native => session::serve(stream, shared).await,
-        Protocol::Resp => resp::serve(stream, shared).await,
+        Protocol::Native => session::serve(stream, shared, keyspaces).await,
+        Protocol::Resp => resp::serve(stream, shared, keyspaces).await,
     }
 }
 

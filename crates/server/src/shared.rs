@@ -1,14 +1,10 @@
-//! What every session of a server has in common.
+//! What every session of a server has in common, beside what is served (`keyspaces.rs`).
 
 use crate::access::Access;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::peer::{Peers, Refusals};
-use crate::served::Served;
 use forebay_core::{Error, Result};
-use forebay_ring::Ring;
-use forebay_store::Store;
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +13,7 @@ use tokio::sync::Notify;
 /// An event loop that has not gone round for so long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
-/// Where a server stands between its start and its end.
+/// The state of a server between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Not yet at its listeners.
@@ -35,15 +31,13 @@ impl Phase {
     }
 }
 
-/// Stores, rules and counters, shared by all threads.
+/// Rules and counters, shared by all threads.
 pub(crate) struct Shared {
-    /// What is served, by the name of its keyspace.
-    pub(crate) keyspaces: BTreeMap<String, Served>,
     /// Who may do what.
     pub(crate) access: Access,
-    /// What a connection may take.
+    /// Limits of a connection.
     pub(crate) limits: Limits,
-    /// What is counted.
+    /// The counters.
     pub(crate) metrics: Metrics,
     /// Clients of Redis's protocol since the start: each has a number.
     resp_clients: AtomicU64,
@@ -69,9 +63,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// What sessions on so many threads share.
-    pub(crate) fn new(keyspaces: BTreeMap<String, Served>, access: Access, limits: Limits, threads: usize) -> Shared {
+    pub(crate) fn new(access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
-            keyspaces,
             access,
             limits,
             metrics: Metrics::default(),
@@ -89,34 +82,6 @@ impl Shared {
         }
     }
 
-    /// A keyspace; without a name the only one.
-    ///
-    /// # Errors
-    /// `Invalid` for a name that is not served, and without a name where there are several.
-    pub(crate) fn served(&self, name: &str) -> Result<&Served> {
-        if name.is_empty() && self.keyspaces.len() == 1 {
-            return self.keyspaces.values().next().ok_or_else(|| Error::internal("no keyspace"));
-        }
-        let names = || self.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");
-        self.keyspaces.get(name).ok_or_else(|| {
-            let what = if name.is_empty() { "a name is needed".to_owned() } else { format!("no keyspace `{name}`") };
-            Error::invalid(format!("{what}: this server has {}", names()))
-        })
-    }
-
-    /// Those that have events, with their stores.
-    pub(crate) fn stores(&self) -> impl Iterator<Item = (&String, &Store)> {
-        self.keyspaces.iter().filter_map(|(name, served)| Some((name, served.store()?)))
-    }
-
-    /// Those that are rings.
-    pub(crate) fn rings(&self) -> impl Iterator<Item = (&String, &Ring)> {
-        self.keyspaces.iter().filter_map(|(name, served)| match served {
-            Served::Events(_) => None,
-            Served::Ring(ring) => Some((name, ring)),
-        })
-    }
-
     /// Whether a frame may be served that was sent under this epoch. A server of one node goes by no cluster map, which is
     /// epoch 0: a sender with any other one is mistaken about who serves these events.
     ///
@@ -131,17 +96,20 @@ impl Shared {
         }
     }
 
-    /// A session that had so many bytes of requests in memory has so many now.
+    /// A session had `before` bytes of requests in memory and has `now`.
     pub(crate) fn account(&self, before: u64, now: u64) {
         if now >= before {
             self.memory.fetch_add(now - before, Ordering::Relaxed);
         } else {
-            self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            let all = self.memory.fetch_sub(before - now, Ordering::Relaxed);
+            debug_assert!(all >= before - now, "a session gives back memory that it had not counted");
         }
     }
 
-    /// Whether requests may take so many bytes more of memory.
+    /// Whether requests may take this many more bytes of memory.
     pub(crate) fn has_memory(&self, bytes: u64) -> bool {
+        // Relaxed, and checked apart from the taking: two connections may both see room. The bound is for the machine's
+        // memory, where one window more or less does not matter.
         self.memory.load(Ordering::Relaxed).saturating_add(bytes) <= self.limits.memory_bytes_max
     }
 
@@ -150,7 +118,7 @@ impl Shared {
         self.resp_clients.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where the server stands.
+    /// The state of the server.
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Starting,
@@ -161,8 +129,11 @@ impl Shared {
 
     /// The next phase: none comes again.
     pub(crate) fn enter(&self, phase: Phase) {
+        // `fetch_max`: the thread that starts the server may enter `Ready` after a signal has entered `Stopping`.
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Stopping {
+            // The flag before the notice: a session that registers too late for the notice finds the flag set
+            // (`until_stopping`).
             self.stopping.store(true, Ordering::Release);
             self.stop_notice.notify_waiters();
         }
@@ -171,6 +142,7 @@ impl Shared {
     /// Waits until the server takes no new connections and requests.
     pub(crate) async fn until_stopping(&self) {
         let mut notice = pin!(self.stop_notice.notified());
+        // Registered before the flag is read: a stop in between is seen by one of them.
         notice.as_mut().enable();
         if !self.stopping.load(Ordering::Acquire) {
             notice.await;
@@ -180,6 +152,7 @@ impl Shared {
     /// An event loop went round.
     pub(crate) fn beat(&self, thread: usize) {
         if let Some(beat) = self.beats.get(thread) {
+            // Relaxed: only the age of the number is looked at.
             beat.store(self.now_ms(), Ordering::Relaxed);
         }
     }
@@ -201,7 +174,7 @@ mod tests {
 
     #[test]
     fn phases_go_one_way() {
-        let shared = Shared::new(BTreeMap::new(), Access::default(), Limits::default(), 1);
+        let shared = Shared::new(Access::default(), Limits::default(), 1);
         assert_eq!(shared.phase(), Phase::Starting);
         shared.enter(Phase::Ready);
         shared.enter(Phase::Stopping);

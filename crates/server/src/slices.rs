@@ -1,7 +1,7 @@
-//! A window of a ring, read source by source and slice by slice: whoever asks for much keeps little in place at once.
+//! A window of a ring, read source by source and slice by slice: so a reader of a large window pins little of it at a time.
 //!
-//! *Invariants*: one slice is of one source, and of about [`SLICE_BYTES`] at its declared rate; where nothing stands slices
-//! grow, so that any window takes few of them; each fragment is in one slice (tests/session/ring.rs).
+//! *Invariants*: one slice is of one source, and of about [`SLICE_BYTES`] at its declared rate; where nothing is stored
+//! slices grow, so that any window takes few of them; each fragment is in one slice (tests/session/ring.rs).
 //!
 //! *Not here*: one moment for all of it. What is evicted before its turn is gone; who needs it pins it first.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Payload of a slice, at the declared rate of a source.
 const SLICE_BYTES: u64 = 4 << 20;
 
-/// What is left of a window.
+/// The rest of a window.
 pub(crate) struct Slices {
     ring: Ring,
     begin: u64,
@@ -77,7 +77,10 @@ impl Slices {
         let to = from.saturating_add(self.next_ticks).min(self.end);
         let window = self.ring.window(from, to, &RingSources::Only(vec![source]), Duration::ZERO)?;
         let fragments = || window.sources[0].fragments();
+        // A fragment that reaches over the cut is in both slices of the ring: it was given with the first.
         let first = if from == self.begin { 0 } else { fragments().take_while(|one| one.timestamp < from).count() };
+        // Over empty stretches slices double: a window of hours with little data takes few steps. The first data brings
+        // the size back, so that a slice never pins much.
         self.next_ticks = if fragments().len() == 0 { self.next_ticks.saturating_mul(2) } else { self.ticks };
         if to < self.end {
             self.under_way = Some((source, to));

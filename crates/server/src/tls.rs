@@ -1,7 +1,7 @@
 //! TLS of connections that come in: certificate and key, whose client certificates count, and the handshake.
 //!
 //! *Invariants*: a handshake ends within its deadline, on the event loop of its connection; nothing is resumed, so every
-//! connection shows its certificate anew.
+//! connection shows its certificate again.
 //!
 //! *On failure*: the connection ends, refused as `certificate` or `handshake`, with the reason in the log.
 
@@ -91,6 +91,7 @@ impl TlsFiles {
             };
         let pair = format!("{} with {}", self.certificate.display(), self.key.display());
         let mut config = builder.with_single_cert(chain, key).map_err(|error| failed(&pair, error))?;
+        // No resumption: a certificate that was taken out of service must not be good for a resumed session.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(TlsAcceptor::from(Arc::new(config)))
@@ -108,6 +109,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
     let wrong = |error: &dyn std::fmt::Display| {
         Error::invalid(format!("tls: {}: cannot be read as a private key in PEM form: {error}", file.display()))
     };
+    // Checked before it is read: a key that every user can read is refused, not used with a warning.
     private(file, &std::fs::File::open(file).map_err(|error| wrong(&error))?)?;
     PrivateKeyDer::from_pem_file(file).map_err(|error| wrong(&error))
 }
@@ -120,7 +122,7 @@ pub(crate) struct Refused {
     pub(crate) why: String,
 }
 
-/// Shakes hands within the deadline.
+/// Makes the TLS handshake within the deadline.
 pub(crate) async fn accept<S>(
     acceptor: &TlsAcceptor,
     stream: S,
@@ -188,7 +190,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio_rustls::TlsConnector;
 
-    /// Both ends of a connection in memory, hands shaken.
+    /// Both ends of a connection in memory, after the handshake.
     async fn pair() -> (tokio_rustls::client::TlsStream<tokio::io::DuplexStream>, TlsStream<tokio::io::DuplexStream>) {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();

@@ -35,6 +35,7 @@ fn parse_size(text: &str) -> Option<u64> {
 fn parse_time(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let unit = TIMES.iter().find(|(name, _)| *name == unit)?.1;
+    // Whole numbers without floating point: they must read back exactly.
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(unit).map(Duration::from_nanos);
     }
@@ -52,6 +53,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 /// A whole number in the largest unit that leaves no rest.
 fn whole(value: u64, units: &[(&str, u64)]) -> String {
     let smallest = units.len() - 1;
+    // The largest unit without a rest: every other one would lose digits or show more than were written.
     let fits = units.iter().find(|(_, unit)| value != 0 && value.is_multiple_of(*unit));
     let (name, unit) = fits.unwrap_or(&units[smallest]);
     format!("{} {name}", value / unit)

@@ -1,4 +1,4 @@
-//! What clients of Redis's protocol take of the server's memory: measured in a process where nothing else goes on.
+//! Memory of the server per client of Redis's protocol, measured in a process that does nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

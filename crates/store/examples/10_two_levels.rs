@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // `get_any` can choose the level, for instance for a second farm that works on the backlog.
     let from_warm = GetAny { n: 100, level: Some(Level::Warm), ..GetAny::default() };
-    assert!(store.get_any(&from_warm)?.is_empty(), "what stands there alone has been decided");
+    assert!(store.get_any(&from_warm)?.is_empty(), "events on that level alone have been decided");
 
     // Release the archived events; the container is reclaimed when its last event is gone.
     for event in (2..=20).step_by(2) {

@@ -1,7 +1,7 @@
 //! Guards on stored bytes.
 //!
-//! A guard pins its segment: the bytes stay where they are, whatever happens to the event, and the mapping stays after
-//! the store is closed. What is pinned counts as fill and is listed by holder.
+//! A guard pins its segment: the bytes stay where they are, no matter what happens to the event, and the mapping stays
+//! after the store is closed. What is pinned counts as fill and is listed by holder.
 
 use crate::engine::{Engine, Holder};
 use forebay_core::{Error, Key, Level, Result};

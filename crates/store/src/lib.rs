@@ -11,9 +11,12 @@
 //! events, index         the state machine of an event, which knows no location; radix tree, tables, compact storage
 //! ```
 //!
-//! Each row may use those below it. The memory, the devices and the logs are in `forebay-media`.
+//! `serve` is the store as a server sees it. Each row may use those below it. The memory, the devices and the logs are in `forebay-media`.
 //!
 //! Start with [`Store::create`], [`Store::put`] and [`Store::get_any`]; `examples/` shows them in learning order.
+
+// See `clippy.toml`. Tests may read the machine's time: they wait for what other threads do.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod calls;
 mod check;
@@ -33,8 +36,10 @@ mod open;
 mod placement;
 mod recover;
 mod runs;
+mod serve;
 mod shards;
 mod store;
+mod time;
 mod upkeep;
 
 pub use calls::{Lease, Producer, Range, Reservation, Sampler, Watch};
@@ -54,7 +59,15 @@ pub use levels::Drain;
 pub use store::Store;
 pub use upkeep::InhibitWatch;
 
-forebay_core::implement_event_store!(Store, Fragment, Store, Producer, |store| Ok(store.runs()), Ok(store.stats()));
+forebay_core::implement_event_store!(
+    Store,
+    Fragment,
+    Store,
+    Producer,
+    Range,
+    |store| Ok(store.runs()),
+    Ok(store.stats())
+);
 
 /// Every decoder of what the log says in words of its own, for the fuzzer: errors are answers, a panic is a find.
 #[doc(hidden)]

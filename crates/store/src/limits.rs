@@ -11,17 +11,17 @@ pub(crate) const SHARD_BLOCK_BITS: u32 = 6;
 pub(crate) const VERDICTS_REMEMBERED: usize = 1 << 14;
 /// Bytes of one incident in a snapshot, the longest key included.
 pub(crate) const INCIDENT_BYTES: usize = 48;
-/// Incidents that survive a restart: fewest, most, and one per so many bytes of the region.
+/// Incidents that survive a restart: fewest, most, and one per this many bytes of the region.
 const INCIDENTS_KEPT_MIN: usize = 64;
 const INCIDENTS_KEPT_MAX: usize = 4096;
 const REGION_BYTES_PER_INCIDENT: u64 = 64 << 10;
 /// Bytes of one verdict in a snapshot.
 pub(crate) const VERDICT_BYTES: usize = 16;
-/// Verdicts that survive a restart: fewest, most, and one per so many bytes of the region.
+/// Verdicts that survive a restart: fewest, most, and one per this many bytes of the region.
 const VERDICTS_KEPT_MIN: usize = 1024;
 const VERDICTS_KEPT_MAX: usize = 1 << 16;
 const REGION_BYTES_PER_VERDICT: u64 = 32 << 10;
-/// Sparse endings that a run remembers: fewest, most, and one per so many bytes of the region.
+/// Sparse endings that a run remembers: fewest, most, and one per this many bytes of the region.
 const ENDINGS_KEPT_MIN: usize = 4096;
 const ENDINGS_KEPT_MAX: usize = 1 << 20;
 const REGION_BYTES_PER_ENDING: u64 = 16 << 10;

@@ -28,7 +28,7 @@ pub(crate) const RECENT: u32 = 6 << 16;
 const _: () = assert!(RUNS < WATCHED && WATCHED < CELL && NAMES < OUTPUTS && OUTPUTS < RECENT);
 const _: () = assert!(CELL + SHARDS as u32 <= NAMES, "the last cell comes before names");
 
-/// Whose locks they are: locks of several stores have no order among each other.
+/// The owner of locks: locks of several stores have no order among each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(u32);
 

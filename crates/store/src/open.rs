@@ -148,7 +148,7 @@ impl Engine {
         }
         // Decisions that began before are carried out; later ones ask within their guard.
         self.decisions.effects.settled();
-        let folded = self.fold_log().map(drop);
+        let snapshot = self.take_snapshot().map(drop);
         let idle = self.close_device_logs();
         self.placement.hot.close_cursors();
         self.placement.hot.shut();
@@ -157,8 +157,8 @@ impl Engine {
         let flushed = self.placement.hot.region.sync();
         // Without space for the snapshot the log stays as it is, whole. What is still in flight was never acknowledged,
         // but it may yet write: then the next opening looks at everything.
-        let folded = folded.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
-        let mut closed = folded.and(flushed);
+        let snapshot = snapshot.or_else(|error| if error.kind() == Kind::Full { Ok(()) } else { Err(error) });
+        let mut closed = snapshot.and(flushed);
         if closed.is_ok() && rested.is_ok() && calls == 0 && self.placement.hot.users().1 == 0 {
             let mut superblock = self.life.superblock.lock();
             superblock.clean = true;
@@ -224,8 +224,8 @@ fn start_new(
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(level);
     // The log begins with a snapshot of nothing; then the superblock makes it a store.
-    engine.fold_log().inspect_err(|_| levels::unmake(dir, &devices))?;
-    engine.fold_shadows();
+    engine.take_snapshot().inspect_err(|_| levels::unmake(dir, &devices))?;
+    engine.snapshot_shadows();
     write_superblock_durably(&engine.placement.hot.region, &mut superblock)?;
     *engine.life.superblock.lock() = superblock;
     Store::start(engine)
@@ -260,7 +260,7 @@ fn start_old(region: Region, keyspace: &Keyspace, text: &str, config: Config, di
 fn start_without_hot(dir: &Path, keyspace: &Keyspace, text: &str, config: Config) -> Result<Store> {
     if !config.accept_loss {
         return Err(Error::corrupt(format!(
-            "{}: the hot level is gone; what stood on it alone is lost. What the warm level has can be served: open with \
+            "{}: the hot level is gone; data on it alone is lost. What the warm level has can be served: open with \
              accept_loss",
             dir.display()
         )));
@@ -289,7 +289,7 @@ fn start_on_warm(
     (0..geometry.segments).for_each(|segment| hot.add_free(segment));
     let mut engine = Engine::new(hot, keyspace.clone(), config, superblock.clone(), dir.map(Path::to_owned));
     engine.adopt_level(Some(level));
-    engine.life.losses.lock().push("the hot level: what stood on it alone is lost".to_owned());
+    engine.life.losses.lock().push("the hot level: data on it alone is lost".to_owned());
     let replaced = recover::recover_from_warm(&engine, there)?;
     recover::finish(&engine, replaced)?;
     write_superblock_durably(&engine.placement.hot.region, &mut superblock)?;

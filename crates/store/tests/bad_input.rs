@@ -153,7 +153,7 @@ fn impossible_configurations() {
     wrong = keyspace();
     wrong.run.complete_within = Duration::ZERO;
     refused(Store::create(&dir.path().join("refused"), &wrong, small_config()), Kind::Invalid);
-    // None of these left anything that stands in the way.
+    // None of these left anything that blocks later calls.
     Store::create(&dir.path().join("refused"), &keyspace(), small_config()).unwrap().close().unwrap();
 }
 
@@ -295,7 +295,7 @@ fn flip(path: &Path, at: u64) {
 fn rot_in_the_directory_of_a_sealed_segment_fails_closed() {
     let dir = TempDir::new();
     let (path, offset, bytes) = store_with_sealed_segment(&dir);
-    // The first entry stands at the end of the segment; byte 12 of it is the payload's length.
+    // The first entry is at the end of the segment; byte 12 of it is the payload's length.
     flip(&path, offset + bytes - 48 + 12);
     let message = refused(Store::open(&path, small_config()), Kind::Corrupt);
     assert!(message.contains("segment"), "does not say where: {message}");

@@ -155,7 +155,7 @@ struct Said {
 /// When the parent kills.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// After so many lines.
+    /// After this many lines.
     Lines(u64),
     /// So long after the start: most often while the store recovers.
     After(Duration),

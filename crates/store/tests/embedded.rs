@@ -1,5 +1,5 @@
-//! What only who is in the store's process sees: fragments in place, reservations that hold their key, and calls that never
-//! wait, which book nothing where they would.
+//! Behaviour that only code in the store's process sees: fragments in place, reservations that hold their key, and
+//! calls that never wait, which book nothing where they would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;

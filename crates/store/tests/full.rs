@@ -1,4 +1,4 @@
-//! Full stores: whatever fills them, decisions go through, space comes back, and inhibit says whose turn it is.
+//! Full stores: decisions go through no matter what fills the store, space comes back, and inhibit says whose turn it is.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;

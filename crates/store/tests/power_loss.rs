@@ -154,7 +154,7 @@ fn the_workload_overflows_the_region_and_hardly_ever_stalls() {
     let life = live(&medium, u64::MAX);
     assert!(life.stored_bytes > REGION_BYTES, "only {} bytes were stored", life.stored_bytes);
     assert!(life.refused * 5 < OPERATIONS, "{} of {OPERATIONS} operations found no space", life.refused);
-    // Everything was answered, so everything must be there, whatever else survives.
+    // Everything was answered, so everything must be there, no matter what else survives.
     for seed in 0..8 {
         check_image(medium.crash_now(seed), &life, u64::MAX).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }

@@ -1,4 +1,4 @@
-//! What reading the engine with fresh eyes found: each fault pinned by a test with its name.
+//! Faults that were found by reading the engine: each is pinned by a test with its name.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

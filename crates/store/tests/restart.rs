@@ -1,5 +1,5 @@
-//! What the medium does not survive: a machine that restarted, a creation that was cut off, a file system that holds
-//! nothing but mappings.
+//! Restarts that the medium does not survive: a machine that restarted, a creation that was cut off, a file system that
+//! holds nothing but mappings.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -83,7 +83,7 @@ fn what_a_restart_took_is_listed_booked_and_not_served() {
     // Pages that the kernel had not written: the payload of event 3, in the first segment, which is sealed.
     let file = File::options().read(true).write(true).open(left.join("hot.fb")).unwrap();
     let bytes = fs::read(left.join("hot.fb")).unwrap();
-    let at = bytes.windows(4096).position(|window| window == [3; 4096]).expect("the payload stands in the region");
+    let at = bytes.windows(4096).position(|window| window == [3; 4096]).expect("the payload is in the region");
     file.write_all_at(&[0; 4096], at as u64).unwrap();
     let store = Store::open(&left, Config { accept_loss: true, ..config() }).unwrap();
     let losses = store.losses();
@@ -179,7 +179,7 @@ impl Drop for HugePages {
 }
 
 #[test]
-fn a_region_on_hugetlbfs_survives_its_process_too() {
+fn a_store_on_hugetlbfs_is_opened_again_after_a_close() {
     let dir = TempDir::new();
     let huge = HugePages::mount(&dir.path().join("huge"));
     let path = dir.path().join("store");
@@ -188,7 +188,7 @@ fn a_region_on_hugetlbfs_survives_its_process_too() {
     for event in 0..100 {
         put(&store, event, &[event as u8; 5000]);
     }
-    // As after the death of the process: the pages stay, nothing was closed.
+    // A guard that is never dropped keeps the lock of the region after the close.
     std::mem::forget(store.get(&store.schema().key(&[1, 0, 0]).unwrap()));
     store.close().unwrap();
     drop(store);

@@ -26,7 +26,7 @@ pub use forebay_client::{Event, Fragment, Lease, Range, Reservation, Sample, Sam
 
 /// What the store's tests take from `forebay_store::measure`.
 pub mod measure {
-    /// Demotes everything that stands on the hot level.
+    /// Demotes everything that is on the hot level.
     pub fn demote(store: &crate::Store) {
         engine::measure::demote(&store.host.embedded);
     }
@@ -209,7 +209,7 @@ impl Store {
     }
 }
 
-/// A producer whose figures the server hears of at once, as a test expects that looks at them.
+/// A producer that reports its figures to the server at once, because tests look at them.
 pub struct Producer {
     producer: forebay_client::Producer,
 }

@@ -49,7 +49,7 @@ impl WireWriter {
         WireWriter::default()
     }
 
-    /// An empty meta with room for so many bytes.
+    /// An empty meta with room for this many bytes.
     pub fn with_capacity(bytes: usize) -> WireWriter {
         WireWriter { bytes: Vec::with_capacity(bytes) }
     }

@@ -1,4 +1,4 @@
-//! What is rare, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
+//! Rare calls, by name, in JSON: a request is an object with the name of its call, an answer what the call answers.
 
 use forebay_core::{Call, Key, LedgerBy, Primary, SourceId};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Control {
         /// Its configuration.
         config: String,
     },
-    /// The time that open events wait stands still. Answers null.
+    /// The waiting time of open events does not run. Answers null.
     RunPause {
         /// Its number.
         run: u64,
@@ -203,7 +203,7 @@ impl Control {
     }
 }
 
-/// What a producer wants of a report.
+/// The kind of a producer's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectOrder {

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct WireEvent {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands.
+    /// Its state.
     pub state: LiveState,
     /// Stage of the selection that it has reached, by its number in the keyspace.
     pub stage: u8,
@@ -24,7 +24,7 @@ pub struct WireEvent {
     pub fragments: Vec<(Key, WireFragment)>,
     /// Expected sources that are not there.
     pub missing: Vec<Key>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
 }
 
@@ -43,7 +43,7 @@ pub struct WireLease {
     pub event_bytes: u64,
 }
 
-/// What a lease holder decided.
+/// A verdict of a lease holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireJudgement {
     /// The event is kept, in these streams, each with chosen sources.
@@ -63,7 +63,7 @@ pub struct WireVerdict {
     pub primary: Primary,
     /// The fence of its lease.
     pub token: Token,
-    /// What was decided.
+    /// The decision.
     pub judgement: WireJudgement,
     /// Fragments that the worker adds: packed source, bytes of payload, its CRC-32C.
     pub results: Vec<(Vec<u8>, u32, u32)>,

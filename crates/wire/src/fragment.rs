@@ -1,4 +1,4 @@
-//! Fragments as frames speak of them: their bytes stand in the payload, in the same order.
+//! Fragments in frames: their bytes are in the payload, in the same order.
 
 use super::{WireReader, WireWriter};
 use forebay_core::{
@@ -6,7 +6,7 @@ use forebay_core::{
 };
 use std::time::Duration;
 
-/// What a fragment is, without its key.
+/// The fields of a fragment without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireFragment {
     /// Bytes of its payload.
@@ -154,7 +154,7 @@ fn decode(
     Ok(puts)
 }
 
-/// What only some metas have.
+/// Optional parts of metas.
 impl WireWriter {
     /// Appends a duration, in milliseconds, rounded up.
     ///

@@ -14,7 +14,7 @@ pub const WIRE_VERSION: u8 = 1;
 
 const MAGIC: [u8; 3] = *b"FBW";
 
-/// What a frame asks; its answer has the same kind. Numbers are never given to something else.
+/// The kind of a frame; an answer has that of its request. A number is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// The first frame of either side: version, features, token; answered by the keyspace and the connection's limits.
@@ -27,7 +27,7 @@ pub enum FrameKind {
     Goodbye,
     /// A call that has a number in the table of calls.
     Call(Call),
-    /// What is rare, by name, in JSON: runs, masks, holds, accounts, statistics.
+    /// Rare calls, by name, in JSON: runs, masks, holds, accounts, statistics.
     Control,
     /// Between servers: fragments that holders have, to the home of their events.
     Arrivals,
@@ -76,7 +76,7 @@ impl From<Call> for FrameKind {
     }
 }
 
-/// How a frame stands to others.
+/// The position of a frame among those of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FrameFlags(u8);
 
@@ -114,11 +114,11 @@ impl FrameFlags {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What is asked or answered.
+    /// The kind of the frame.
     pub kind: FrameKind,
     /// Request, answer, error, or one of several.
     pub flags: FrameFlags,
-    /// Number of the request, chosen by who asks, for this connection alone; answers carry the same.
+    /// Number of the request, chosen by the sender of the request, for this connection alone; answers carry the same.
     pub request: u64,
     /// Epoch of the cluster map that the sender goes by; 0 without a cluster.
     pub epoch: u32,
@@ -128,7 +128,7 @@ pub struct FrameHead {
     pub payload_bytes: u32,
     /// CRC-32C of the meta.
     pub meta_crc: u32,
-    /// So many bytes more than before may be sent to the sender of this frame.
+    /// This many more bytes than before may be sent to the sender of this frame.
     pub credit: u32,
 }
 
@@ -139,7 +139,7 @@ impl FrameHead {
         FrameHead { kind, flags, request, epoch: 0, meta_bytes: 0, payload_bytes: 0, meta_crc: 0, credit: 0 }
     }
 
-    /// The same for this meta and so many bytes of payload.
+    /// The same for this meta and this many bytes of payload.
     #[must_use]
     pub fn with(mut self, meta: &[u8], payload_bytes: u32) -> FrameHead {
         (self.meta_bytes, self.meta_crc) = (meta.len() as u32, crc32c(meta));

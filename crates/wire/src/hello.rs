@@ -1,9 +1,9 @@
-//! The first frames of a connection: who is there, and what each side takes.
+//! The first frames of a connection: the identity of the client, and what each side takes.
 
 use super::{WireReader, WireWriter};
 use forebay_core::Result;
 
-/// What a client says first.
+/// The client's hello.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Features that it can do, as bits; none are given yet.
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Hello {
     }
 }
 
-/// What a server answers.
+/// The server's hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Features that both can do.

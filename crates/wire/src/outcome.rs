@@ -1,4 +1,4 @@
-//! How a put ended, as one byte of an answer: the only place where these numbers are written.
+//! The outcome of a put, as one byte of an answer: the only place where these numbers are written.
 //!
 //! ```text
 //! 0 stored │ 1 duplicate │ 2 late │ … │ 16 + cause: refused by a ring

@@ -4,7 +4,7 @@ use super::{WireReader, WireWriter};
 use forebay_core::{Attributes, Bounds, Error, Key, Keyspace, Primary, Result, Token};
 use std::time::Duration;
 
-/// A new version of a fragment, whose bytes stand in the payload, or new attributes of an event.
+/// A new version of a fragment, whose bytes are in the payload, or new attributes of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireUpdate {
     /// Of a fragment.
@@ -27,18 +27,18 @@ pub enum WireUpdate {
     },
 }
 
-/// What is removed.
+/// The target of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireRemove {
     /// A fragment.
     Fragment(Key),
     /// An event.
     Event(Primary),
-    /// What lies between bounds.
+    /// Everything between bounds.
     Range(Bounds),
 }
 
-/// What is read between bounds.
+/// A range request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRange {
     /// The bounds.

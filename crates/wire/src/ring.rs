@@ -1,7 +1,7 @@
 //! Windows of a ring as frames speak of them; puts are those of `fragment.rs`, under a ring's keys.
 //!
 //! ```text
-//! answer: part │ part │ …   a part: source │ stretches │ fragments, whose bytes stand in the payload
+//! answer: part │ part │ …   a part: source │ stretches │ fragments, whose bytes are in the payload
 //! ```
 //!
 //! Parts of one source follow each other, and are to be put together.
@@ -51,7 +51,7 @@ pub struct WireWindowPart {
     pub fragments: Vec<WireRingFragment>,
 }
 
-/// Bytes that are said of a stretch, and of a fragment.
+/// Bytes of meta for a stretch, and for a fragment.
 const STRETCH_BYTES: usize = 17;
 const FRAGMENT_BYTES: usize = 28;
 /// From here on a state byte says a gap, and an outcome byte a refusal, with its cause.

@@ -8,7 +8,7 @@ use forebay_core::{Attributes, Key, Keyspace, Primary, Result, SourceStates};
 pub struct WireSample {
     /// The event's name.
     pub primary: Primary,
-    /// Where it stands, in a word.
+    /// Its state, in a word.
     pub state: String,
     /// Stage of the selection, by name.
     pub stage: String,
@@ -16,7 +16,7 @@ pub struct WireSample {
     pub attributes: Attributes,
     /// Fragments in key order.
     pub fragments: Vec<(Key, WireFragment)>,
-    /// How each of its sources stands.
+    /// The state of each of its sources.
     pub sources: SourceStates,
     /// Fragments that were left out.
     pub left_out: u32,

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// Bytes of a put.
 pub(super) const BYTES: usize = 64;
-/// What is said of many round trips.
+/// Figures of many round trips.
 pub(super) const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 /// Both, over each transport, on one processor and on two.

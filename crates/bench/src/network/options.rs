@@ -1,4 +1,4 @@
-//! What to measure of the network: the command line, and the plan that follows from it.
+//! Options of the network benchmark: the command line, and the plan that follows from it.
 
 use clap::Args;
 use std::fmt;

@@ -7,7 +7,7 @@ use forebay_core::{Completeness, RunConfig};
 use std::process::Command;
 use std::time::Duration;
 
-/// Clients of `redis-benchmark` at once: one, and as many as it has by itself.
+/// Clients of `redis-benchmark` at once: one, and its default.
 const CLIENTS: [u32; 2] = [1, 50];
 
 /// One run of `redis-benchmark` against an address; requests a second.
@@ -45,7 +45,7 @@ pub(super) fn measure(on: &mut Measurement<'_>) -> Result<()> {
 
 /// The same command of the same benchmark for both, with this many clients.
 fn custom(on: &mut Measurement<'_>, transport: &str, bytes: usize, clients: u32, requests: u64) -> Result<()> {
-    // Every command another event, which is complete with it: as many as there are requests, drawn at random. A run of
+    // Every command another event, which is complete with it: one for each request, drawn at random. A run of
     // its own each time: what was removed of an earlier one stays closed.
     let run = on.next_run();
     let client = client(on.forebay, transport)?;

@@ -1,4 +1,4 @@
-//! What the benchmark of the network measures.
+//! The series of measurements of the network benchmark.
 
 use crate::results::{Series, series};
 

@@ -7,7 +7,7 @@ const KIB: usize = 1 << 10;
 const TEN_KIB: usize = 10 * KIB;
 const MIB: usize = 1 << 20;
 
-/// Judges all goals. A goal that wants a second device is left out where there is none.
+/// Judges all goals. A goal that wants a second device is left out without one.
 pub(super) fn judge(results: &Results, demoted_events: u64, two_devices: bool) -> Vec<Goal> {
     let mut judge = Judge::new(results);
     let share = |judge: &Judge<'_>, id: &str, bytes| judge.median(id, bytes);

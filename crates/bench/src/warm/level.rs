@@ -53,7 +53,7 @@ impl<'a> Payloads<'a> {
         &self.0
     }
 
-    /// The fragments of `events` events, or of as many as there are fragments for; the same for the same `turn`.
+    /// The fragments of `events` events, or fewer if the fragments do not suffice; the same for the same `turn`.
     pub(super) fn of_events(&self, turn: u64, events: u64, shape: Shape) -> &[Payload<'a>] {
         let part = self.part(turn, events as usize * shape.fragments);
         &part[..part.len() / shape.fragments * shape.fragments]

@@ -1,4 +1,4 @@
-//! Two devices where there is one: file systems on loop devices, over files of the same directory.
+//! Two devices on a machine with one: file systems on loop devices, over files of the same directory.
 //!
 //! *Lifecycle*: file ─▶ loop device ─▶ ext4 ─▶ mounted; taken down in the opposite order by `drop`.
 //!

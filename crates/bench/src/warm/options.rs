@@ -1,4 +1,4 @@
-//! What to measure of the warm level: the command line, and the plan that follows from it.
+//! Options of the warm-level benchmark: the command line, and the plan that follows from it.
 
 use crate::child;
 use clap::Args;

@@ -93,7 +93,7 @@ fn decide(store: &Store, count: u64, folding: bool, results: &mut Results) -> Re
         let mut folds = Vec::new();
         while folding && !ended.load(Ordering::Relaxed) {
             let from = Instant::now();
-            let bytes = measure::fold(store)?;
+            let bytes = measure::take_snapshot(store)?;
             folds.push((from.elapsed().as_secs_f64(), bytes));
             std::thread::sleep(Duration::from_millis(100));
         }

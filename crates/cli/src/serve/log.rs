@@ -1,4 +1,4 @@
-//! Logs to stderr, as text or JSON, by way of a thread: an event loop never waits for who reads them.
+//! Logs to stderr, as text or JSON, through a thread: an event loop never waits for the reader of its log.
 //!
 //! *Invariant*: the queue is bounded. *On failure*: lines that find it full are dropped, and their number is told once there
 //! is room.
@@ -56,6 +56,7 @@ impl Write for Line<'_> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
+        // Never waits: a full queue costs lines of the log, not the time of an event loop.
         if !bytes.is_empty() && self.lines.lines.try_send(Message::Line(bytes)).is_err() {
             self.lines.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -135,6 +136,7 @@ fn write(waiting: &Receiver<Message>, dropped: &AtomicU64, json: bool, to: &mut 
             }
             None => {}
         }
+        // After each message, so that the gap is reported next to the lines around it.
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let text = format!("{lost} lines of this log were dropped: its reader is slow");

@@ -28,7 +28,7 @@ use std::time::Duration;
 const HELP: &str = "\
 Serve stores and rings over the network: Forebay's own protocol, Redis's protocol, metrics over HTTP.
 
-Example: a store in a directory, with the defaults, on this machine only (made where there is none yet):
+Example: a store in a directory, with the defaults, on this machine only (created if it does not exist yet):
   forebay serve /tmp/first
   redis-cli -p 7441 SET 1/42/0 hello
 
@@ -106,22 +106,27 @@ impl Serve {
     }
 
     fn serve(&self, out: &mut Output, settings: &Settings, config: forebay_server::ServerConfig) -> Result<Answer> {
+        // Before anything is opened: a signal during a long opening must end the server in order, not kill it.
         let waiting = wait_for_stop()?;
         let notify = Notify::from_environment();
         files::raise_limit(config.limits.connections_max);
         notify.say("STATUS=opening keyspaces");
         let mut started = self.open(settings, out)?;
         let served: Vec<Served> = started.iter().map(|started| started.served().clone()).collect();
+        // All stores first: a server that listens must be able to serve each of its keyspaces.
         let server = Server::start(served.clone(), config)?;
+        // On stdout before systemd is told: a program that reads the line finds the listeners open.
         announce(out, &server, &served)?;
         notify.say("READY=1\nSTATUS=serving");
         let ended = look_after(&waiting, &server, &notify);
         notify.say("STOPPING=1\nSTATUS=ending sessions");
         tracing::info!(connections = server.connections(), "stopping");
+        // Sessions end before stores close: their reservations and guards would keep a store from being clean.
         let cut = server.stop(settings.stop_grace);
         notify.say("STATUS=closing keyspaces");
+        // Read before the close: a closed store has no figures.
         let report = report::Report::of(cut, &served);
-        // Each is closed, whatever another one says.
+        // Each is closed, even if another one fails.
         let closed: Vec<Result<()>> = started.iter_mut().map(Started::close).collect();
         report.write(out)?;
         closed.into_iter().collect::<Result<()>>()?;
@@ -145,6 +150,7 @@ impl Serve {
         settings.listen.http = self.http.or(settings.listen.http);
         settings.keyspace.iter_mut().for_each(|keyspace| keyspace.accept_loss |= out.accept_loss);
         settings.ring.iter_mut().for_each(|ring| ring.accept_loss |= out.accept_loss);
+        // After the command line has replaced values: what is in force is what must hold.
         settings.check()?;
         Ok(settings)
     }
@@ -212,6 +218,7 @@ fn announce(out: &mut Output, server: &Server, served: &[Served]) -> Result<()> 
 
 /// Waits for a signal, and tells the watchdog meanwhile that every event loop goes round.
 fn look_after(waiting: &Waiting, server: &Server, notify: &Notify) -> Result<()> {
+    // A third of the watchdog's time: two notices may be late.
     let every = notify.watchdog().map_or(LOOK, |watchdog| (watchdog / 3).min(LOOK));
     while !waiting.stopped_within(every) {
         if server.is_broken() {
@@ -220,6 +227,7 @@ fn look_after(waiting: &Waiting, server: &Server, notify: &Notify) -> Result<()>
             return Err(Error::internal(message));
         }
         if server.alive() {
+            // Only while every loop turns: a server that hangs must be restarted by the service manager.
             notify.say("WATCHDOG=1");
         } else {
             tracing::error!("an event loop hangs");

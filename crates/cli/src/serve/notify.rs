@@ -1,4 +1,4 @@
-//! What systemd is told: ready, alive, stopping. By its protocol: datagrams to the socket that the environment names.
+//! Notifications to systemd (ready, alive, stopping), as datagrams to the socket that the environment names.
 //!
 //! *On failure*: nothing; a service manager that does not listen asks for nothing.
 
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// The way to the service manager, where there is one.
+/// The way to the service manager, if there is one.
 pub(super) struct Notify {
     to: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,

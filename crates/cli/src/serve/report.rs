@@ -1,4 +1,4 @@
-//! What a server says when it ends: connections that were cut, and what its stores hold.
+//! The report of a server at its end: connections that were cut, and what its stores hold.
 
 use crate::output::Output;
 use crate::units;
@@ -39,7 +39,7 @@ struct KeyspaceReport {
     events: BTreeMap<&'static str, u64>,
     /// Runs that are not closed.
     runs: Vec<RunReport>,
-    /// Of those, the ones that do not stand in `runs`.
+    /// Of those, the ones that are not in `runs`.
     runs_more: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Where readings come from: a server's pages over HTTP, again and again, on a thread of its own.
+//! The source of readings: a thread that requests a server's pages over HTTP again and again.
 //!
 //! *On failure*: a server that is away is a reading like any other; the next one asks again.
 
@@ -61,6 +61,7 @@ impl Source {
     /// `Invalid` for what is no URL of HTTP.
     pub(super) fn new(url: &str) -> Result<Source> {
         let base = url.trim_end_matches('/').trim_end_matches("/metrics").trim_end_matches('/');
+        // Plain HTTP only: the page of metrics has no TLS.
         let host = base.strip_prefix("http://").unwrap_or_default();
         let well_formed =
             base.parse::<ureq::http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()));

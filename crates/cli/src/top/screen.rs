@@ -1,4 +1,4 @@
-//! The screen: a view and its history in words, bars and lines, in whatever room there is.
+//! The screen: a view and its history in words, bars and lines, in the room that there is.
 //!
 //! *Invariants*: nothing is drawn outside of the screen, however small (test `any_size_will_do`); colour says nothing
 //! that words do not say.

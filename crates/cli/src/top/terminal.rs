@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(50);
 
 /// What is known, and how it is looked at.
-struct State {
+struct TerminalState {
     source: Source,
     reading: Option<Reading>,
     view: Option<View>,
@@ -38,7 +38,7 @@ struct State {
 pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -> Result<Answer> {
     let stop = signal::stop_flag()?;
     let feed = Feed::start(source.clone(), interval)?;
-    let mut state = State {
+    let mut state = TerminalState {
         source: source.clone(),
         reading: None,
         view: None,
@@ -74,16 +74,18 @@ pub(super) fn run(source: &Source, interval: Duration, keyspace: Option<&str>) -
         }
         Ok(Answer::Interrupted)
     })();
+    // Also after an error: the terminal goes back to its owner.
     ratatui::restore();
     answer
 }
 
-impl State {
+impl TerminalState {
     /// Takes a reading, or the news that there is none.
     fn read(&mut self, reading: Result<Reading>) -> Result<()> {
         let reading = match reading {
             Ok(reading) => reading,
             Err(error) => {
+                // Since the first failure, not the last: the screen shows how long the server is away.
                 let since = self.away.as_ref().map_or_else(Instant::now, |away| away.0);
                 self.away = Some((since, error.to_string()));
                 return Ok(());

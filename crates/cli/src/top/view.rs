@@ -1,4 +1,4 @@
-//! What one screen says, computed from a reading and the one before it.
+//! The content of one screen, computed from a reading and the one before it.
 
 use super::feed::{InhibitWords, Reading};
 use super::page::Page;
@@ -91,7 +91,7 @@ pub(super) struct CallView {
 }
 
 impl View {
-    /// Of a keyspace by its number, modulo as many as there are.
+    /// Of a keyspace by its number, modulo their count.
     pub(super) fn new(url: &str, number: usize, reading: &Reading, before: Option<&Reading>) -> View {
         let page = &reading.page;
         let keyspaces = page.labels("forebay_level_fill_ratio", &[], "keyspace");

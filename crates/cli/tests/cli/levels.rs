@@ -1,4 +1,4 @@
-//! Both levels from the command line: a store with devices, what goes to them, what stands there, what has rotted.
+//! Both levels from the command line: a store with devices, what goes to them, what is there, what has rotted.
 
 use super::{Temp, assert_code, stderr, stdout};
 use serde_json::Value;

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+mod dataset;
 mod demo;
 mod gone;
 mod levels;
@@ -21,7 +22,7 @@ mod serve;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "demo",
     "create",
     "put",
@@ -49,6 +50,7 @@ const COMMANDS: [&str; 27] = [
     "containers",
     "serve",
     "cert",
+    "dataset",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.
@@ -340,7 +342,7 @@ fn the_documented_keyspace_file_makes_a_store() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keyspace.toml");
     let text = std::fs::read_to_string(file).unwrap();
     let keyspace = forebay_core::Keyspace::from_toml(&text).unwrap();
-    // Every value that a keyspace file can have stands in it.
+    // Every value that a keyspace file can have is in it.
     let written = keyspace.to_toml().unwrap();
     let named = |text: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned());

@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-/// Credit is counted in units of so many bytes.
+/// Credit is counted in units of this many bytes.
 const UNIT_BYTES: u64 = 64;
 /// Pieces shorter than this are sent together: each piece by itself costs a call of the system, and a record of TLS.
 const PIECE_BYTES: usize = 16 << 10;
-/// Most bytes that are received before they are granted anew; of a small window half.
+/// Most bytes that are received before they are granted again; of a small window half.
 const GRANT_BYTES_MAX: u64 = 1 << 20;
 /// The number of the hello among the requests of a connection.
 const HELLO: u64 = 1;
@@ -41,11 +41,11 @@ pub(super) struct Link {
     writer: Arc<tokio::sync::Mutex<Writer>>,
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
-    /// What the server still takes, in units.
+    /// Credit: what the server still takes, in units.
     credit: Semaphore,
-    /// What it takes at most.
+    /// Bytes that it takes at most.
     window: u64,
-    /// What was received and not granted anew.
+    /// Bytes that were received and not granted again.
     owed: Arc<AtomicU64>,
     tasks: [tokio::task::JoinHandle<()>; 2],
 }
@@ -125,7 +125,7 @@ impl Link {
         // Rounding must not ask for more than there is.
         let units = head.frame_bytes().div_ceil(UNIT_BYTES).min(self.window / UNIT_BYTES);
         let over = |why: String| Failure::Unsent(Error::unavailable(why));
-        // Given back when the answer is there: it is then that the server takes as much anew.
+        // Given back when the answer is there: only then does the server take as much again.
         let permit = self.credit.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)).await;
         let permit = permit.map_err(|error| over(error.to_string()))?;
         let (sender, receiver) = oneshot::channel();
@@ -135,12 +135,16 @@ impl Link {
             if let Some(why) = &waiting.over {
                 return Err(over(why.clone()));
             }
+            debug_assert!(!waiting.calls.contains_key(&request), "each request has its own number");
             waiting.calls.insert(request, (sender, Parts { meta: Vec::new(), payload: Vec::new() }));
         }
+        // A caller that stops waiting drops this future: its entry must go, or the map would grow with every time-out.
         let guard = Forget { waiting: &self.waiting, request };
         {
             let mut writer = self.writer.lock().await;
+            // Dropped in the middle of a frame it ends the connection; forgotten once the frame has gone out whole.
             let whole = Whole { waiting: &self.waiting };
+            // Taken under the writer's lock: credit must go out in the frame that took it, and only once.
             head.credit = u32::try_from(self.owed.swap(0, Ordering::AcqRel)).unwrap_or(u32::MAX);
             send(&mut writer, &head, meta, payload).await.map_err(|error| Failure::Lost(broken(error)))?;
             std::mem::forget(whole);
@@ -164,6 +168,7 @@ impl Link {
 async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, due: Arc<Notify>) {
     loop {
         due.notified().await;
+        // The lock before the swap: what is taken out must be the next frame to go out.
         let mut writer = writer.lock().await;
         let owed = owed.swap(0, Ordering::AcqRel);
         if owed == 0 {
@@ -172,13 +177,13 @@ async fn grant(writer: Arc<tokio::sync::Mutex<Writer>>, owed: Arc<AtomicU64>, du
         let mut head = FrameHead::new(FrameKind::Credit, FrameFlags::REQUEST, 0);
         head.credit = u32::try_from(owed).unwrap_or(u32::MAX);
         if send(&mut writer, &head, &[], &[]).await.is_err() {
-            // The reader hears of it as well, and says so to whoever waits.
+            // The reader notices it as well, and tells the calls that wait.
             return;
         }
     }
 }
 
-/// Says who the client is, and hears what the server takes.
+/// Sends the client's hello, and reads what the server takes.
 async fn hello(
     address: &Address,
     options: &Options,
@@ -244,6 +249,7 @@ struct Whole<'a> {
 impl Drop for Whole<'_> {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
+        // The first reason stays. Ending the senders wakes all calls; each learns that it was sent and has no answer.
         waiting.over.get_or_insert_with(|| "a call was given up while it was being sent".to_owned());
         waiting.calls.clear();
     }

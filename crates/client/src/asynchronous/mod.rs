@@ -1,10 +1,10 @@
 //! The client for async programs: many calls at once over one connection, on a tokio runtime.
 //!
 //! ```text
-//! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ whoever waits for that number
+//! call ──▶ credit ──▶ writer ──▶ socket ──▶ server ──▶ socket ──▶ reader task ──▶ the call that waits for that number
 //! ```
 //!
-//! What is frequent is multiplexed; what is rare ([`AsyncClient::with`]) is the blocking client's, on a blocking thread of
+//! Frequent calls are multiplexed; rare ones ([`AsyncClient::with`]) use the blocking client, on a blocking thread of
 //! the runtime.
 //!
 //! *Invariants*: every call ends by its deadline; no more is sent than the server takes; calls that may have taken effect
@@ -112,7 +112,7 @@ impl AsyncClient {
         Err(Error::corrupt("an answer with another number of outcomes than puts"))
     }
 
-    /// The fragment of a key; `None` where there is none.
+    /// The fragment of a key; `None` if there is none.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -228,6 +228,8 @@ impl AsyncClient {
         match timeout_at(end, link.ask(call, meta, payload)).await {
             Ok(answer) => answer,
             Err(_) => {
+                // Nobody reads its answer any more, and it would hold credit until it came: later calls get a new
+                // connection.
                 self.forget(&link).await;
                 Err(Failure::Lost(late()))
             }
@@ -240,12 +242,14 @@ impl AsyncClient {
         if let Some(known) = link.as_ref().filter(|known| !known.is_over()) {
             return Ok(known.clone());
         }
+        // Under the lock: calls that come meanwhile wait for this connection instead of opening one each.
         let opened = Link::open(&self.inner.address, &self.inner.options, self.inner.tls.as_ref()).await?;
         Ok(link.insert(Arc::new(opened)).clone())
     }
 
     async fn forget(&self, lost: &Arc<Link>) {
         let mut link = self.inner.link.lock().await;
+        // Another call may have replaced it already.
         if link.as_ref().is_some_and(|known| Arc::ptr_eq(known, lost)) {
             *link = None;
         }

@@ -1,4 +1,4 @@
-//! What comes in on a connection, and whom it belongs to.
+//! The reader of a connection: takes frames and hands each to the call that waits for it.
 
 use super::link::Waiting;
 use super::stream::Reader;
@@ -26,13 +26,14 @@ impl Frame {
         let head = FrameHead::decode(&bytes, u64::from(window))?;
         let mut meta = vec![0; head.meta_bytes as usize];
         reader.read_exact(&mut meta).await.map_err(broken)?;
+        // Before the payload is read: after a damaged meta nothing on the connection can be believed.
         head.check_meta(&meta)?;
         let mut payload = vec![0; head.payload_bytes as usize];
         reader.read_exact(&mut payload).await.map_err(broken)?;
         Ok(Frame { head, meta, payload })
     }
 
-    /// What an error frame says.
+    /// The error in an error frame.
     pub(super) fn error(&self) -> Error {
         WireReader::new(&self.meta).error().unwrap_or_else(|error| error)
     }
@@ -62,7 +63,7 @@ impl Reading {
         };
         let mut waiting = self.waiting.lock();
         waiting.over = Some(why);
-        // Whoever waits hears of it by the end of its channel.
+        // A waiting call notices that its channel has ended.
         waiting.calls.clear();
     }
 
@@ -71,6 +72,7 @@ impl Reading {
             let frame = Frame::read(&mut self.reader, self.window).await?;
             let head = frame.head;
             let owed = self.owed.fetch_add(head.frame_bytes(), Ordering::AcqRel) + head.frame_bytes();
+            // Otherwise the next request takes the credit along. `notify_one` keeps one notice, so none is lost.
             if owed >= self.grant_bytes {
                 self.due.notify_one();
             }

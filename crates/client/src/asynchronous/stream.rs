@@ -1,4 +1,4 @@
-//! A connected stream in two halves, whatever its sort.
+//! A connected stream in two halves, of any sort.
 //!
 //! *On failure*: `Unavailable` where nobody answers, `Invalid` where a certificate is not believed.
 
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 pub(super) type Reader = Pin<Box<dyn AsyncRead + Send>>;
 pub(super) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// Connects, and shakes hands where the address says TLS.
+/// Connects, with a TLS handshake if the address asks for one.
 pub(super) async fn connect(address: &Address, config: Option<&Arc<ClientConfig>>) -> Result<(Reader, Writer)> {
     let away = |error: io::Error| Error::unavailable(format!("{address} does not answer: {error}")).with_source(error);
     let (host, port) = match address {

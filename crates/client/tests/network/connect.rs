@@ -45,7 +45,7 @@ fn a_server_hangs_and_many_wait() {
     let path = dir.socket();
     let waiting = std::thread::spawn(move || {
         let mut all = Vec::new();
-        // The last of them waits for ever.
+        // The last of them waits forever.
         while let Ok(stream) = UnixStream::connect(&path) {
             all.push(stream);
         }

@@ -32,7 +32,7 @@ fn scene() -> Scene {
 }
 
 impl Scene {
-    /// Makes a call on a connection that stands, and whose answers are lost from now on.
+    /// Makes a call on an open connection whose answers are lost from now on.
     fn lost<T>(&self, call: impl FnOnce(&Client) -> T) -> T {
         self.proxy.mute(false);
         self.client.runs().unwrap();
@@ -94,7 +94,7 @@ fn what_only_looks_is_unavailable() {
     is(Kind::Unavailable, scene.lost(|client| client.ledger(RUN)));
     is(Kind::Unavailable, scene.lost(|client| client.stats()));
     is(Kind::Unavailable, scene.lost(|client| client.get_any(&GetAny::default()).map(|leases| leases.len())));
-    // What was never sent is no question either, whatever it would have done.
+    // The outcome of what was never sent is known, no matter which call it was.
     scene.proxy.mute(true);
     let stranger = Client::connect(scene.proxy.address(), options());
     is(Kind::Unavailable, stranger);
@@ -112,7 +112,7 @@ fn the_async_client_says_the_same() {
         let lease = client.get_any(&GetAny::default()).await.unwrap().pop().unwrap();
         let verdict = || Verdict::about(&lease, WireJudgement::Reject);
         for call in 0..4 {
-            // On a connection that stands.
+            // On an open connection.
             proxy.mute(false);
             client.get(&key(1, 0)).await.unwrap();
             proxy.mute(true);

@@ -14,13 +14,13 @@ use std::time::Duration;
 /// What happens to connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
-    /// One in so many connections is left alone.
+    /// One in this many connections is left alone.
     pub(crate) whole_one_in: u32,
-    /// The others are cut after up to so many bytes in a direction.
+    /// The others are cut after up to this many bytes in a direction.
     pub(crate) cut_bytes_max: u64,
     /// Bytes in one piece are delayed by up to so much.
     pub(crate) delay_max: Duration,
-    /// One piece in so many is held up for longer.
+    /// One piece in this many is held up for longer.
     pub(crate) stall_one_in: u32,
     /// So long.
     pub(crate) stall: Duration,
@@ -108,7 +108,7 @@ fn clients(front: Option<&Path>) -> (String, Box<dyn Iterator<Item = std::io::Re
 }
 
 impl Proxy {
-    /// Stands before `server`, at a Unix socket that is made, or on TCP.
+    /// Listens in front of `server`, at a Unix socket that is made, or on TCP.
     pub(crate) fn start(front: Option<PathBuf>, server: &str, seed: u64, faults: Faults) -> Proxy {
         let (address, clients) = clients(front.as_deref());
         let shared = Arc::<Shared>::default();

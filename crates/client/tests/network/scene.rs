@@ -69,7 +69,7 @@ fn config() -> Config {
     }
 }
 
-/// The store of a directory: made where there is none.
+/// The store of a directory: created if it does not exist.
 pub(crate) fn store(dir: &Path) -> Store {
     let path = dir.join("store");
     if path.exists() {

@@ -55,7 +55,7 @@ impl Scene {
         })
     }
 
-    /// A connection of both clients stands.
+    /// Both clients are connected.
     fn connect(&self) {
         self.client.get(&key(1, 0)).unwrap();
         self.runtime.block_on(self.other.get(&key(1, 0))).unwrap();
@@ -240,7 +240,8 @@ fn a_repeated_announcement_that_is_late_says_so() {
 /// A readout whose answers get lost, with a filter that decides at once; what the readout says, and how many fragments
 /// the ledger has as stored.
 fn readout(deadline: Duration, mute: Duration) -> (ReadoutReport, u64) {
-    const EVENTS: u64 = 400;
+    // Two seconds: the first report, after which answers are muted, comes after half a second.
+    const EVENTS: u64 = 1600;
     let scene = scene();
     let client = Client::connect(scene.proxy.address(), options(deadline)).unwrap();
     let made = ReadoutConfig {

@@ -1,4 +1,4 @@
-//! Readout and selection as clients, whatever happens to the network and the server; and what must hold in the end.
+//! Readout and selection as clients, no matter what happens to the network and the server; and what must hold in the end.
 
 use crate::scene::{RUN, client, key, keyspace};
 use forebay_client::core::{Bounds, GetAny, Key, Kind, LiveState, PutOptions, PutOutcome, Sources};
@@ -22,7 +22,7 @@ pub(crate) struct Said {
 
 const WRITERS: u64 = 2;
 const FILTERS: u64 = 3;
-/// One event in so many is accepted, the others are rejected.
+/// One event in this many is accepted, the others are rejected.
 const KEPT_ONE_IN: u64 = 16;
 const EVENTS_MAX: u64 = 80_000;
 /// Fewer events prove nothing.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-/// Long: whoever tries again until it is over takes longer than the tests allow.
+/// Long: a client that tries again until it is over takes longer than the tests allow.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Both clients are refused at once, and hear this.
@@ -167,7 +167,7 @@ fn a_handshake_that_drips_ends_by_the_deadline_of_the_connection() {
     };
     let from = Instant::now();
     let [blocking, asynchronous] = scene.errors(&address, &hurried);
-    // A byte now and then would go on for ever.
+    // A byte now and then would go on forever.
     assert!(from.elapsed() < Duration::from_secs(30), "{:?}", from.elapsed());
     for error in [blocking, asynchronous] {
         assert!(error.kind() == Kind::Unavailable && error.message().contains(&address), "{error}");

@@ -1,4 +1,4 @@
-//! What stands for the archive: accepted events are kept for a while, on the warm level once they went down, and
+//! The demo's archive: accepted events are kept for a while, on the warm level once they went down, and
 //! released in the order in which they were accepted.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! *On failure*: bytes that do not verify end the demo with `Corrupt`, as those that a filter reads.
 
 use super::filter;
-use super::shared::Shared;
+use super::shared::DemoShared;
 use crate::limits::{ARCHIVE_WAIT, READ_BACK_EVERY};
 use crate::threads::Together;
 use forebay_core::{Level, Primary, Result};
@@ -21,11 +21,11 @@ use std::collections::VecDeque;
 /// Accepted events that wait for their release. What is in it is in the store: it is bounded by both levels.
 #[derive(Default)]
 pub(crate) struct Custody {
-    state: Mutex<State>,
+    state: Mutex<ArchiveState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ArchiveState {
     events: VecDeque<(Primary, u64)>,
     bytes: u64,
     /// Nothing comes any more.
@@ -40,7 +40,7 @@ enum Next {
 }
 
 impl Custody {
-    /// An event of so many bytes was accepted.
+    /// An event of this many bytes was accepted.
     pub(crate) fn push(&self, primary: Primary, bytes: u64) {
         let mut state = self.state.lock();
         // Filters end before custody is closed: an event that came later would never be released.
@@ -56,6 +56,7 @@ impl Custody {
 
     fn next(&self, bytes_kept: u64) -> Next {
         let mut state = self.state.lock();
+        // Kept for a while, so that accepted events reach the warm level before they are released.
         if state.bytes <= bytes_kept && !state.closed {
             return Next::Wait;
         }
@@ -81,7 +82,7 @@ pub(crate) struct ArchiveReport {
 }
 
 /// The body of the archive's thread; a failure ends the demo.
-pub(crate) fn run(shared: &Shared<'_>) -> Result<ArchiveReport> {
+pub(crate) fn run(shared: &DemoShared<'_>) -> Result<ArchiveReport> {
     shared.guarded(|| {
         let mut report = ArchiveReport::default();
         let kept = shared.plan.warm.map_or(0, |warm| warm.custody_bytes);
@@ -96,9 +97,10 @@ pub(crate) fn run(shared: &Shared<'_>) -> Result<ArchiveReport> {
     })
 }
 
-fn hand_over(shared: &Shared<'_>, primary: &Primary, report: &mut ArchiveReport) -> Result<()> {
+fn hand_over(shared: &DemoShared<'_>, primary: &Primary, report: &mut ArchiveReport) -> Result<()> {
     let (plan, store) = (shared.plan, shared.store);
     let number = plan.schema.values(primary.as_bytes()).last().copied().unwrap_or_default();
+    // A sample: reading back every event would measure the demo's own reads.
     if number.is_multiple_of(READ_BACK_EVERY)
         && let Some(mut event) = store.get_event(primary, &Sources::All)?
     {

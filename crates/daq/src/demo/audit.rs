@@ -1,4 +1,4 @@
-//! What does not add up at the end of a demo: the ledger held against what the threads counted themselves.
+//! The audit at the end of a demo: compares the ledger with what the threads counted themselves.
 
 use super::summary::{DeadTime, Decided, DutySummary};
 use crate::account::Problems;
@@ -6,7 +6,7 @@ use crate::figures::bytes;
 use forebay_core::{Ledger, Tally};
 use forebay_store::ProducerStatus;
 
-/// What the threads of a demo say, whatever the store says.
+/// What the threads of a demo counted, independently of the store.
 pub(crate) struct Counted<'c> {
     pub(crate) events: Decided,
     pub(crate) producers: &'c [ProducerStatus],

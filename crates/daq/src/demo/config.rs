@@ -1,4 +1,4 @@
-//! What a person chooses about a demo.
+//! Configuration of a demo.
 
 use super::Profile;
 use crate::limits::{THREADS_MAX, WARM_BYTES_DEFAULT, WARM_EVENTS_MIN};

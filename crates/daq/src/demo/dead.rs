@@ -1,7 +1,7 @@
 //! Dead time of a trigger: by cause and owner, and in total.
 //!
-//! *Invariants*: time does not go back, whatever the order in which threads that looked at the clock come here; one cause
-//! runs at a time; the causes sum to the total, which is measured on its own (test
+//! *Invariants*: time does not go back, regardless of the order in which threads that looked at the clock come here;
+//! one cause runs at a time; the causes sum to the total, which is measured on its own (test
 //! `causes_follow_each_other_without_a_hole`).
 
 /// A cause of dead time: what holds the trigger, who can change that, and why in the words of the last time.
@@ -19,7 +19,7 @@ pub(crate) struct DeadAccount {
     rows: Vec<Dead>,
     /// The cause that runs now, as its place in `rows`, and since when.
     running: Option<(usize, u64)>,
-    /// When the trigger was held, whatever the cause.
+    /// When the trigger was held, for any cause.
     held: Option<u64>,
     total_ns: u64,
     /// The latest time that was told.
@@ -36,12 +36,14 @@ impl DeadAccount {
     /// The trigger is held, by this cause from now on.
     pub(crate) fn hold(&mut self, now: u64, cause: &'static str, owner: &str, detail: &str) {
         let now = self.not_before(now);
+        // Measured apart from the causes: a hole between two of them would show as a difference of the sums.
         self.held.get_or_insert(now);
         let known = self.rows.iter().position(|dead| dead.cause == cause && dead.owner == owner);
         let place = known.unwrap_or_else(|| {
             self.rows.push(Dead { cause, owner: owner.to_owned(), detail: String::new(), ns: 0 });
             self.rows.len() - 1
         });
+        // The same cause goes on: its words are those of its beginning.
         if self.running.is_none_or(|running| running.0 != place) {
             self.end_cause(now);
             self.rows[place].detail = detail.to_owned();
@@ -60,6 +62,7 @@ impl DeadAccount {
 
     fn end_cause(&mut self, now: u64) {
         if let Some((place, since)) = self.running.take() {
+            debug_assert!(since <= now, "time does not go back");
             self.rows[place].ns += now.saturating_sub(since);
         }
     }

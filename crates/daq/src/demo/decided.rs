@@ -1,4 +1,4 @@
-//! What a filter thread has to say at its end: figures by stage and stream.
+//! The report of a filter thread at its end: figures by stage and stream.
 
 use crate::meter::Latency;
 use forebay_core::{Result, Tally};
@@ -22,7 +22,7 @@ pub(crate) struct StageReport {
 }
 
 impl StageReport {
-    /// An event was given out, with so many bytes of it.
+    /// An event was given out, with this many bytes of it.
     pub(crate) fn book(&mut self, lease: &Lease, bytes: u64) {
         self.taken += Tally::event(lease.fragments.len() as u64, bytes);
         self.incomplete += u64::from(!lease.missing.is_empty());

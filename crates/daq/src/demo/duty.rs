@@ -79,7 +79,7 @@ pub(super) fn size(config: &mut DemoConfig, stored_bytes: u64) -> Result<Option<
     Ok(Some(Beam { on_ns: (on_s * 1e9) as u64, period_ns: (duty.period_s * 1e9) as u64 }))
 }
 
-/// Events that a farm begins, at most at its rate: what it did not use is not saved for later, but for a moment.
+/// Events that a farm begins, at most at its rate: what it did not use is saved for a moment only.
 pub(crate) struct Farm {
     start: Instant,
     /// Nanoseconds from event to event; 0 without a limit.
@@ -96,7 +96,7 @@ struct FarmState {
 }
 
 impl Farm {
-    /// A farm that takes so many events a second; 0 is without a limit.
+    /// A farm that takes this many events a second; 0 is without a limit.
     pub(crate) fn new(events_per_second: f64) -> Farm {
         let period_ns = if events_per_second > 0.0 { 1e9 / events_per_second } else { 0.0 };
         Farm { start: Instant::now(), period_ns, state: Mutex::default() }

@@ -6,9 +6,10 @@
 //! final:  get_any(n, all) ─▶ verify every byte ─▶ accept into streams, with a result ─▶ custody (`archive`)
 //! ```
 //!
-//! `release`, here or after custody, stands for the archive, which takes over what was accepted. Which events are kept follows from their number
-//! alone, so that the accepted part is the one asked for and the same in every run; the bytes can only forbid it. A result
-//! that finds no space in a full store is left out and counted: what is accepted goes on, so that the store empties.
+//! `release`, here or after custody, takes the role of the archive, which takes over what was accepted. Which events
+//! are kept follows from their number alone, so that the accepted part is the one asked for and the same in every run;
+//! the bytes can only forbid it. A result that finds no space in a full store is left out and counted: what is accepted
+//! goes on, so that the store empties.
 //!
 //! *On failure*: bytes that do not verify or are not those of their event end the demo with `Corrupt`. A lease that ran
 //! out (`Fenced`) is counted; another thread gets the event.
@@ -16,7 +17,7 @@
 use super::decided::FilterReport;
 use super::plan::Plan;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::Shared;
+use super::shared::DemoShared;
 use crate::limits::{FARM_WAIT, GET_ANY_WAIT};
 use crate::meter::Meter;
 use crate::threads::Together;
@@ -25,8 +26,10 @@ use forebay_store::{Accept, Fragment, GetAny, Lease, SourceState, Sources, Store
 use std::time::Instant;
 
 /// The body of a filter thread; a failure ends the demo.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
+pub(crate) fn run(shared: &DemoShared<'_>, thread: usize) -> Result<FilterReport> {
     shared.guarded(|| {
+        // A name of its own: guards that a filter keeps are counted under it, so `stats` shows which thread holds
+        // space.
         let store = shared.store.named(&format!("filter-{thread}"));
         let mut filter = Filter { shared, store: &store, thread, report: FilterReport::new()? };
         filter.select()?;
@@ -35,7 +38,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<FilterReport> {
 }
 
 struct Filter<'f, 's> {
-    shared: &'f Shared<'s>,
+    shared: &'f DemoShared<'s>,
     store: &'f Store,
     thread: usize,
     report: FilterReport,
@@ -92,6 +95,7 @@ impl Filter<'_, '_> {
     fn take(&mut self, request: &GetAny) -> Result<Vec<Lease>> {
         let start = Instant::now();
         let leases = self.store.get_any(request)?;
+        // Empty answers would fill the latency with waits for the detector.
         if !leases.is_empty() {
             self.report.get_any.record(start);
         }
@@ -131,6 +135,7 @@ impl Filter<'_, '_> {
         let bytes = inspect(plan, event, &lease.fragments)?;
         self.report.event_read.record(start);
         self.report.last.book(&lease, bytes);
+        // The store's own figures against what was read: a fragment that is missing without a word is found here.
         if (lease.fragments.len(), bytes) != (lease.event_fragments as usize, lease.event_bytes) {
             return Err(short(event, lease.fragments.len(), lease.event_fragments as usize));
         }
@@ -147,6 +152,8 @@ impl Filter<'_, '_> {
         let written = match lease.accept_into(&accept) {
             Ok(()) => Tally::fragment(result.len() as u64),
             Err(error) if error.kind() == Kind::Full => {
+                // Without the result: in a full store the accept must still go through, because only decided events
+                // free space.
                 lease.accept_into(&Accept { streams: &streams, results: &[] })?;
                 self.report.left_out += 1;
                 Tally::default()

@@ -57,7 +57,7 @@ use forebay_core::{Kind, LiveState, Result};
 use forebay_store::Store;
 use outcome::{Ended, Outcome};
 use plan::RUN;
-use shared::Shared;
+use shared::DemoShared;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -69,7 +69,7 @@ use warm::Devices;
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
-/// read are not those that were put (the store is kept and named), and whatever the store answers.
+/// read are not those that were put (the store is kept and named), and the errors of the store.
 pub fn run(config: &DemoConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let own_warm = if config.warm.is_empty() { config.warm_bytes } else { 0 };
@@ -92,7 +92,7 @@ fn take_run(
 ) -> Result<Summary> {
     let store = Store::create(directory, &plan.keyspace()?, plan.store_config(devices.devices()))?;
     store.run_open(RUN, &plan.run_config()?)?;
-    let shared = Shared::new(plan, &store, store.producer(RUN, "trigger")?);
+    let shared = DemoShared::new(plan, &store, store.producer(RUN, "trigger")?);
     let outcome = work(&shared, stop, told)?;
     if let Some(announcer) = shared.announcer.lock().take() {
         announcer.finish()?;
@@ -108,7 +108,7 @@ fn take_run(
 }
 
 /// Starts all threads and sees them to their end.
-fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
+fn work(shared: &DemoShared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
     let config = &shared.plan.config;
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
@@ -162,7 +162,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<O
 }
 
 /// How it is going. What the filters read are chosen sources and whole events.
-fn tell(shared: &Shared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut f64) {
+fn tell(shared: &DemoShared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut f64) {
     let (put, taken, whole) = (read(&shared.put), read(&shared.taken), read(&shared.read));
     let stats = shared.store.stats();
     figures.byte_rate("in", put.bytes);
@@ -183,7 +183,7 @@ fn tell(shared: &Shared<'_>, figures: &mut Figures<'_>, warm_fill_most: &mut f64
 }
 
 /// Follows the backlog of a beam that comes and goes.
-fn look(shared: &Shared<'_>, backlog: &mut Backlog) -> Result<()> {
+fn look(shared: &DemoShared<'_>, backlog: &mut Backlog) -> Result<()> {
     let Some(beam) = shared.plan.beam else { return Ok(()) };
     // The time first: what is left at the end of a gap is never counted too low.
     let now = u64::try_from(shared.trigger.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What the threads of a demo came to, put together into the summary.
+//! Collects the results of a demo's threads into the summary.
 
 use super::Profile;
 use super::archive::ArchiveReport;
@@ -8,7 +8,7 @@ use super::dead::Dead;
 use super::decided::{FilterReport, StageReport};
 use super::readout::ReadoutReport;
 use super::setup::{CALIB, FAST, FINAL, PHYSICS};
-use super::shared::Shared;
+use super::shared::DemoShared;
 use super::summary::{DeadTime, Decided, DutySummary, RoleSummary, StageSummary, StreamSummary, Summary};
 use super::warm::WarmSummary;
 use crate::limits::GAP_LEFT_SHARE;
@@ -41,7 +41,7 @@ impl Outcome {
     /// Holds the ledger against what the threads counted.
     pub(super) fn summarise(
         &self,
-        shared: &Shared<'_>,
+        shared: &DemoShared<'_>,
         directory: &Path,
         ended: Ended,
         inhibited: &Stats,
@@ -57,44 +57,17 @@ impl Outcome {
             }
         };
         let producers = run.as_ref().map(|run| run.producers.clone()).unwrap_or_default();
-        let (mut fast, mut last) = (StageReport::default(), StageReport::default());
-        for report in &self.filter {
-            fast += report.fast;
-            last += report.last;
-        }
-        let sum = |of: fn(&FilterReport) -> u64| self.filter.iter().map(of).sum::<u64>();
-        let events = Decided {
-            produced: self.produced,
-            accepted: last.accepted,
-            rejected: fast.rejected + last.rejected,
-            with_signal: sum(|report| report.with_signal),
-            incomplete: fast.incomplete,
-            redelivered: fast.redelivered + last.redelivered,
-            fenced: fast.fenced + last.fenced,
-        };
-        let results = self.filter.iter().fold(Tally::default(), |mut all, report| {
-            all += report.results;
-            all
-        });
+        let (fast, last) = self.stages();
+        let events = self.decided(&fast, &last);
         let full_answers = self.readout.iter().map(|report| report.full_answers).sum();
+        let results = self.results();
         let counted = Counted { events, producers: &producers, results, refused: full_answers };
         problems.extend(imbalances(&ledger, &counted));
-        let by_class = inhibited.dead_time.total().as_nanos();
-        if by_class != u128::from(inhibited.inhibited_ns) {
-            problems.push(format!("inhibit by class sums to {by_class} ns, {} in all", inhibited.inhibited_ns));
-        }
-        let not_released = sum(|report| report.not_released) + self.archive.not_released;
-        if not_released > 0 {
-            problems.push(format!("{not_released} accepted events were not there to be released"));
-        }
+        problems.extend(self.accounts_that_differ(inhibited));
         let streams = self.streams(shared);
         problems.extend(stream_problems(&streams, run.as_deref()));
         let taking = self.taking.as_secs_f64();
-        let whole = (self.taking + self.draining).as_secs_f64();
-        let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
         let (dead_time, dead_time_s, lost_triggers) = dead_time(shared, taking, &mut problems);
-        let full: Duration = self.readout.iter().map(|report| report.full).sum();
-        let full_s = full.as_secs_f64() / self.readout.len().max(1) as f64;
         let duty = self.duty(shared);
         if let Some(duty) = &duty {
             problems.extend(duty.problems(&dead_time, dead_time_s, full_answers, self.interrupted));
@@ -113,28 +86,19 @@ impl Outcome {
             interrupted: self.interrupted,
             taking_s: taking,
             draining_s: self.draining.as_secs_f64(),
-            roles: vec![
-                role("readout", config.readout_threads, &shared.put, taking),
-                role(FAST, config.filter_threads, &shared.taken, whole),
-                role(FINAL, config.filter_threads, &shared.read, whole),
-            ],
-            latencies: vec![
-                LatencySummary::of("put", self.readout.iter().map(|report| &report.put))?,
-                LatencySummary::of("get_any", self.filter.iter().map(|report| &report.get_any))?,
-                LatencySummary::of("event read", self.filter.iter().map(|report| &report.event_read))?,
-                LatencySummary::of("verdict", self.filter.iter().map(|report| &report.verdict))?,
-            ],
+            roles: self.roles(shared),
+            latencies: self.latencies()?,
             dead_time,
             dead_time_s,
             inhibit: inhibited.dead_time,
             lost_triggers,
             full_answers,
-            full_s,
+            full_s: self.full_s(),
             duty,
             events,
             stages: vec![stage(FAST, &fast), stage(FINAL, &last)],
             streams,
-            results_left_out: sum(|report| report.left_out),
+            results_left_out: self.sum(|report| report.left_out),
             producers,
             ledger,
             balanced: problems.is_empty(),
@@ -142,7 +106,85 @@ impl Outcome {
         })
     }
 
-    fn streams(&self, shared: &Shared<'_>) -> Vec<StreamSummary> {
+    /// A figure over all filters.
+    fn sum(&self, of: fn(&FilterReport) -> u64) -> u64 {
+        self.filter.iter().map(of).sum()
+    }
+
+    /// What the two stages did.
+    fn stages(&self) -> (StageReport, StageReport) {
+        let (mut fast, mut last) = (StageReport::default(), StageReport::default());
+        for report in &self.filter {
+            fast += report.fast;
+            last += report.last;
+        }
+        (fast, last)
+    }
+
+    /// What became of events, by the count of the threads.
+    fn decided(&self, fast: &StageReport, last: &StageReport) -> Decided {
+        Decided {
+            produced: self.produced,
+            accepted: last.accepted,
+            rejected: fast.rejected + last.rejected,
+            with_signal: self.sum(|report| report.with_signal),
+            incomplete: fast.incomplete,
+            redelivered: fast.redelivered + last.redelivered,
+            fenced: fast.fenced + last.fenced,
+        }
+    }
+
+    /// Results that filters added to events.
+    fn results(&self) -> Tally {
+        self.filter.iter().fold(Tally::default(), |mut all, report| {
+            all += report.results;
+            all
+        })
+    }
+
+    /// Figures that the store and the threads have twice, where they differ.
+    fn accounts_that_differ(&self, inhibited: &Stats) -> Vec<String> {
+        let mut problems = Vec::new();
+        let by_class = inhibited.dead_time.total().as_nanos();
+        if by_class != u128::from(inhibited.inhibited_ns) {
+            problems.push(format!("inhibit by class sums to {by_class} ns, {} in all", inhibited.inhibited_ns));
+        }
+        let not_released = self.sum(|report| report.not_released) + self.archive.not_released;
+        if not_released > 0 {
+            problems.push(format!("{not_released} accepted events were not there to be released"));
+        }
+        problems
+    }
+
+    /// How much each role did, and how fast.
+    fn roles(&self, shared: &DemoShared<'_>) -> Vec<RoleSummary> {
+        let config = &shared.plan.config;
+        let (taking, whole) = (self.taking.as_secs_f64(), (self.taking + self.draining).as_secs_f64());
+        let role = |name, threads, meters: &[Meter], seconds| RoleSummary::new(name, threads, read(meters), seconds);
+        vec![
+            role("readout", config.readout_threads, &shared.put, taking),
+            role(FAST, config.filter_threads, &shared.taken, whole),
+            role(FINAL, config.filter_threads, &shared.read, whole),
+        ]
+    }
+
+    /// How long calls took.
+    fn latencies(&self) -> Result<Vec<LatencySummary>> {
+        Ok(vec![
+            LatencySummary::of("put", self.readout.iter().map(|report| &report.put))?,
+            LatencySummary::of("get_any", self.filter.iter().map(|report| &report.get_any))?,
+            LatencySummary::of("event read", self.filter.iter().map(|report| &report.event_read))?,
+            LatencySummary::of("verdict", self.filter.iter().map(|report| &report.verdict))?,
+        ])
+    }
+
+    /// How long a readout thread was held up by a full store, on average.
+    fn full_s(&self) -> f64 {
+        let full: Duration = self.readout.iter().map(|report| report.full).sum();
+        full.as_secs_f64() / self.readout.len().max(1) as f64
+    }
+
+    fn streams(&self, shared: &DemoShared<'_>) -> Vec<StreamSummary> {
         let plan = shared.plan;
         let calib =
             format!("one physics event of {:.0}: its {CALIB} group of {}", plan.prescale.factor(), plan.calib.len());
@@ -154,7 +196,7 @@ impl Outcome {
         vec![one(PHYSICS, "whole events, and the result".to_owned()), one(CALIB, calib)]
     }
 
-    fn duty(&self, shared: &Shared<'_>) -> Option<DutySummary> {
+    fn duty(&self, shared: &DemoShared<'_>) -> Option<DutySummary> {
         let config = &shared.plan.config;
         let duty = config.duty?;
         let (most, backlog_most_at_s) = self.backlog.most();
@@ -208,7 +250,7 @@ fn stream_problems(streams: &[StreamSummary], run: Option<&RunSummary>) -> Vec<S
 }
 
 /// Dead time of the trigger: by cause, longest first; in all, in seconds; and triggers lost to it.
-fn dead_time(shared: &Shared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
+fn dead_time(shared: &DemoShared<'_>, taking: f64, problems: &mut Vec<String>) -> (Vec<DeadTime>, f64, u64) {
     let (held, total_ns, lost) = shared.trigger.dead_time();
     let sum: u64 = held.iter().map(|dead| dead.ns).sum();
     if sum != total_ns {

@@ -1,4 +1,4 @@
-//! What follows from a [`DemoConfig`]: checked numbers, the frame source, what is read and kept.
+//! The plan that follows from a [`DemoConfig`]: checked numbers, the frame source, what is read and kept.
 //!
 //! *Invariants*: a plan that was made can be carried out: events fit many times into the hot level, fragments into a
 //! segment (test `what_cannot_work_is_refused_with_numbers`).
@@ -19,9 +19,9 @@ use forebay_core::{Error, KeySchema, Prescale, Result};
 
 /// The run of every demo.
 pub(crate) const RUN: u64 = 1;
-/// One source of so many takes part in calibration.
+/// One source in this many takes part in calibration.
 const CALIBRATION_SOURCES: u64 = 4;
-/// One accepted physics event of so many goes to calibration as well.
+/// One accepted physics event in this many goes to calibration as well.
 const CALIBRATION_PRESCALE: f64 = 10.0;
 
 /// Bytes that the store needs beside each fragment, at most: its entry and the padding to a cache line.

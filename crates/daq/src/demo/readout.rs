@@ -11,7 +11,7 @@
 //! there is no space is offered again until it is stored. Only after the time for draining is over does the thread give up, and says so.
 
 use super::plan::RUN;
-use super::shared::Shared;
+use super::shared::DemoShared;
 use super::trigger::Port;
 use crate::meter::{Latency, Meter};
 use crate::threads::Together;
@@ -35,11 +35,11 @@ pub(crate) struct ReadoutReport {
 }
 
 /// The body of a readout thread; a failure ends the demo.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
+pub(crate) fn run(shared: &DemoShared<'_>, thread: usize) -> Result<ReadoutReport> {
     shared.guarded(|| produce(shared, &shared.store.named(&format!("readout-{thread}")), thread))
 }
 
-fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutReport> {
+fn produce(shared: &DemoShared<'_>, store: &Store, thread: usize) -> Result<ReadoutReport> {
     let plan = shared.plan;
     let mut report = ReadoutReport { put: Latency::new()?, full: Duration::ZERO, full_answers: 0, gave_up: None };
     let inhibit = || shared.inhibit.lock().wait_change(Duration::ZERO);
@@ -62,6 +62,7 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
         Meter::count(&meter.bytes, fragments * plan.fragment_bytes as u64);
         // Thread 0 counts events: every thread has its part in each.
         Meter::count(&meter.events, u64::from(thread == 0));
+        // Last: the window moves on once all threads have put their part.
         shared.trigger.done(thread, event);
         event += 1;
     }
@@ -70,7 +71,7 @@ fn produce(shared: &Shared<'_>, store: &Store, thread: usize) -> Result<ReadoutR
 }
 
 /// Announces an event; `false` where there is no space for it now.
-fn announce(shared: &Shared<'_>, store: &Store, event: u64) -> Result<bool> {
+fn announce(shared: &DemoShared<'_>, store: &Store, event: u64) -> Result<bool> {
     let plan = shared.plan;
     let primary = plan.schema.primary(&[RUN, event])?;
     match store.open_event(&primary, &OpenEvent { sources: None, attributes: None }) {
@@ -79,6 +80,7 @@ fn announce(shared: &Shared<'_>, store: &Store, event: u64) -> Result<bool> {
             Ok(true)
         }
         Ok(other) => Err(Error::internal(format!("the announcement of event {event} was answered {other:?}"))),
+        // The trigger counts this as dead time and tries again: the event is not granted until it is announced.
         Err(error) if error.kind() == Kind::Full => Ok(false),
         Err(error) => Err(error),
     }
@@ -86,7 +88,7 @@ fn announce(shared: &Shared<'_>, store: &Store, event: u64) -> Result<bool> {
 
 /// Stores one fragment, however long the store is full; `false` where it was given up.
 fn put(
-    shared: &Shared<'_>,
+    shared: &DemoShared<'_>,
     store: &Store,
     producer: &Producer,
     (event, source): (u64, u32),
@@ -95,6 +97,7 @@ fn put(
     let plan = shared.plan;
     let key = plan.schema.key(&[RUN, event, source.into()])?;
     let once = || -> Result<PutOutcome> {
+        // Filled in place, as a detector link would write into the store's memory.
         let mut memory = store.reserve(&key, plan.fragment_bytes, &PutOptions::default())?;
         plan.frames.fill(event, source, &mut memory);
         memory.commit()

@@ -1,4 +1,4 @@
-//! How a demo's store is set up: stages, source groups, the run, sizes.
+//! Sets up a demo's store: stages, source groups, the run, sizes.
 //!
 //! ```text
 //! fast   reads group `fast`      ─▶ reject | pass

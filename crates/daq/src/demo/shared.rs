@@ -1,4 +1,4 @@
-//! What all threads of a demo see: the plan, the store, the trigger, counters, and how far the run has come.
+//! State that all threads of a demo share: the plan, the store, the trigger, counters, and how far the run has come.
 
 use super::archive::Custody;
 use super::duty::Farm;
@@ -9,7 +9,7 @@ use crate::threads::{Ends, Together};
 use forebay_store::{InhibitWatch, Producer, Store};
 use parking_lot::Mutex;
 
-pub(crate) struct Shared<'a> {
+pub(crate) struct DemoShared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) store: &'a Store,
     pub(crate) trigger: Trigger,
@@ -34,10 +34,10 @@ fn meters(n: usize) -> Vec<Meter> {
     (0..n).map(|_| Meter::default()).collect()
 }
 
-impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, store: &'a Store, announcer: Producer) -> Shared<'a> {
+impl<'a> DemoShared<'a> {
+    pub(crate) fn new(plan: &'a Plan, store: &'a Store, announcer: Producer) -> DemoShared<'a> {
         let config = &plan.config;
-        Shared {
+        DemoShared {
             plan,
             store,
             trigger: Trigger::new(config.readout_threads, plan.window, config.events_per_second, plan.beam),
@@ -60,7 +60,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Together for Shared<'_> {
+impl Together for DemoShared<'_> {
     fn ends(&self) -> &Ends {
         &self.ends
     }

@@ -1,4 +1,4 @@
-//! What a demo came to: throughput, latencies, dead time, decisions and the account of the run.
+//! The summary of a demo: throughput, latencies, dead time, decisions and the account of the run.
 
 use super::backlog::Gap;
 use super::warm::WarmSummary;

@@ -50,11 +50,11 @@ pub(crate) struct Trigger {
     /// Nanoseconds from event to event; 0 without a rate.
     period_ns: f64,
     beam: Option<Beam>,
-    state: Mutex<State>,
+    state: Mutex<TriggerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerState {
     due_ns: f64,
     lost: u64,
     inhibit: Option<Inhibit>,
@@ -71,7 +71,7 @@ impl Trigger {
             window: window.max(1),
             period_ns: if events_per_second == 0 { 0.0 } else { 1e9 / events_per_second as f64 },
             beam,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(TriggerState::default()),
         }
     }
 
@@ -92,6 +92,7 @@ impl Trigger {
         let mut pause = WAIT_MIN;
         loop {
             let granted = self.granted.load(Ordering::Acquire);
+            // Before the flag is looked at: an event that was granted is produced by all threads, also after the close.
             if event <= granted & !CLOSED {
                 return Ok(true);
             }
@@ -100,6 +101,7 @@ impl Trigger {
             }
             if !self.grant(self.now_ns(), port)? {
                 std::thread::sleep(pause);
+                // Doubled: many threads wait at once, and each look takes the trigger's lock.
                 pause = (pause * 2).min(TRIGGER_WAIT);
             }
         }
@@ -107,6 +109,7 @@ impl Trigger {
 
     /// Grants what may be granted now; `false` where nothing may.
     fn grant(&self, now: u64, port: &Port<'_>) -> Result<bool> {
+        // One thread grants for all. The port's calls are made under this lock; neither of them waits.
         let state = &mut *self.state.lock();
         let granted = self.granted.load(Ordering::Acquire);
         if granted & CLOSED != 0 {
@@ -125,6 +128,7 @@ impl Trigger {
             hold(&mut state.dead, inhibit.class.name(), &inhibit.owner, &inhibit.cause);
             return Ok(false);
         }
+        // Acquire: the fragments of events up to this one were put before.
         let slowest = self.done.iter().map(|done| done.0.load(Ordering::Acquire)).min().unwrap_or(0);
         let limit = slowest + self.window;
         let due = self.due(state, now);
@@ -141,6 +145,7 @@ impl Trigger {
             }
             return Ok(false);
         }
+        debug_assert!(granted < limit, "the window has room");
         let most = granted + due.min(limit - granted);
         let mut last = granted;
         while last < most && (port.announce)(last + 1)? {
@@ -159,7 +164,7 @@ impl Trigger {
     }
 
     /// Events that are due now; the schedule moves on past what is overdue too long.
-    fn due(&self, state: &mut State, now: u64) -> u64 {
+    fn due(&self, state: &mut TriggerState, now: u64) -> u64 {
         if self.period_ns == 0.0 {
             return u64::MAX;
         }
@@ -179,12 +184,14 @@ impl Trigger {
 
     /// A thread has put all its fragments of this event.
     pub(crate) fn done(&self, thread: usize, event: u64) {
+        debug_assert!(self.done[thread].0.load(Ordering::Relaxed) < event, "a thread finishes its events in order");
         self.done[thread].0.store(event, Ordering::Release);
     }
 
     /// Ends data taking: what is granted will be produced, nothing more. Returns the last event.
     pub(crate) fn close(&self) -> u64 {
         let state = &mut *self.state.lock();
+        // Under the state's lock: a grant under way is either before the close or sees it.
         let granted = self.granted.fetch_or(CLOSED, Ordering::AcqRel);
         if granted & CLOSED == 0 {
             let now = self.now_ns();

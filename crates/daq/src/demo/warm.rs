@@ -33,7 +33,7 @@ pub(crate) struct WarmPlan {
 /// How the devices of these choices are cut; `None` without a warm level.
 ///
 /// # Errors
-/// `Invalid` where a device is too small for fragments of so many bytes.
+/// `Invalid` where a device is too small for fragments of this many bytes.
 pub(super) fn cut(config: &DemoConfig, fragment_bytes: u64) -> Result<Option<WarmPlan>> {
     let sizes: Vec<u64> = match (&config.warm[..], config.warm_bytes) {
         ([], 0) => return Ok(None),
@@ -109,7 +109,7 @@ impl Drop for Devices {
 pub struct WarmDeviceSummary {
     /// Its directory.
     pub name: String,
-    /// How it was written: `io_uring, direct` and the like.
+    /// How it was written: `io_uring, direct` and similar.
     pub method: String,
 }
 

@@ -4,7 +4,7 @@
 //! Sample ─▶ EventDisplay          frames that are known: kind, link, ADC histogram; others: first bytes
 //! ```
 //!
-//! *Invariants*: whatever the bytes of payloads are, nothing here panics (test `an_event_of_unknown_bytes_is_shown`).
+//! *Invariants*: nothing here panics, for any bytes of payloads (test `an_event_of_unknown_bytes_is_shown`).
 //!
 //! *Not here*: texts.
 

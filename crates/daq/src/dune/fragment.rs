@@ -18,7 +18,7 @@ pub const FRAGMENT_HEADER_BYTES: usize = 72;
 const MARKER: u32 = 0x1111_2222;
 const VERSION: u32 = 5;
 
-/// Where the fields after the window stand.
+/// The offsets of the fields after the window.
 const RUN_OFFSET: usize = 2 * size_of::<u32>() + 5 * size_of::<u64>();
 const SOURCE_OFFSET: usize = RUN_OFFSET + 3 * size_of::<u32>() + 2 * size_of::<u16>();
 
@@ -121,7 +121,7 @@ impl FragmentHeader {
     /// Reads a whole fragment: its header, and the frames behind it.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are none, naming what stands there, and for a size that is not theirs.
+    /// `Corrupt` for bytes that are none, naming what is there, and for a size that is not theirs.
     pub fn decode(fragment: &[u8]) -> Result<(FragmentHeader, &[u8])> {
         let Some((head, frames)) = fragment.split_at_checked(FRAGMENT_HEADER_BYTES) else {
             return Err(Error::corrupt(format!(

@@ -1,4 +1,4 @@
-//! What DUNE's data acquisition writes for a trigger: fragments and trigger record headers, byte by byte.
+//! Formats that DUNE's data acquisition writes for a trigger: fragments and trigger record headers, byte by byte.
 //!
 //! ```text
 //! trigger record = TriggerRecordHeader (64 B) + ComponentRequest (32 B) for each component
@@ -27,7 +27,7 @@ use serde::Serialize;
 pub const SOURCE_ID_BYTES: usize = 8;
 /// Version of a source id.
 const SOURCE_ID_VERSION: u16 = 2;
-/// Stands where nothing does.
+/// Fills a field that has no value.
 const PADDING: u32 = 0xFFFF_FFFF;
 
 /// Part of the data acquisition that made a fragment; numbers without a name here are kept as they are.

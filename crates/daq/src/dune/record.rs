@@ -1,4 +1,4 @@
-//! The trigger record header, which says what was asked of whom.
+//! The trigger record header, which lists the requests and their receivers.
 //!
 //! ```text
 //!  0 marker 4 | version 4 | trigger_number 8 | trigger_timestamp 8 | num_components 8 | run_number 4 | error_bits 4
@@ -20,7 +20,7 @@ const MARKER: u32 = 0x3333_4444;
 const VERSION: u32 = 4;
 const COMPONENT_VERSION: u32 = 2;
 
-/// Where the fields after the error bits stand.
+/// The offsets of the fields after the error bits.
 const TYPE_OFFSET: usize = 4 * size_of::<u32>() + 3 * size_of::<u64>();
 const SOURCE_OFFSET: usize = TYPE_OFFSET + size_of::<u64>() + 2 * size_of::<u16>() + size_of::<u32>();
 const WINDOW_OFFSET: usize = 2 * size_of::<u32>() + SOURCE_ID_BYTES;
@@ -96,7 +96,7 @@ pub struct TriggerRecordHeader {
     pub max_sequence_number: u16,
     /// Who built the record.
     pub source: SourceId,
-    /// What is asked of whom.
+    /// A request and its receiver.
     pub components: Vec<ComponentRequest>,
 }
 
@@ -131,7 +131,7 @@ impl TriggerRecordHeader {
     /// Reads a header and its components, which are all of the bytes.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are none, naming what stands there, and for a number of components that is not theirs.
+    /// `Corrupt` for bytes that are none, naming what is there, and for a number of components that is not theirs.
     pub fn decode(bytes: &[u8]) -> Result<TriggerRecordHeader> {
         let Some((head, components)) = bytes.split_at_checked(RECORD_HEADER_BYTES) else {
             return Err(Error::corrupt(format!(

@@ -3,7 +3,7 @@
 //! A kind is recognised by two neighbouring frames that fit together: same start mark, version and link, timestamp one
 //! step further, and for WIBEth the next sequence number. Everything after that is held against that kind.
 //!
-//! *On failure*: `Invalid` with number and byte offset of the frame that breaks the rule, what stands there and what was
+//! *On failure*: `Invalid` with number and byte offset of the frame that breaks the rule, what is there and what was
 //! expected.
 
 use super::{FrameKind, Link, wib1, wibeth};
@@ -11,7 +11,7 @@ use crate::limits::INPUT_FRAMES_MIN;
 use forebay_core::{Error, Result};
 use serde::Serialize;
 
-/// How many frames are looked at to recognise a kind, whatever the file's length.
+/// How many frames are looked at to recognise a kind, regardless of the file's length.
 const EVIDENCE_FRAMES: usize = 256;
 
 /// What a run of recorded frames is.
@@ -27,7 +27,7 @@ pub struct Recording {
     pub link: Link,
 }
 
-/// Recognises recorded frames, checking every one of them. Never panics, whatever the bytes.
+/// Recognises recorded frames, checking every one of them. Never panics, for any bytes.
 ///
 /// # Errors
 /// `Invalid`, with the byte offset of the offending frame and what was expected there: neither kind, cut short, or
@@ -105,7 +105,7 @@ fn neither(bytes: &[u8]) -> Error {
     Error::invalid(format!("neither WIB1 nor WIBEth frames: {}; {}", why(FrameKind::Wib1), why(FrameKind::WibEth)))
 }
 
-/// What keeps `frame` from standing next to `near`: after it (`forward`) or before it. `None` where it fits.
+/// Why `frame` cannot be next to `near`: after it (`forward`) or before it. `None` if it fits.
 fn difference(kind: FrameKind, near: &[u8], frame: &[u8], forward: bool) -> Option<String> {
     let side = if forward { "before" } else { "after" };
     let same = |what: &str, found: u64, expected: u64| {

@@ -4,10 +4,10 @@
 //! file ─▶ detect ─▶ Recording (kind, frames, link, first timestamp)        wib1, wibeth: the bytes of one frame
 //! ```
 //!
-//! *Invariants*: no function here panics on any bytes; a [`Recording`] stands only for bytes in which every frame follows
+//! *Invariants*: no function here panics on any bytes; a [`Recording`] exists only for bytes in which every frame follows
 //! the one before (test `every_break_is_found_at_its_offset`).
 //!
-//! *Not here*: who makes frames (`emulator`, `replay`), how they fill fragments (`FrameSource`).
+//! *Not here*: the makers of frames (`emulator`, `replay`), how they fill fragments (`FrameSource`).
 
 mod bits;
 mod detect;

@@ -3,7 +3,7 @@
 use super::{FrameKind, detect, wib1, wibeth};
 
 /// The kind of frames that a fragment begins with: whole frames that follow each other, the last one possibly cut; a
-/// single one by what its header says of itself. `None` for anything else. Never panics, whatever the bytes.
+/// single one by what its header says of itself. `None` for anything else. Never panics, for any bytes.
 pub fn recognise(fragment: &[u8]) -> Option<FrameKind> {
     FrameKind::ALL.into_iter().find(|kind| {
         let whole = fragment.len() / kind.frame_bytes() * kind.frame_bytes();

@@ -6,7 +6,7 @@
 //! WIB     colddata_ts0 15+1, colddata_ts1 15+1, 12 status bits, context 8, version 4, channel 8; extra_data 64
 //! ```
 //!
-//! Value i of a time sample stands at bit 14·i of its 14 words.
+//! Value i of a time sample is at bit 14·i of its 14 words.
 //!
 //! *Invariants*: unpacking what was packed gives the same values (test `adc_values_round_trip`).
 //!

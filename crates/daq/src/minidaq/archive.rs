@@ -1,11 +1,11 @@
 //! The archive's part: takes over accepted trigger records, verifies every byte once more, and only then releases them.
 //!
-//! It stands for a mover: nothing is written anywhere. The token of a record goes back when its release is answered, never
-//! for a record that was not taken over.
+//! It takes the role of a mover: nothing is written anywhere. The token of a record goes back when its release is
+//! answered, never for a record that was not taken over.
 //!
 //! *On failure*: bytes that do not verify end the run with `Corrupt` and stay in the store.
 
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::limits::GET_ANY_WAIT;
 use crate::meter::{Latency, Meter};
 use crate::threads::Together;
@@ -24,7 +24,7 @@ pub(crate) struct ArchiveReport {
 }
 
 /// The body of the archive thread; it ends with the filters, which hold the other end of the queue.
-pub(crate) fn run(shared: &Shared<'_>, queue: &Receiver<Primary>) -> Result<ArchiveReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, queue: &Receiver<Primary>) -> Result<ArchiveReport> {
     let store = shared.store.named("archive");
     let mut report = ArchiveReport { verify: Latency::new()?, released: 0, not_there: 0 };
     loop {

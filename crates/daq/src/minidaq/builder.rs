@@ -11,7 +11,7 @@
 //! error; nothing is counted as written before the store has answered.
 
 use super::plan::RUN;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use super::trigger::Trigger;
 use crate::dune::{
     ComponentRequest, FRAGMENT_HEADER_BYTES, FragmentErrors, FragmentHeader, RecordErrors, SourceId,
@@ -29,12 +29,12 @@ const RETRY: Duration = Duration::from_millis(1);
 const TRIGGER_TYPE: u64 = 1;
 
 pub(crate) struct Builder<'s, 'a> {
-    shared: &'s Shared<'a>,
+    shared: &'s MiniDaqShared<'a>,
     store: Store,
 }
 
 impl<'s, 'a> Builder<'s, 'a> {
-    pub(crate) fn new(shared: &'s Shared<'a>, holder: &str) -> Builder<'s, 'a> {
+    pub(crate) fn new(shared: &'s MiniDaqShared<'a>, holder: &str) -> Builder<'s, 'a> {
         Builder { shared, store: shared.store.named(holder) }
     }
 

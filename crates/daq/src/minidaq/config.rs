@@ -1,4 +1,4 @@
-//! What a person chooses about a MiniDAQ.
+//! Configuration of a MiniDAQ.
 
 use crate::limits::THREADS_MAX;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Reach {
     /// In ticks of the detector's clock.
     Ticks(u64),
-    /// In time of the detector, whatever the rate scale.
+    /// In time of the detector, regardless of the rate scale.
     Time(Duration),
 }
 

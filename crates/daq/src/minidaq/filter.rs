@@ -13,7 +13,7 @@
 
 use super::inspect;
 use super::plan::{Plan, STREAM};
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::demo::plan::keeps;
 use crate::dune::{FragmentErrors, RecordErrors, SourceId, TriggerRecordHeader};
 use crate::limits::GET_ANY_WAIT;
@@ -49,7 +49,7 @@ pub(crate) struct FilterReport {
 }
 
 /// The body of a filter thread.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize, archive: &SyncSender<Primary>) -> Result<FilterReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, thread: usize, archive: &SyncSender<Primary>) -> Result<FilterReport> {
     let store = shared.store.named(&format!("filter-{thread}"));
     let mut report = FilterReport {
         get_any: Latency::new()?,
@@ -86,7 +86,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize, archive: &SyncSender<Prima
 }
 
 fn decide(
-    shared: &Shared<'_>,
+    shared: &MiniDaqShared<'_>,
     store: &Store,
     thread: usize,
     lease: Lease,

@@ -32,11 +32,11 @@ pub(crate) struct Inhibit {
     start: Instant,
     busy_at: u32,
     free_below: u32,
-    state: Mutex<State>,
+    state: Mutex<TriggerInhibitState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerInhibitState {
     in_flight: u32,
     most: u32,
     busy: bool,
@@ -91,6 +91,7 @@ impl Inhibit {
         let mut state = self.state.lock();
         debug_assert!(state.in_flight > 0, "a trigger record that was not in flight is through");
         state.in_flight = state.in_flight.saturating_sub(1);
+        // Free only below the lower threshold: with one threshold the trigger would go on and off with each record.
         if state.in_flight < self.free_below {
             state.busy = false;
         }
@@ -107,12 +108,13 @@ impl Inhibit {
     /// Data taking has ended: no dead time runs any more.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
+        // From here on no dead time runs: draining is no dead time of the trigger.
         state.ended = true;
         self.account(&mut state, self.now_ns());
     }
 
     /// Starts, changes or ends the dead time that runs, as the state says.
-    fn account(&self, state: &mut State, now: u64) {
+    fn account(&self, state: &mut TriggerInhibitState, now: u64) {
         let cause = if state.ended {
             None
         } else if state.busy {

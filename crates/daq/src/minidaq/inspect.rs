@@ -8,7 +8,7 @@
 //! *Invariants*: a fragment without error bits covers its window without a gap; one with `Incomplete` has at least one
 //! chunk, and gaps only between whole chunks; any other is empty (tests).
 //!
-//! *On failure*: `Corrupt`, naming the trigger record, the source and what stands there.
+//! *On failure*: `Corrupt`, naming the trigger record, the source and what is there.
 
 use super::plan::{Plan, RUN};
 use crate::dune::{ComponentRequest, FragmentErrors, FragmentHeader, SourceId, TriggerRecordHeader};

@@ -10,7 +10,7 @@
 
 use super::config::Pause;
 use super::plan::RUN;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::limits::{FREE_RUNNING_SHARE, READOUT_CATCH_UP, READOUT_STEP};
 use crate::meter::{Latency, Meter};
 use forebay_core::{Error, GAP_CAUSES, Result, SourceId};
@@ -47,7 +47,7 @@ struct Link {
 }
 
 /// The body of a readout thread.
-pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, thread: usize) -> Result<ReadoutReport> {
     let (plan, pace) = (shared.plan, &shared.pace);
     let ring = shared.ring.named(&format!("readout-{thread}"));
     let mut put = Latency::new()?;
@@ -70,6 +70,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
             std::thread::sleep(if pace.is_free_running() { READOUT_STEP / 10 } else { READOUT_STEP });
             continue;
         }
+        // A real detector does not wait: what the readout cannot catch up with is lost, and counted.
         let lost = overrun(due - next, pace.chunks_within(READOUT_CATCH_UP));
         for link in &mut links {
             link.report.made += lost;
@@ -85,6 +86,7 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
             }
         }
         next = last;
+        // After the puts: triggers look only at time that all threads have read out.
         pace.done(thread, next);
         Meter::count(&shared.put[thread].fragments, stored * plan.chunk_frames);
         Meter::count(&shared.put[thread].bytes, stored * plan.chunk_bytes as u64);
@@ -96,8 +98,8 @@ pub(crate) fn run(shared: &Shared<'_>, thread: usize) -> Result<ReadoutReport> {
     Ok(ReadoutReport { put, links: links.into_iter().map(|link| link.report).collect() })
 }
 
-/// Chunks that are lost where the readout is `behind` and catches up at most `most` (0: whatever it is). It goes on half as
-/// far behind, so that an overrun costs few long stretches and not many short ones.
+/// Chunks that are lost where the readout is `behind` and catches up at most `most` (0: without a limit). It goes on
+/// half as far behind, so that an overrun costs few long stretches and not many short ones.
 fn overrun(behind: u64, most: u64) -> u64 {
     if most == 0 || behind <= most { 0 } else { behind - most / 2 }
 }
@@ -106,7 +108,7 @@ fn overrun(behind: u64, most: u64) -> u64 {
 const STEP_CHUNKS: u64 = 64;
 
 /// Puts one chunk of one link; `true` where it was stored.
-fn put_chunk(shared: &Shared<'_>, ring: &Ring, link: &mut Link, chunk: u64, put: &mut Latency) -> Result<bool> {
+fn put_chunk(shared: &MiniDaqShared<'_>, ring: &Ring, link: &mut Link, chunk: u64, put: &mut Latency) -> Result<bool> {
     let plan = shared.plan;
     let report = &mut link.report;
     report.made += 1;

@@ -53,7 +53,7 @@ use forebay_store::Store;
 use outcome::{Outcome, ring_summary};
 use parking_lot::Mutex;
 use plan::{Plan, RUN};
-use shared::Shared;
+use shared::MiniDaqShared;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -65,7 +65,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// `Invalid` for choices that cannot work, `Unavailable` where no directory has room, `Corrupt` where bytes that were
-/// read are not those that were put (ring and store are kept and named), and whatever ring and store answer.
+/// read are not those that were put (ring and store are kept and named), and the errors of ring and store.
 pub fn run(config: &MiniDaqConfig, stop: &AtomicBool, told: &mut Told<'_>) -> Result<MiniDaqSummary> {
     let plan = Plan::new(config)?;
     let bytes = plan.ring_bytes.saturating_add(plan.hot_bytes);
@@ -76,7 +76,7 @@ fn take_run(plan: &Plan, directory: &Path, stop: &AtomicBool, told: &mut Told<'_
     let ring = Ring::create(directory, &plan.ring_keyspace()?, plan.ring_config())?;
     let store = Store::create(directory, &plan.keyspace()?, plan.store_config())?;
     store.run_open(RUN.into(), &plan.run_config()?)?;
-    let shared = Shared::new(plan, &ring, &store);
+    let shared = MiniDaqShared::new(plan, &ring, &store);
     let outcome = work(&shared, stop, told)?;
     let mut problems = Vec::new();
     let ledger = match store.run_close(RUN.into()) {
@@ -93,7 +93,7 @@ fn take_run(plan: &Plan, directory: &Path, stop: &AtomicBool, told: &mut Told<'_
 }
 
 /// Starts all threads and sees them to their end, in the order in which data flows.
-fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
+fn work(shared: &MiniDaqShared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<Outcome> {
     let (plan, config) = (shared.plan, &shared.plan.config);
     let (requests, served) = trigger::queues(plan);
     let (accepted, to_archive) = sync_channel(config.busy_at as usize);
@@ -176,7 +176,7 @@ fn work(shared: &Shared<'_>, stop: &AtomicBool, told: &mut Told<'_>) -> Result<O
 }
 
 /// How it is going. The ring's fill is near 1 once it has come round.
-fn tell(shared: &Shared<'_>, figures: &mut Figures<'_>) {
+fn tell(shared: &MiniDaqShared<'_>, figures: &mut Figures<'_>) {
     let (put, built, taken) = (read(&shared.put), read(&shared.built), read(&shared.taken));
     figures.byte_rate("ring", put.bytes);
     figures.rate("frames", put.fragments);

@@ -1,11 +1,11 @@
-//! What the threads of a MiniDAQ came to, put together into the summary.
+//! Collects the results of a MiniDAQ's threads into the summary.
 
 use super::archive::ArchiveReport;
 use super::filter::FilterReport;
 use super::links::{LinkReport, ReadoutReport};
 use super::plan::{Plan, RUN};
 use super::requests::{Answers, HandlerReport};
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use super::summary::{
     InhibitSummary, LinkSummary, MiniDaqSummary, RecordSummary, RingSummary, WindowSummary, by_cause, record_problems,
     ring_problems,
@@ -34,7 +34,7 @@ impl Outcome {
     /// Holds the accounts against what the threads counted. `problems` are those found so far.
     pub(super) fn summarise(
         &self,
-        shared: &Shared<'_>,
+        shared: &MiniDaqShared<'_>,
         directory: &Path,
         ring: RingSummary,
         ledger: Ledger,
@@ -116,7 +116,7 @@ impl Outcome {
         }
     }
 
-    fn records(&self, shared: &Shared<'_>) -> RecordSummary {
+    fn records(&self, shared: &MiniDaqShared<'_>) -> RecordSummary {
         let sum = |of: fn(&FilterReport) -> u64| self.filter.iter().map(of).sum::<u64>();
         RecordSummary {
             due: self.trigger.due,
@@ -137,7 +137,7 @@ impl Outcome {
         }
     }
 
-    fn dead_time(&self, shared: &Shared<'_>) -> Vec<InhibitSummary> {
+    fn dead_time(&self, shared: &MiniDaqShared<'_>) -> Vec<InhibitSummary> {
         let taking = self.taking.as_secs_f64();
         let one = |dead: super::inhibit::Dead| {
             let seconds = dead.ns as f64 / 1e9;
@@ -163,7 +163,7 @@ impl Outcome {
 }
 
 /// The state of the ring at the end; what follows from the links is filled in later.
-pub(super) fn ring_summary(shared: &Shared<'_>) -> Result<RingSummary> {
+pub(super) fn ring_summary(shared: &MiniDaqShared<'_>) -> Result<RingSummary> {
     let (plan, ring) = (shared.plan, shared.ring);
     let stats = ring.stats();
     let mut gaps = [(0, 0_u64); GAP_CAUSES.len()];

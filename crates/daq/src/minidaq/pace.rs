@@ -1,7 +1,7 @@
 //! The detector's clock: which frames exist by now, and what time it is in ticks.
 //!
 //! ```text
-//! with a rate      chunk c exists from (c + 1) · period on, whoever reads it out
+//! with a rate      chunk c exists from (c + 1) · period on, no matter which thread reads it out
 //! free running     a chunk exists once every readout thread has put it: the slowest link is the clock
 //! ```
 

@@ -1,4 +1,4 @@
-//! What follows from a [`MiniDaqConfig`]: checked numbers, the frame source, and how ring and store are set up.
+//! The plan that follows from a [`MiniDaqConfig`]: checked numbers, the frame source, and how ring and store are set up.
 //!
 //! *Invariants*: a plan that was made can be carried out: the trigger records in flight fit into the hot level (test
 //! `what_cannot_work_is_refused_with_numbers`).

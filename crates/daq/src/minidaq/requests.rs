@@ -8,11 +8,11 @@
 //! nothing is there             DataNotFound, and an empty fragment
 //! ```
 //!
-//! *Invariants*: every request is answered, whatever the ring has (`summary`); every frame that goes into a fragment has
-//! its checksum verified, so that what the ring was given is what the store gets.
+//! *Invariants*: every request is answered, even if the ring lacks the data (`summary`); every frame that goes into a
+//! fragment has its checksum verified, so that what the ring was given is what the store gets.
 
 use super::builder::Builder;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use super::trigger::Trigger;
 use crate::dune::{FragmentErrors, SourceId};
 use crate::limits::GET_ANY_WAIT;
@@ -133,6 +133,7 @@ pub(crate) fn read(
         return Ok(None);
     }
     let start = Instant::now();
+    // Without a wait first, so that the latency is that of the ring and not of the detector.
     let window = ring.window(window_begin, window_end, sources, Duration::ZERO)?;
     let left = timeout.saturating_sub(request.issued.elapsed());
     let not_yet = |source: &SourceWindow| source.coverage.iter().any(|stretch| stretch.state == Coverage::NotYet);
@@ -140,13 +141,14 @@ pub(crate) fn read(
         latency.record(start);
         return Ok(Some(window));
     }
+    // Its pins would keep chunks from being evicted for the whole wait.
     drop(window);
     // Waiting for the detector is not the ring's latency.
     ring.window(window_begin, window_end, sources, left).map(Some)
 }
 
 /// The body of a request handler; it ends with the queue.
-pub(crate) fn run(shared: &Shared<'_>, link: u32, queue: &Receiver<Request>) -> Result<HandlerReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, link: u32, queue: &Receiver<Request>) -> Result<HandlerReport> {
     let plan = shared.plan;
     let ring = shared.ring.named(&format!("request-{link}"));
     let builder = Builder::new(shared, &format!("request-{link}"));

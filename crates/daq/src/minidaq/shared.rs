@@ -1,4 +1,5 @@
-//! What all threads of a MiniDAQ see: the plan, ring and store, the clock, the inhibit, counters, and how far it has come.
+//! State that all threads of a MiniDAQ share: the plan, ring and store, the clock, the inhibit, counters, and how far
+//! it has come.
 
 use super::inhibit::Inhibit;
 use super::pace::Pace;
@@ -9,7 +10,7 @@ use forebay_ring::Ring;
 use forebay_store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) struct Shared<'a> {
+pub(crate) struct MiniDaqShared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) ring: &'a Ring,
     pub(crate) store: &'a Store,
@@ -36,10 +37,10 @@ fn meters(n: usize) -> Vec<Meter> {
     (0..n).map(|_| Meter::default()).collect()
 }
 
-impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, ring: &'a Ring, store: &'a Store) -> Shared<'a> {
+impl<'a> MiniDaqShared<'a> {
+    pub(crate) fn new(plan: &'a Plan, ring: &'a Ring, store: &'a Store) -> MiniDaqShared<'a> {
         let config = &plan.config;
-        Shared {
+        MiniDaqShared {
             plan,
             ring,
             store,
@@ -75,7 +76,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Together for Shared<'_> {
+impl Together for MiniDaqShared<'_> {
     fn ends(&self) -> &Ends {
         &self.ends
     }

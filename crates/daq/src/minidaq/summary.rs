@@ -1,4 +1,4 @@
-//! What a MiniDAQ came to: links, ring, windows, trigger records, dead time, and accounts that must balance.
+//! The summary of a MiniDAQ: links, ring, windows, trigger records, dead time, and accounts that must balance.
 
 use crate::account::Problems;
 use crate::frames::FrameKind;

@@ -6,7 +6,7 @@ use super::config::MiniDaqConfig;
 use super::inspect;
 use super::plan::{Plan, RUN};
 use super::requests::{Request, errors, read};
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use super::trigger::Trigger;
 use crate::directory::Directory;
 use crate::dune::{FRAGMENT_HEADER_BYTES, FragmentErrors, SourceId, TriggerRecordHeader};
@@ -42,12 +42,12 @@ fn with(config: &MiniDaqConfig, test: impl FnOnce(&Bench<'_, '_>)) {
     let ring = Ring::create(directory.path(), &plan.ring_keyspace().unwrap(), plan.ring_config()).unwrap();
     let store = Store::create(directory.path(), &plan.keyspace().unwrap(), plan.store_config()).unwrap();
     store.run_open(RUN.into(), &plan.run_config().unwrap()).unwrap();
-    let shared = Shared::new(&plan, &ring, &store);
+    let shared = MiniDaqShared::new(&plan, &ring, &store);
     test(&Bench { shared: &shared, next: std::cell::Cell::new(1) });
 }
 
 struct Bench<'s, 'a> {
-    shared: &'s Shared<'a>,
+    shared: &'s MiniDaqShared<'a>,
     next: std::cell::Cell<u64>,
 }
 

@@ -14,7 +14,7 @@
 use super::builder::Builder;
 use super::plan::Plan;
 use super::requests::Request;
-use super::shared::Shared;
+use super::shared::MiniDaqShared;
 use crate::limits::{CATCH_UP, INHIBIT_POLL, TRIGGER_WAIT};
 use crate::meter::Meter;
 use forebay_core::{Error, Result};
@@ -72,7 +72,7 @@ impl Schedule {
 }
 
 /// The body of the trigger thread; the queues end with it.
-pub(crate) fn run(shared: &Shared<'_>, queues: Vec<SyncSender<Request>>) -> Result<TriggerReport> {
+pub(crate) fn run(shared: &MiniDaqShared<'_>, queues: Vec<SyncSender<Request>>) -> Result<TriggerReport> {
     let plan = shared.plan;
     let builder = Builder::new(shared, "builder");
     let mut report = TriggerReport::default();

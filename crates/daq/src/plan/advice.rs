@@ -1,4 +1,4 @@
-//! What to do about a plan, in words: what falls short, by how much, and what would mend it.
+//! Advice on a plan, in words: what falls short, by how much, and what would help.
 
 use super::{Bound, HOT_HIGH, Sizing, WRITE_AMPLIFICATION, What};
 use crate::figures::{bytes, rate, time};

@@ -261,7 +261,7 @@ pub struct Sizing {
     pub flow: Flow,
     /// The hot level.
     pub hot: HotPlan,
-    /// The warm level, where there is one.
+    /// The warm level, if there is one.
     pub warm: Option<WarmPlan>,
     /// Bytes of memory for the index, with both levels at their marks.
     pub index_bytes: u64,
@@ -292,7 +292,7 @@ impl Sizing {
             )));
         }
         let in_peak = setup.event_rate * event_bytes as f64;
-        // What spills is written whatever becomes of it; of the rest, what is accepted.
+        // What spills is written no matter how it is decided; of the rest, what is accepted.
         let written = (hot.spilled + (1.0 - hot.spilled) * setup.accept) * WRITE_AMPLIFICATION * in_peak;
         let flow = Flow {
             in_peak,

@@ -76,7 +76,7 @@ fn twelve_hours_of_transient_storage() {
     near(warm.without_archive_s.unwrap() / 3600.0, 12.122);
     // 54 TB × 1.02 / 0.9 = 61.2 TB and 24 × 128 MiB of logs.
     near(warm.bytes_for_autonomy, 61.2e12 + 3.221e9);
-    // Half of the devices last half as long, and that is said.
+    // Half of the devices last half as long, and the plan says so.
     let half = Sizing::new(&Setup { warm_bytes: vec![2400 << 30; 12], ..setup }).unwrap();
     near(half.warm.unwrap().without_archive_s.unwrap() / 3600.0, 6.061);
     assert!(half.advice.iter().any(|line| line.contains("the warm level falls short: 12.0 h")), "{:?}", half.advice);

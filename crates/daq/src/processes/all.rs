@@ -88,6 +88,7 @@ struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A scenario that fails leaves no process behind.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -118,6 +119,7 @@ impl Process {
     fn report<T: DeserializeOwned>(mut self, by: Instant) -> Result<T> {
         let mut text = String::new();
         let mut output = self.output()?;
+        // Read while it runs: a process that fills its pipe would never end.
         let reading = std::thread::spawn(move || output.read_to_string(&mut text).map(|_| text));
         while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             if Instant::now() > by {
@@ -125,7 +127,7 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let failed = || Error::internal(format!("{} ended without a report; its errors stand in the log", self.name));
+        let failed = || Error::internal(format!("{} ended without a report; its errors are in the log", self.name));
         let text = reading.join().map_err(|_| failed())?.map_err(|error| failed().with_source(error))?;
         let last = text.lines().last().ok_or_else(failed)?;
         serde_json::from_str(last).map_err(|error| failed().with_source(error))
@@ -140,10 +142,10 @@ impl Process {
     }
 }
 
-/// Runs the scenario; `connect` makes a client of an address. `told` hears of the events that are complete and decided.
+/// Runs the scenario; `connect` makes a client of an address. `told` gets the counts of complete and decided events.
 ///
 /// # Errors
-/// Where a process does not start, does not end, or says nothing; disagreements stand in the summary.
+/// Where a process does not start, does not end, or says nothing; disagreements are in the summary.
 pub fn run<S: EventStore>(
     config: &AllConfig,
     connect: impl Fn(&str) -> Result<S>,
@@ -162,6 +164,7 @@ pub fn run<S: EventStore>(
     let mut archive = Archive::default();
     let (mut filters_killed, mut server_killed) = (0, 0);
     let bounds = Bounds::parse(&schema, &RUN.to_string())?;
+    // In proportion to the events: a slow machine gets the time that it needs, a process that hangs does not.
     let by = from + PATIENCE + Duration::from_secs(config.events / config.events_per_second.max(1000));
     let mut at_work = readouts;
     let mut done: Vec<ReadoutReport> = Vec::new();
@@ -188,6 +191,7 @@ pub fn run<S: EventStore>(
         }
         if config.kill_server && server_killed == 0 && decided > config.events * 2 / 3 {
             server.kill()?;
+            // At the same socket: clients find it again by themselves.
             (server, _) = serve(config)?;
             server_killed += 1;
         }
@@ -205,6 +209,7 @@ pub fn run<S: EventStore>(
             stopped = true;
         }
         let live: u64 = ledger.live.iter().map(|term| term.events).sum();
+        // Looked at twice: the first account was read before the run was stopped.
         if stopped && live == 0 && store.ledger(RUN)?.live.iter().all(|term| term.events == 0) {
             break;
         }
@@ -240,7 +245,7 @@ fn serve(config: &AllConfig) -> Result<(Process, String)> {
             .status()
             .map_err(|error| Error::internal("the store cannot be made").with_source(error))?;
         if !made.success() {
-            return Err(Error::internal("the store was not made; the error stands above"));
+            return Err(Error::internal("the store was not made; the error is above"));
         }
     }
     let text = |text: &str| text.to_owned();
@@ -263,7 +268,7 @@ fn serve(config: &AllConfig) -> Result<(Process, String)> {
         .read_line(&mut line)
         .map_err(|error| Error::unavailable("the server says nothing").with_source(error))?;
     if !line.contains("listening") {
-        return Err(Error::unavailable("the server did not start; its errors stand in the log"));
+        return Err(Error::unavailable("the server did not start; its errors are in the log"));
     }
     Ok((server, format!("unix:{}", socket.display())))
 }

@@ -1,4 +1,4 @@
-//! What readouts, filters and archive counted themselves, held against the ledger.
+//! Compares the ledger with what readouts, filters and archive counted themselves.
 //!
 //! ```text
 //! made   = stored + late + unknown                              (readouts)

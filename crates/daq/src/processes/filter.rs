@@ -82,15 +82,16 @@ impl Summary for FilterReport {
 /// Whether an event is accepted.
 fn accepts(config: &FilterConfig, primary: &[u8]) -> bool {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    // From the key alone: any filter that gets the event, also after another one died, decides the same.
     let hash = primary.iter().fold(0xCBF2_9CE4_8422_2325 ^ config.seed, fold);
     // The upper bits are the mixed ones.
     ((hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64) < config.accept
 }
 
-/// Decides until `stop` is set, or there is nothing left where that is wanted; `told` hears of the events so far.
+/// Decides until `stop` is set, or until nothing is left if the caller wants that; `told` gets the count of events so far.
 ///
 /// # Errors
-/// Those of the store but for what a filter must live with: leases that are over, a server that is away for less than the
+/// Those of the store except for what a filter must live with: leases that are over, a server that is away for less than the
 /// patience.
 pub fn run<S: EventStore>(
     store: &S,

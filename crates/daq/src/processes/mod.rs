@@ -1,4 +1,4 @@
-//! A readout and a filter that stand alone: the producer and the consumer, each a process of its own, against a store
+//! A stand-alone readout and filter: the producer and the consumer, each a process of its own, against a store
 //! wherever it is.
 //!
 //! ```text

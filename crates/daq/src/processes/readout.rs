@@ -61,7 +61,7 @@ pub struct ReadoutReport {
     /// Fragments that came after their event was leased or decided.
     pub late: u64,
     /// Fragments that an earlier try may have stored whose answer was lost: when they were offered again, their event was
-    /// leased or decided, their run closed, or other bytes stood there. The ledger has each as stored, or not.
+    /// leased or decided, their run closed, or other bytes were there. The ledger has each as stored, or not.
     pub unknown: u64,
     /// Their bytes.
     pub unknown_bytes: u64,
@@ -83,7 +83,7 @@ impl Summary for ReadoutReport {
     }
 }
 
-/// Produces until all events are made, or `stop` is set; `told` hears of the events so far.
+/// Produces until all events are made, or `stop` is set; `told` gets the count of events so far.
 ///
 /// # Errors
 /// `Full` or `Unavailable` where the patience was not enough, and errors of puts that are none of these.
@@ -101,6 +101,7 @@ pub fn run<S: EventStore>(
     let from = Instant::now();
     let mut reporter = Reporter::new(told);
     let per_event = config.sources.len() * config.fragment_bytes;
+    // Whole events in a call: so that a repeat after a lost answer is one of few, large calls.
     let per_call = (CALL_BYTES / per_event.max(1)).clamp(1, 1024) as u64;
     let mut next = config.events.start;
     while next < config.events.end && !stop.load(Ordering::Acquire) {
@@ -108,6 +109,7 @@ pub fn run<S: EventStore>(
             0 => config.events.end,
             rate => config.events.start + (from.elapsed().as_secs_f64() * rate as f64) as u64,
         };
+        // Several due events go in one call: a readout that fell behind catches up in larger calls.
         let until = config.events.end.min(next + per_call).min(due);
         if until == next {
             std::thread::sleep(Duration::from_millis(1));
@@ -125,11 +127,11 @@ pub fn run<S: EventStore>(
             figures.byte_rate("rate", report.bytes);
         });
     }
-    // Whatever happened to answers on their way: each fragment has one outcome.
+    // No matter what happened to answers on their way: each fragment has one outcome.
     let made = report.events * config.sources.len() as u64;
     debug_assert_eq!(report.fragments + report.late + report.unknown, made, "{report:?}");
     match producer.finish() {
-        // Its fragments are stored; only its own figures may stand short in the run's books.
+        // Its fragments are stored; only its own figures may be short in the run's books.
         Err(error) if is_away(&error) => report.away += 1,
         finished => finished?,
     }
@@ -169,12 +171,14 @@ fn put_all<S: EventStore>(
     loop {
         let puts: Vec<(Key, &[u8], PutOptions<'_>)> =
             made.iter().map(|made| (made.key, made.bytes.as_slice(), PutOptions::default())).collect();
+        // Each try is an offer, as in the ledger: the audit compares the two.
         puts.iter().for_each(|(_, bytes, _)| producer.offered(bytes.len() as u64));
         report.offers += puts.len() as u64;
         let outcomes = match store.put_many(&puts) {
             Ok(outcomes) => outcomes,
             Err(error) if is_away(&error) && Instant::now() < patience => {
                 report.away += 1;
+                // All of them: the call failed as a whole, so any of its fragments may be stored.
                 made.iter_mut().for_each(|made| made.is_repeat |= may_have_stored(&error));
                 std::thread::sleep(RETRY);
                 continue;
@@ -184,6 +188,8 @@ fn put_all<S: EventStore>(
         let mut again = Vec::new();
         for (mut made, outcome) in made.into_iter().zip(outcomes) {
             let of_repeat = |outcome: Result<PutOutcome>| outcome.map(PutOutcome::of_repeat).map_err(Error::of_repeat);
+            // The client does not know that this is a repeat of an earlier call: the answer is interpreted here
+            // (docs/semantics.md, "A lost answer").
             match if made.is_repeat { of_repeat(outcome) } else { outcome } {
                 Ok(PutOutcome::Stored | PutOutcome::Duplicate) => {
                     report.fragments += 1;
@@ -193,6 +199,8 @@ fn put_all<S: EventStore>(
                 Ok(PutOutcome::LateUnknown) => report.count_unknown(&made),
                 Err(error) if error.kind() == Kind::Full || is_away(&error) => {
                     report.full += u64::from(error.kind() == Kind::Full);
+                    // One patience for the whole call: with one for each fragment a full store could hold it up many
+                    // times as long.
                     if Instant::now() >= patience {
                         return Err(error);
                     }

@@ -1,4 +1,4 @@
-//! What a person chooses about a recording, and what follows from it.
+//! Configuration of a recording, and the plan that follows from it.
 
 use crate::emulator;
 use crate::figures::{bytes, within};
@@ -47,7 +47,7 @@ pub struct Retroactive {
     pub ring: Option<PathBuf>,
 }
 
-/// Choices of one recording. The default is whole but for its directories.
+/// Choices of one recording. The default is whole except for its directories.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordChoices {
     /// Directories, each one device.
@@ -207,7 +207,7 @@ impl Plan {
             self.link_bytes_per_second() * choices.seconds * f64::from(share)
         };
         // Tables and heads, and what the ends of containers and the last extents of links leave empty. A ring asks first
-        // whether all will fit, whatever the ends leave.
+        // whether all will fit, even with the room that is left at the ends.
         let more = if choices.retroactive.is_some() { 1.25 } else { 1.03 };
         let needed = (payload * more) as u64 + u64::from(share) * (8 << 20);
         let mut dirs = Vec::new();

@@ -31,7 +31,7 @@ use forebay_core::Result;
 use forebay_recorder::{GapManifest, GapReason, Recording, RecordingDevice, RecordingLink, RecordingProgress};
 use parking_lot::Mutex;
 use serde::Serialize;
-use shared::Shared;
+use shared::RecordShared;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a recording was, at its end.
@@ -78,8 +78,8 @@ impl Summary for RecordSummary {
 /// the end of the time asked.
 ///
 /// # Errors
-/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and whatever the recording answers.
-/// Frames that were missed are no error but stand in the manifest.
+/// `Invalid` for choices that cannot work, `Full` where a directory has not the room, and the errors of the recording.
+/// Frames that were missed are not an error: they are in the manifest.
 pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> Result<RecordSummary> {
     let plan = Plan::new(choices)?;
     if let Some(window) = &choices.retroactive {
@@ -87,7 +87,7 @@ pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> R
     }
     let recording = Recording::create(&plan.dirs, plan.config.clone())?;
     let links = recording.links((0..plan.choices.links).map(|link| plan.link(link)).collect())?;
-    let shared = Shared::new(&plan, stop);
+    let shared = RecordShared::new(&plan, stop);
     read_out(&shared, &recording, links, told)?;
     let seconds = shared.start.elapsed().as_secs_f64();
     // What was pushed is durable, and the manifest written, only after this: the rate counts the time that it takes.
@@ -105,7 +105,12 @@ pub fn run(choices: &RecordChoices, stop: &AtomicBool, told: &mut Told<'_>) -> R
     })
 }
 
-fn read_out(shared: &Shared<'_>, recording: &Recording, links: Vec<RecordingLink>, told: &mut Told<'_>) -> Result<()> {
+fn read_out(
+    shared: &RecordShared<'_>,
+    recording: &Recording,
+    links: Vec<RecordingLink>,
+    told: &mut Told<'_>,
+) -> Result<()> {
     let threads = shared.plan.choices.threads;
     let mut shares: Vec<Mutex<Vec<RecordingLink>>> = (0..threads).map(|_| Mutex::default()).collect();
     for (at, link) in links.into_iter().enumerate() {

@@ -109,8 +109,8 @@ impl Summary for PlaySummary {
 /// Plays a recording. Payloads go to `output`, link after link. The manifest is shown to `opened` before the first frame.
 ///
 /// # Errors
-/// `Invalid` for links that are not there; whatever opening the recording answers; `Unavailable` where `output` fails.
-/// Frames that are not right are no error but stand in the summary.
+/// `Invalid` for links that are not there; the errors of opening the recording; `Unavailable` where `output` fails.
+/// Frames that are not right are not an error: they are in the summary.
 pub fn play(
     choices: &PlayChoices,
     stop: &AtomicBool,

@@ -8,7 +8,7 @@
 //! *Invariants*: every frame of every link is pushed or entered as missed (test of `record`): links do not wait.
 
 use super::config::Plan;
-use super::shared::Shared;
+use super::shared::RecordShared;
 use crate::limits::{READOUT_STEP, RECORD_CATCH_UP};
 use forebay_core::{Error, Result};
 use forebay_recorder::{GapReason, Pushed, RecordingLink};
@@ -18,7 +18,7 @@ use std::time::Instant;
 const STEP_PUSHES: u64 = 64;
 
 /// The body of a thread: reads its links out until the recording's end, and gives them back.
-pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordingLink>) -> Result<()> {
+pub(super) fn run(shared: &RecordShared<'_>, mut links: Vec<RecordingLink>) -> Result<()> {
     let plan = shared.plan;
     if plan.choices.fast {
         return fast(shared, &mut links);
@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Shared<'_>, mut links: Vec<RecordingLink>) -> Result<
     Ok(())
 }
 
-fn fast(shared: &Shared<'_>, links: &mut [RecordingLink]) -> Result<()> {
+fn fast(shared: &RecordShared<'_>, links: &mut [RecordingLink]) -> Result<()> {
     let mut next = 0;
     while shared.start.elapsed().as_secs_f64() < shared.plan.choices.seconds && !shared.stops() {
         for push in next..next + STEP_PUSHES {

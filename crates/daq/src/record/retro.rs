@@ -10,7 +10,7 @@
 //! *On failure*: a recording that is refused leaves its directories empty; ended before its trigger, it is an empty one.
 
 use super::config::{Plan, Retroactive};
-use super::shared::Shared;
+use super::shared::RecordShared;
 use super::{RecordSummary, methods, tell};
 use crate::directory::Directory;
 use crate::limits::{LOOK, READOUT_STEP, RECORD_CATCH_UP, RING_OVERHEAD_BYTES, SKEW_MAX};
@@ -185,7 +185,7 @@ fn take(
     stop: &AtomicBool,
     told: &mut Told<'_>,
 ) -> Result<(Triggered, Lost)> {
-    let shared = &Shared::new(plan, stop);
+    let shared = &RecordShared::new(plan, stop);
     std::thread::scope(|scope| {
         let _end = EndThreads(shared);
         let threads = plan.choices.threads;
@@ -205,7 +205,7 @@ fn take(
 
 /// Waits for the trigger's time, records, and answers when all is durable.
 fn trigger(
-    shared: &Shared<'_>,
+    shared: &RecordShared<'_>,
     window: &Retroactive,
     ring: &Ring,
     recording: Recording,
@@ -252,7 +252,7 @@ fn trigger(
 }
 
 /// The body of a readout thread: its links' frames go to the ring at their pace, until all is over.
-fn feed(shared: &Shared<'_>, ring: &Ring, thread: usize) -> Result<Lost> {
+fn feed(shared: &RecordShared<'_>, ring: &Ring, thread: usize) -> Result<Lost> {
     let plan = shared.plan;
     let link = |link: u32| -> Result<(u32, SourceId)> { Ok((link, ring.keyspace().source(&[link.into()])?)) };
     let mine = (thread as u32..plan.choices.links).step_by(plan.choices.threads);

@@ -1,4 +1,4 @@
-//! What the threads of a recording share: its plan, its clock, and how it ends.
+//! State that the threads of a recording share: its plan, its clock, and how it ends.
 
 use super::config::Plan;
 use crate::threads::{Ends, Together};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-pub(super) struct Shared<'a> {
+pub(super) struct RecordShared<'a> {
     pub(super) plan: &'a Plan,
     pub(super) start: Instant,
     stop: &'a AtomicBool,
@@ -15,9 +15,9 @@ pub(super) struct Shared<'a> {
     ended: Mutex<Option<GapReason>>,
 }
 
-impl<'a> Shared<'a> {
-    pub(super) fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Shared<'a> {
-        Shared { plan, start: Instant::now(), stop, ends: Ends::default(), ended: Mutex::default() }
+impl<'a> RecordShared<'a> {
+    pub(super) fn new(plan: &'a Plan, stop: &'a AtomicBool) -> RecordShared<'a> {
+        RecordShared { plan, start: Instant::now(), stop, ends: Ends::default(), ended: Mutex::default() }
     }
 
     /// Whether links are to end before their time.
@@ -40,7 +40,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Together for Shared<'_> {
+impl Together for RecordShared<'_> {
     fn ends(&self) -> &Ends {
         &self.ends
     }

@@ -128,3 +128,34 @@ pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Damaged> {
     }
     Err(Damaged("a number is too long"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_all_widths_come_back() {
+        let fields = || (0..=64_u32).chain((0..=64).rev()).chain([1, 64, 64, 63, 7]);
+        let value = |at: usize, bits: u32| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(bits);
+        let mut writer = BitWriter::after(Vec::new());
+        fields().enumerate().for_each(|(at, bits)| writer.put(value(at, bits), bits));
+        let bytes = writer.finish();
+        let mut reader = BitReader::new(&bytes);
+        for (at, bits) in fields().enumerate() {
+            assert_eq!(reader.get(bits), Ok(value(at, bits)));
+        }
+        assert_eq!(reader.bytes_read(), bytes.len());
+        assert!(reader.get(8).is_err());
+    }
+
+    #[test]
+    fn numbers_of_all_lengths_come_back() {
+        for value in (0..64).map(|bits| 1_u64 << bits).chain([0, u64::MAX]) {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            assert_eq!(take_varint(&mut &bytes[..]), Ok(value));
+            assert!(take_varint(&mut &bytes[..bytes.len() - 1]).is_err());
+        }
+        assert!(take_varint(&mut &[0x80; 12][..]).is_err());
+    }
+}

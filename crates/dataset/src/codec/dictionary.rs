@@ -8,7 +8,7 @@
 //! in patterns: zstd finds them in the codes.
 
 use super::bits::{put_varint, take_varint};
-use super::{Damaged, Effort, encode_part};
+use super::{Damaged, Effort, decode_part, encode_part};
 use crate::Scalar;
 
 /// Larger dictionaries save nothing.
@@ -40,7 +40,7 @@ pub(super) fn encode(scalar: Scalar, wide: &[u64], effort: Effort, first: u8) ->
 }
 
 /// The different values in their order, and the number of each value among them; `None` where there are more than `most`.
-fn number(wide: &[u64], most: usize) -> Option<(Vec<u64>, Vec<u32>)> {
+pub(super) fn number(wide: &[u64], most: usize) -> Option<(Vec<u64>, Vec<u32>)> {
     // A table of open addresses, never more than half full: the numbers of values as they are first seen, plus one.
     let log = (2 * most + 2).ilog2() + 1;
     let mut table = vec![0_u32; 1 << log];
@@ -70,13 +70,8 @@ fn number(wide: &[u64], most: usize) -> Option<(Vec<u64>, Vec<u32>)> {
     Some((order.iter().map(|&number| seen[number as usize]).collect(), numbers))
 }
 
-/// Decodes; `decode` reads a part.
-pub(super) fn decode(
-    scalar: Scalar,
-    mut encoded: &[u8],
-    out: &mut [u8],
-    decode: impl Fn(Scalar, &[u8], &mut [u8]) -> Result<(), Damaged>,
-) -> Result<(), Damaged> {
+/// Decodes; `out` is not empty.
+pub(super) fn decode(scalar: Scalar, mut encoded: &[u8], out: &mut [u8]) -> Result<(), Damaged> {
     let width = scalar.width();
     let count = out.len() / width;
     let different = take_varint(&mut encoded)?;
@@ -87,10 +82,10 @@ pub(super) fn decode(
     let part = usize::try_from(take_varint(&mut encoded)?).map_err(|_| Damaged("a part is too long"))?;
     let (part, coded) = encoded.split_at_checked(part).ok_or(Damaged("a part is too long"))?;
     let mut values = vec![0; different * width];
-    decode(scalar, part, &mut values)?;
+    decode_part(scalar, part, &mut values)?;
     let codes = codes_of(different);
     let mut code_bytes = vec![0; count * codes.width()];
-    decode(codes, coded, &mut code_bytes)?;
+    decode_part(codes, coded, &mut code_bytes)?;
     match width {
         1 => look_up::<1>(&values, &code_bytes, codes, out),
         2 => look_up::<2>(&values, &code_bytes, codes, out),

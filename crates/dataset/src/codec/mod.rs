@@ -20,6 +20,7 @@ mod map;
 mod numeric;
 mod packed;
 mod rans;
+mod repeats;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -61,6 +62,8 @@ mod encoding {
     pub(super) const PACKED: u8 = 5;
     /// A dictionary.
     pub(super) const DICTIONARY: u8 = 6;
+    /// New values, and distances to the same value before.
+    pub(super) const REPEATS: u8 = 7;
 }
 
 /// Decodes a stripe into `out`, whose length is the number of values times their width.
@@ -72,7 +75,8 @@ pub fn decode(scalar: Scalar, encoded: &[u8], out: &mut [u8]) -> Result<(), Dama
         None if out.is_empty() => return Ok(()),
         None => return Err(Damaged("no bytes")),
         Some(_) if out.is_empty() => return Err(Damaged("bytes for no values")),
-        Some((&first, rest)) if first == encoding::DICTIONARY => dictionary::decode(scalar, rest, out, decode_part)?,
+        Some((&first, rest)) if first == encoding::DICTIONARY => dictionary::decode(scalar, rest, out)?,
+        Some((&first, rest)) if first == encoding::REPEATS => repeats::decode(scalar, rest, out)?,
         Some(_) => decode_part(scalar, encoded, out)?,
     }
     if scalar == Scalar::Bool && out.iter().any(|&value| value > 1) {

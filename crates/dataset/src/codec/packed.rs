@@ -11,7 +11,7 @@ use super::bits::low_mask;
 use super::{Damaged, Effort};
 use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::CParameter;
+use zstd::zstd_safe::{CParameter, compress_bound};
 
 /// How values are laid out before they are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,20 +42,19 @@ thread_local! {
 
 /// Compresses bytes; `None` where zstd cannot.
 pub(super) fn compress(bytes: &[u8], effort: Effort) -> Option<Vec<u8>> {
-    let compress = |compressor: &mut Compressor<'static>| {
+    let level = match effort {
+        Effort::Default => DEFAULT_LEVEL,
+        Effort::Best => BEST_LEVEL,
+    };
+    COMPRESSOR.with_borrow_mut(|kept| {
+        if kept.is_none() {
+            *kept = Some(compressor(level)?);
+        }
+        let compressor = kept.as_mut()?;
+        compressor.set_parameter(CParameter::CompressionLevel(level)).ok()?;
         let frame = compressor.compress(bytes).ok()?;
         Some(frame.strip_prefix(&MAGIC)?.to_vec())
-    };
-    match effort {
-        Effort::Default => COMPRESSOR.with_borrow_mut(|kept| {
-            if kept.is_none() {
-                *kept = Some(compressor(DEFAULT_LEVEL)?);
-            }
-            compress(kept.as_mut()?)
-        }),
-        // Its context is large: it is not kept.
-        Effort::Best => compress(&mut compressor(BEST_LEVEL)?),
-    }
+    })
 }
 
 fn compressor(level: i32) -> Option<Compressor<'static>> {
@@ -68,6 +67,10 @@ fn compressor(level: i32) -> Option<Compressor<'static>> {
 
 /// Decompresses to just the bytes of `out`.
 pub(super) fn decompress(encoded: &[u8], out: &mut [u8]) -> Result<(), Damaged> {
+    // No encoder writes more, and the copy below must not be larger than the output asks for.
+    if encoded.len() > compress_bound(out.len()) {
+        return Err(Damaged("a frame is too long"));
+    }
     let frame = [&MAGIC[..], encoded].concat();
     let len = DECOMPRESSOR.with_borrow_mut(|kept| {
         if kept.is_none() {

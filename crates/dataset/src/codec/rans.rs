@@ -374,4 +374,3 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 }
-

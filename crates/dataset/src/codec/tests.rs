@@ -12,7 +12,9 @@ fn decoded(scalar: Scalar, encoded: &[u8], len: usize) -> Result<Vec<u8>, Damage
 
 /// All encodings that apply give the values back, in stripes after one another too.
 fn check(scalar: Scalar, values: &[u8]) {
-    for effort in [Effort::Default, Effort::Best] {
+    // The best effort takes long, and differs in levels of zstd only.
+    let efforts = if values.len() < 2500 { &[Effort::Default, Effort::Best][..] } else { &[Effort::Default] };
+    for &effort in efforts {
         let mut coder = Coder::default();
         for _ in 0..2 {
             let encoded = coder.encode(scalar, values, effort);
@@ -47,7 +49,8 @@ fn random(seed: u64) -> impl FnMut() -> u64 {
 /// Streams as they occur: of each kind, all shapes that an encoding is for.
 fn shapes(scalar: Scalar, count: usize) -> Vec<Vec<u8>> {
     let bits = scalar.width() as u32 * 8;
-    let shapes: [fn(u64, u64, u32) -> u64; 9] = [
+    let shapes: [fn(u64, u64, u32) -> u64; 10] = [
+        |at, random, _| (at - random % 3 % (at + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         |_, random, _| random,
         |_, random, bits| random >> (random % u64::from(bits)) as u32,
         |at, _, _| at,
@@ -85,7 +88,7 @@ fn all_kinds_and_lengths() {
 #[test]
 fn long_stripes() {
     for scalar in [Scalar::U8, Scalar::F16, Scalar::I32, Scalar::F32, Scalar::U64, Scalar::F64] {
-        shapes(scalar, 70_001).iter().for_each(|values| check(scalar, values));
+        shapes(scalar, 20_001).iter().for_each(|values| check(scalar, values));
     }
 }
 
@@ -174,7 +177,7 @@ fn rows_of_bools_come_back() {
     let mut random = random(1);
     for (rows, count) in [(0, 0), (1, 0), (3, 1), (5, 7), (9, 64), (300, 65), (700, 130)] {
         let rows: Vec<Vec<u8>> = (0..rows)
-            .map(|row| (0..count).map(|at| u8::from((at + row) % 7 == 0 || random() % 20 == 0)).collect())
+            .map(|row| (0..count).map(|at| u8::from((at + row) % 7 == 0 || random().is_multiple_of(20))).collect())
             .collect();
         let borrowed: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
         for effort in [Effort::Default, Effort::Best] {

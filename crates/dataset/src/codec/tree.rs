@@ -70,7 +70,6 @@ enum Node {
     },
     /// `levels` further leading bits are `path`.
     Narrow {
-        share: u32,
         bits: u32,
         levels: u32,
         path: u64,
@@ -209,7 +208,7 @@ impl Tree {
                     bits.put(code, width);
                     bits.put(u64::from(level), self.precision.level_bits(share));
                 }
-                Node::Narrow { bits: left, levels, path, .. } => {
+                Node::Narrow { bits: left, levels, path } => {
                     bits.put(0b11, 2);
                     bits.put(u64::from(levels - 1), levels_width(left));
                     bits.put(path, levels);
@@ -258,7 +257,7 @@ impl Build<'_> {
             if sorted.len() as u32 * levels <= own {
                 return f32::INFINITY;
             }
-            self.nodes.push(Node::Narrow { share, bits, levels, path });
+            self.nodes.push(Node::Narrow { bits, levels, path });
             return own as f32 + self.node(sorted, lower + (path << open), open, share);
         }
         if share < 2 || sorted.len() < 3 {
@@ -322,5 +321,46 @@ fn read_node(
             let lower = lower + (reader.get(levels)? << open);
             read_node(reader, precision, Leaf { lower, bits: open, share }, before, leaf)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was written is read, and the bins tile the shares and the words.
+    #[test]
+    fn trees_come_back_with_all_shares() {
+        let squares: Vec<u32> = (0..3000).map(|at| at * at).collect();
+        let spikes: Vec<u32> = (0..3000).map(|at| if at < 1000 { 77 } else { (1 << 20) + at / 500 }).collect();
+        for values in [squares, spikes] {
+            for log in 1..=LOG_MAX {
+                let tree = Tree::of(&values, 24, log);
+                let mut bits = BitWriter::after(Vec::new());
+                tree.write(&mut bits);
+                let bytes = bits.finish();
+                let mut leaves = Vec::new();
+                let mut sum = 0;
+                let result = read(&mut BitReader::new(&bytes), values.len(), 24, log, &mut |leaf, before| {
+                    assert_eq!(before, sum);
+                    sum += leaf.share;
+                    leaves.push((leaf.lower, leaf.bits, leaf.share));
+                });
+                assert_eq!((result, sum), (Ok(()), 1 << log));
+                let written: Vec<_> = tree.leaves().iter().map(|leaf| (leaf.lower, leaf.bits, leaf.share)).collect();
+                assert_eq!(leaves, written);
+                assert!(leaves.is_sorted());
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_of_a_thousand_values_is_small() {
+        let values: Vec<u32> = (0..1000).map(|at| at * at).collect();
+        let tree = Tree::of(&values, 20, 10);
+        let mut bits = BitWriter::after(Vec::new());
+        tree.write(&mut bits);
+        assert!(tree.leaves().len() > 4);
+        assert!(bits.finish().len() < 20);
     }
 }

@@ -61,11 +61,12 @@ impl Known {
 impl LayerView {
     /// The first entry of each stream in the directory of a batch with so many events, and the number of entries.
     pub(crate) fn first_entries(&self, events: u64) -> Vec<u32> {
-        let mut at = 0;
+        let mut at = 0_u32;
         let mut first = Vec::with_capacity(self.streams.len() + 1);
         for &(_, shift) in &self.streams {
             first.push(at);
-            at += self.stripes(shift, events);
+            // More entries than a directory can have: it does not fit then.
+            at = at.saturating_add(self.stripes(shift, events));
         }
         first.push(at);
         first
@@ -78,7 +79,7 @@ impl LayerView {
 
     /// Stripes of a batch with so many events. An uncut stream has one, also of a batch that is larger than those before it.
     pub(crate) fn stripes(&self, shift: u8, events: u64) -> u32 {
-        if shift == 0 { 1 } else { events.div_ceil(self.stripe_events(shift)) as u32 }
+        if shift == 0 { 1 } else { u32::try_from(events.div_ceil(self.stripe_events(shift))).unwrap_or(u32::MAX) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod deaths;
+mod fixture;
 mod places;
 mod roundtrip;
 mod versions;

@@ -110,7 +110,7 @@ pub enum Blob {
     Run = 1,
     /// The name of a stream.
     Stream = 2,
-    /// Everything that earlier slots said, folded.
+    /// A snapshot: everything that earlier slots said.
     Snapshot = 3,
     /// Streams with chosen sources, as an accept named them, under a number.
     Output = 4,

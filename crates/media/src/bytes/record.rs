@@ -104,7 +104,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Stands for an entry that is not known yet.
+    /// A placeholder for an entry that is not known yet.
     pub const EMPTY: Entry =
         Entry { key: Key::EMPTY, offset: 0, length: 0, payload_crc: 0, status: 0, version: 0, flags: EntryFlags::VOID };
 }
@@ -289,7 +289,7 @@ pub enum SegmentKind {
     Snapshot,
 }
 
-/// Where a segment stands in its life.
+/// The state of a segment in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
     /// May have incomplete entries: every one is checked, invalid ones were never acknowledged.
@@ -303,7 +303,7 @@ pub enum SegmentState {
 pub struct SegmentHeader {
     /// What it holds.
     pub kind: SegmentKind,
-    /// Where it stands.
+    /// Its state.
     pub state: SegmentState,
     /// Position in the region.
     pub segment: u32,

@@ -73,7 +73,7 @@ const MAGIC: [u8; 8] = *b"FOREBAY\x01";
 const _: () = assert!(Superblock::BYTES <= 1024 && 2 * 1024 <= SUPERBLOCK_AREA_BYTES);
 
 impl Superblock {
-    /// Bytes of one copy that mean something; copies stand 4096 bytes apart.
+    /// Bytes of one copy that mean something; the copies are 4096 bytes apart.
     pub const BYTES: usize = 128;
 
     /// Version of the region's format: any change of its bytes raises it.

@@ -108,7 +108,7 @@ impl Closing {
     }
 }
 
-/// Ends the closing also where it panics: nobody waits for ever.
+/// Ends the closing also if it panics, so that no thread waits forever.
 struct End<'a>(&'a Closing);
 
 impl End<'_> {

@@ -190,7 +190,7 @@ mod x86 {
             MODE == READ || MODE == PLAIN || target.addr().is_multiple_of(LINE_BYTES),
             "lines are stored whole"
         );
-        // SAFETY: as this function's callers vouch.
+        // SAFETY: as this function's callers guarantee.
         let state = unsafe { fold_blocks::<MODE>(crc, target, source) };
         let blocks_end = source.len() / BLOCK_BYTES * BLOCK_BYTES;
         // SAFETY: as above.
@@ -236,7 +236,7 @@ mod x86 {
     #[target_feature(enable = "avx512f,avx512vl,vpclmulqdq,pclmulqdq,sse4.2")]
     // SAFETY: the obligations of callers are listed above; offsets below stay within the whole blocks of `source`.
     unsafe fn fold_blocks<const MODE: u8>(crc: u32, target: *mut u8, source: &[u8]) -> __m512i {
-        // SAFETY: as this function's callers vouch; every line that is asked for lies in a whole block.
+        // SAFETY: as this function's callers guarantee; every line that is asked for lies in a whole block.
         let line = |offset: usize| unsafe { move_line::<MODE>(target, source, offset) };
         let mut lanes = [line(0), line(64), line(128), line(192)];
         // The register, all ones where nothing came before, enters with the first four bytes.
@@ -273,7 +273,7 @@ mod x86 {
         let over_512 = broadcast(FOLD_512);
         let mut offset = from;
         while offset + LINE_BYTES <= source.len() {
-            // SAFETY: as this function's callers vouch; the line lies within `source`.
+            // SAFETY: as this function's callers guarantee; the line lies within `source`.
             let data = unsafe { move_line::<MODE>(target, source, offset) };
             state = fold_512(state, data, over_512);
             offset += LINE_BYTES;

@@ -135,7 +135,7 @@ impl Hot {
     pub fn close_idle_cursors(&self) {
         for padded in &self.cursors.0 {
             let mut cursor = padded.0.lock();
-            // Not one without entries: the next put would take another segment, and this would go on for ever.
+            // Not one without entries: the next put would take another segment, and this would go on forever.
             if let Some(idle) = cursor.take_if(|open| open.entries > 0 && self.segment(open.segment).live() == 0) {
                 idle.close(self);
             }

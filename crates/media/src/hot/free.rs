@@ -1,4 +1,4 @@
-//! The segments that nobody has: which one is taken next, how many there are, and who waits for one.
+//! Free segments: which one is taken next, how many there are, and the threads that wait for one.
 //!
 //! *Invariants*: no segment is in the list twice (asserted in `add`); the count is that of the list after each change.
 

@@ -31,7 +31,7 @@ pub enum FlushPolicy {
     /// survives the death of the process.
     #[default]
     Auto,
-    /// Flush cache lines whatever the mapping is; for measuring what persistent memory would cost.
+    /// Flush cache lines for any kind of mapping; for measuring what persistent memory would cost.
     Always,
 }
 
@@ -84,8 +84,8 @@ pub struct Region {
     faulted: AtomicUsize,
 }
 
-// SAFETY: the memory is plain bytes; who may access which part when is the segment protocol's (`segment.rs`) and the
-// index locks' business, not bound to a thread.
+// SAFETY: the memory is plain bytes; the protocol that decides which thread may access which part is that of segments
+// (`segment.rs`) and the index locks' business, not bound to a thread.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}

@@ -129,7 +129,7 @@ impl Segment {
         self.let_go(IN_FLIGHT)
     }
 
-    /// The record came to nothing; these bytes are dead. The last access to the region of who was to write it.
+    /// The record was given up; these bytes are dead. This is its writer's last access to the region.
     #[inline]
     pub fn abandoned(&self, bytes: u64) -> Left {
         // Before the need is let go: after that the segment may be in its next life, whose account this is not.
@@ -248,7 +248,8 @@ impl Segment {
                     self.set_state(FREE);
                     return true;
                 }
-                // A thread that ended its last need meanwhile found it busy and left it to this loop: hence the next turn.
+                // A thread that ended its last need meanwhile found it busy and left it to this loop, so the loop takes
+                // another turn.
                 self.set_state(from);
             }
         }

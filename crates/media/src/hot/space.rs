@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Who asks for space, from first refused to never refused.
+/// The requester of space, from first refused to never refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// The first fragment of an event.
@@ -36,7 +36,7 @@ pub enum Class {
     Chunk,
 }
 
-/// Where a record stands. On the hot level: segment and entry number. On the warm one: container, position of the image
+/// Where a record is. On the hot level: segment and entry number. On the warm one: container, position of the image
 /// and number of the fragment in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
@@ -137,15 +137,15 @@ pub struct Hot {
     pub store: [u8; 16],
     /// What is known of each segment, by number.
     pub segments: Vec<Segment>,
-    /// Who still uses it while it is closed.
+    /// The users of the region that remain while it closes.
     pub closing: Closing,
     pub(super) cursors: WriteCursors,
     free: FreeSegments,
-    /// Live events of which something stands here: each keeps room for its decision.
+    /// Live events of which something is here: each keeps room for its decision.
     pub events: Arc<AtomicU64>,
-    /// Removed keys of live events: each stands in every snapshot.
+    /// Removed keys of live events: every snapshot contains each of them.
     pub removed: AtomicU64,
-    /// Bytes of outputs with chosen sources: they stand in every snapshot.
+    /// Bytes of outputs with chosen sources: every snapshot contains them.
     pub output_bytes: AtomicU64,
     /// Stages of the selection: each may cost an event one decision more.
     pub stages: u64,
@@ -207,7 +207,7 @@ impl Hot {
         u64::from(length).next_multiple_of(PAYLOAD_ALIGN as u64) + self.layout.entry_bytes() as u64
     }
 
-    /// Segments that nobody has.
+    /// Free segments.
     pub fn free_segments(&self) -> u32 {
         self.free.count()
     }
@@ -241,7 +241,7 @@ impl Hot {
             }
     }
 
-    /// Whether this class may take space now, whatever room open segments have.
+    /// Whether this class may take space now, regardless of the room in open segments.
     #[inline]
     pub fn admits(&self, class: Class) -> bool {
         self.free_segments() > self.reserve(class)
@@ -312,7 +312,7 @@ impl Hot {
         segment.entries.store(entries, Ordering::Relaxed);
         segment.payload_end.store(payload_end, Ordering::Relaxed);
         // Releases both figures to the thread that seals it. From here on records that end may free it; the last of them may
-        // have ended before, when the segment was still open: hence the look below.
+        // have ended before, when the segment was still open: so it is checked below.
         segment.set_state(CLOSED);
         self.free_if_idle(number);
     }
@@ -340,13 +340,13 @@ impl Hot {
         }
     }
 
-    /// A log segment whose slots a snapshot has folded.
+    /// A log segment whose slots a snapshot has replaced.
     pub fn free_log(&self, number: u32) {
         self.segment(number).set_state(FREE);
         self.add_free(number);
     }
 
-    /// A segment that holds nothing any more: writers that wait for space hear of it.
+    /// A segment that holds nothing any more: wakes writers that wait for space.
     pub fn add_free(&self, number: u32) {
         debug_assert_eq!(self.segment(number).state(), FREE, "segment {number} is in use");
         self.free.add(number);
@@ -362,7 +362,7 @@ impl Hot {
         self.free.continue_order(after);
     }
 
-    /// Offset of an entry in the region. Entry 0 stands at the segment's end, the next ones before it.
+    /// Offset of an entry in the region. Entry 0 is at the segment's end, the next ones before it.
     #[inline]
     pub fn entry_offset(&self, location: Location) -> u64 {
         debug_assert!(!location.is_warm() && location.segment < self.geometry.segments, "{location:?} is not here");
@@ -404,7 +404,7 @@ impl Hot {
         self.layout.decode(bytes, self.seed(location.segment), location.entry)
     }
 
-    /// Entries that a segment can have: as many as its header says once sealed, as many as fit before.
+    /// Entries that a segment can have: the number in its header once it is sealed, before that the number that fits.
     pub fn entries_possible(&self, header: &SegmentHeader) -> u32 {
         let room = self.geometry.segment_bytes - SEGMENT_HEADER_BYTES as u64;
         let most = (room / self.layout.entry_bytes() as u64) as u32;
@@ -464,7 +464,7 @@ impl Hot {
     }
 
     /// A record is written, durable and booked. The caller accesses the region no more on its behalf; where the record
-    /// can be found, this is said under the lock of its cell.
+    /// can be found, this is called under the lock of its cell.
     #[inline]
     pub fn written(&self, segment: u32) {
         self.left(segment, self.segment(segment).written());

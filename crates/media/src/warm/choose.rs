@@ -32,7 +32,7 @@ impl Warm {
                 continue;
             }
             match container.phase() {
-                // At once, whatever the space: its only copy is on a medium that has failed.
+                // At once, regardless of the space: its only copy is on a medium that has failed.
                 Phase::Poisoned => return Some((container.number, live)),
                 Phase::Full if short => {
                     let all = container.header.lock().fragments.max(1) as f64;
@@ -47,7 +47,7 @@ impl Warm {
         best.map(|best| best.1)
     }
 
-    /// Takes the full container of a stream that began first to be drained; `None` where there is none. Shared containers
+    /// Takes the full container of a stream that began first to be drained; `None` if there is none. Shared containers
     /// are every stream's.
     ///
     /// # Errors

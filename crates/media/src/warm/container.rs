@@ -1,4 +1,4 @@
-//! A container in memory: its phase, what lives in it, who reads it, and its header as last written.
+//! A container in memory: its phase, the live data in it, its readers, and its header as last written.
 //!
 //! ```text
 //! empty ─▶ filling ─▶ full ⇄ draining ─▶ reclaiming ─▶ empty        filling ─▶ poisoned
@@ -22,7 +22,7 @@ const PHASE_SHIFT: u32 = 56;
 const _: () = assert!(LIVE & PINS == 0 && LIVE | PINS == (1 << PHASE_SHIFT) - 1);
 const _: () = assert!(CONTAINER_BYTES_MAX / 16 < LIVE);
 
-/// Where a container stands in this life of the store.
+/// The state of a container in this life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {

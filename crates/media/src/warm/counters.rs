@@ -1,4 +1,4 @@
-//! What passed the seam, counted where it passed: so that the write amplification can be stated.
+//! Counts the bytes that pass the seam `Device`, so that the write amplification is known.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub(super) struct Counters {
     read_bytes: AtomicU64,
 }
 
-/// What was written to a device and read from it, in bytes where nothing else is said.
+/// What was written to a device and read from it, in bytes if not noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Extent heads and images.

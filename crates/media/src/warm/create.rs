@@ -158,7 +158,7 @@ fn make(device: &dyn Device, superblock: &DeviceSuperblock, containers: &mut Vec
     device.sync_names()
 }
 
-/// Removes what was made; nothing where the files were somebody else's.
+/// Removes what was made; nothing if the files belong to another store.
 fn unmake(device: &dyn Device, superblock: &DeviceSuperblock, containers: &[Container], taken: bool) {
     if taken {
         return;

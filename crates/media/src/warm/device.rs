@@ -97,7 +97,7 @@ pub trait Queue: Send {
     /// Begins to make durable what was written to the file by operations that have completed.
     fn sync(&mut self, tag: u64, file: FileId);
 
-    /// The next completed operation, in whatever order; `None` where none completes in time.
+    /// The next completed operation, in any order; `None` where none completes in time.
     fn complete(&mut self, wait: Duration) -> Option<Done>;
 
     /// Operations begun and not yet answered by `complete`.

@@ -51,7 +51,7 @@ impl DirectoryDevice {
     /// With `direct` its files are read and written past the page cache, unless the file system refuses that.
     ///
     /// # Errors
-    /// `NotFound` without the directory; `WouldBlock` where another process has it; whatever else the system answers to
+    /// `NotFound` without the directory; `WouldBlock` where another process has it; any other error of the system for
     /// the first write.
     pub fn open(path: &Path, method: IoMethod, direct: bool) -> io::Result<DirectoryDevice> {
         let said = |error: Errno| {
@@ -149,7 +149,7 @@ impl Device for DirectoryDevice {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        // The directory by its descriptor: renames and creations are durable with it, whatever its path is by now.
+        // The directory by its descriptor: renames and creations are durable with it, even if its path has changed.
         fs::fsync(self.files.dir())?;
         self.files.check_named()
     }

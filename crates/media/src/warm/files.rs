@@ -140,7 +140,7 @@ impl Files {
             let what = format!("{}: {name} wants {bytes} bytes, {free} are free", self.path.display());
             io::Error::new(ErrorKind::StorageFull, what)
         };
-        // Asked beforehand, so that a creation that cannot succeed does not fill the disk for others meanwhile.
+        // Asked before, so that a creation that cannot succeed does not fill the disk for others meanwhile.
         if self.free_bytes()? < bytes {
             return Err(full());
         }

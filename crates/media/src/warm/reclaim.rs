@@ -1,4 +1,4 @@
-//! What changes a container's state outside of writing: draining, reclaiming, poisoning.
+//! Changes of a container's state outside of writing: draining, reclaiming, poisoning.
 //!
 //! *Invariants*: a state is durable before anything follows from it. What was the only copy of a fragment is given up once
 //! its device knows that the fragment has ended: until then the event comes back whole, if at all. Two locks are held while a header or a test block is
@@ -18,7 +18,7 @@ use forebay_core::{Error, Result};
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// A header that makes no progress so many times is given up.
+/// A header that makes no progress this many times is given up.
 const RETRIES_MAX: u32 = 3;
 
 impl Warm {

@@ -1,4 +1,4 @@
-//! Opening the warm level: whose the devices are, in which state each container was left, what stands in them.
+//! Opening the warm level: which store the devices belong to, in which state each container was left, what is in them.
 //!
 //! ```text
 //! device.fb ─▶ headers ─▶ full: directory            ┐
@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 /// A directory is read in pieces of this length: one call of gigabytes could not be told from a device that hangs.
 const DIRECTORY_READ_BYTES: usize = 16 << 20;
 
-/// Who is told of an image: its place, and what is read of it.
+/// The callback for each image: its place, and what is read of it.
 pub(crate) type Told<'t> = dyn FnMut(ImagePlace, &Image<'_>) -> Result<()> + 't;
 
 /// What an opening found.
@@ -83,7 +83,7 @@ impl Found {
 }
 
 impl Warm {
-    /// Opens the warm level of a store on its devices, in whatever order they are given. `shape` says how it is driven;
+    /// Opens the warm level of a store on its devices, in any order they are given. `shape` says how it is driven;
     /// sizes are those of its creation. [`Warm::images`] must follow before anything is reclaimed.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl Warm {
                     }
                 },
             };
-            // It takes no more: whatever it was before, it is closed in this life.
+            // It takes no more: regardless of its state before, it is closed in this life.
             container.set_phase(&[Phase::Filling], Phase::Full);
             found.contents.push(Content { container: container.number, from });
         }
@@ -178,8 +178,8 @@ impl Warm {
 
     fn scan_unclosed(&self, container: &Container, header: &ContainerHeader) -> io::Result<Scanned> {
         let (device, file) = self.reach(container)?;
-        // What is read from now on is durable, whatever the last life had left under way. Without it an extent could be read
-        // from the page cache, counted as there, and be gone after the next power loss.
+        // What is read from now on is durable, including writes that the last life had left in flight. Without it an
+        // extent could be read from the page cache, counted as there, and be gone after the next power loss.
         device.sync(file)?;
         self.scan(container, device, file, header.data_end).run()
     }

@@ -1,4 +1,4 @@
-//! What callers of the warm level say and are told: sizes, targets, images to write, places.
+//! Requests to the warm level and its answers: sizes, targets, images to write, places.
 
 use crate::bytes::{ContainerKind, EntryFlags, EntryMeta, ImageMarks, ImageRecord, Stream};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Target {
     pub moving: bool,
 }
 
-/// Where an image stands.
+/// Where an image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImagePlace {
     /// The container's number, over all devices.
@@ -71,7 +71,7 @@ pub struct ImageDraft<'a> {
     pub marks: ImageMarks,
     /// Its fragments.
     pub entries: Vec<EntryDraft<'a>>,
-    /// The event's own record, which stands with its first image.
+    /// The event's own record, which is in its first image.
     pub record: Option<ImageRecord<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! The tail scan: what stands in a container that was not closed.
+//! The tail scan: what is in a container that was not closed.
 //!
 //! ```text
 //! head ─▶ head ─▶ head ─▶ ✗ … look ahead, block by block … ─▶ head?       C = the furthest `committed` of all heads
@@ -44,7 +44,7 @@ pub(super) struct Extent {
 /// From, to.
 pub(super) type Gap = (u64, u64);
 
-/// What stands in a container.
+/// The content of a container.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
     pub(super) extents: Vec<Extent>,

@@ -42,7 +42,7 @@ pub struct Warm {
     /// Bytes of containers that are not empty; one that is being filled counts with what is written.
     pub(super) used: AtomicU64,
     pub(super) free: AtomicU32,
-    /// What stood in the containers at opening has been told: empty ones may be reclaimed.
+    /// The store was told what the containers held at opening: empty ones may be reclaimed.
     pub(super) recovered: AtomicBool,
     pub(super) pool: Pool,
     /// The store is being closed: what is under way then has until this moment.
@@ -87,7 +87,7 @@ impl DeviceSlot {
     }
 }
 
-/// What the lock guards.
+/// State behind the lock.
 #[derive(Default)]
 pub(super) struct Space {
     /// Free containers per device, longest free first.
@@ -145,7 +145,7 @@ impl Filling {
 /// A container as people see it.
 #[derive(Clone, Debug)]
 pub struct ContainerInfo {
-    /// As last written, but for what changes without a write: `state`, and while it fills `data_end` and the counts.
+    /// As last written, except for what changes without a write: `state`, and while it fills `data_end` and the counts.
     pub header: ContainerHeader,
     /// What it is used for now.
     pub phase: Phase,

@@ -1,6 +1,6 @@
 //! A queue of writes and syncs over io_uring.
 //!
-//! *Invariants*: the kernel reads a buffer only while it stands in its slot, and nobody else has it then; a slot is
+//! *Invariants*: the kernel reads a buffer only while it is in its slot, and no other code has it then; a slot is
 //! given out again only after its completion was seen. What the kernel was never seen to finish is leaked, not freed.
 //!
 //! A queue may move between threads with operations in flight, as its container does. Therefore the ring has no single
@@ -72,7 +72,7 @@ impl UringQueue {
             .build(entries)
             // Kernels before 5.19 know neither flag.
             .or_else(|_| IoUring::builder().dontfork().build(entries))?;
-        // Without the first a silent device would block the thread for ever; without the second completions could be lost.
+        // Without the first a silent device would block the thread forever; without the second completions could be lost.
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(ErrorKind::Unsupported, "this kernel's io_uring cannot wait with a deadline"));
         }
@@ -137,7 +137,7 @@ impl UringQueue {
         }
     }
 
-    /// Submits what stands in the ring and waits until the kernel has reported something, or for so long.
+    /// Submits what is in the ring and waits until the kernel has reported something, or until the time is over.
     fn enter(&mut self, wait: Duration) {
         let entered = if wait.is_zero() {
             self.ring.submit()

@@ -1,4 +1,4 @@
-//! Comparing what stands in a container with itself: its directory, the heads of its images, their payloads.
+//! Comparing the content of a container with itself: its directory, the heads of its images, their payloads.
 //!
 //! *On failure*: what does not verify is named and the next thing is looked at.
 
@@ -12,10 +12,10 @@ use super::space::Warm;
 use crate::bytes::{Directory, EntryMeta, Image};
 use forebay_core::Result;
 
-/// Who is told of a fragment: its image, its number in the table, its entry, and what is wrong with its bytes.
+/// The callback for each fragment: its image, its number in the table, its entry, and what is wrong with its bytes.
 pub(crate) type Checked<'c> = dyn FnMut(ImagePlace, &Image<'_>, u32, &EntryMeta<'_>, Option<String>) + 'c;
 
-/// What stands in a container.
+/// The content of a container.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub images: u64,
@@ -77,7 +77,7 @@ impl Warm {
         Ok(seen)
     }
 
-    /// Whether the directory of a closed container can be used; `true` where there is none.
+    /// Whether the directory of a closed container can be used; `true` if there is none.
     fn directory_verifies(&self, number: u32) -> Result<bool> {
         let (container, device, file) = self.container(number)?;
         let header = *container.header.lock();

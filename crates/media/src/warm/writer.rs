@@ -5,9 +5,9 @@
 //! ```
 //!
 //! *Invariants*: every byte is copied once, and compared with its checksum in that pass; an append that finds no room
-//! writes nothing at all; an image whose bytes do not verify stands there void.
+//! writes nothing at all; an image whose bytes do not verify is void there.
 //!
-//! *On failure*: `Unavailable`, from then on for every call; [`Writer::durable`] says what stands. What was placed and
+//! *On failure*: `Unavailable`, from then on for every call; [`Writer::durable`] says what is durable. What was placed and
 //! is not durable is the caller's to end (`Warm::ended`) and to write again with another writer.
 
 use super::pipeline::{Bytes, Pipeline};
@@ -82,7 +82,7 @@ impl Writer {
         Ok(Writer { pipeline, target, meta: Vec::new() })
     }
 
-    /// Writes images, one extent for each container that they reach; answers for each where it stands. Durable after
+    /// Writes images, one extent for each container that they reach; answers for each where it is. Durable after
     /// the next commit.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl Writer {
         let mut shares = Vec::new();
         let mut share = Share { next: None, images: 0..0 };
         let room_of = |filling: &Filling| (filling.images, filling.position, filling.directory.len());
-        // Reckoned without writing: containers that are taken here go back where one of them is not to be had.
+        // Computed without writing: the containers that are taken here go back if one of them is not available.
         let mut room = match self.pipeline.filling() {
             Some(filling) => room_of(filling),
             None => {

@@ -98,7 +98,7 @@ pub(crate) fn settle(manifest: &GapManifest, produced: &[(u32, u64)], found: &BT
     assert_eq!(manifest.totals.recorded, found.len() as u64);
 }
 
-/// A recording of so many frames per link: what was produced, and its manifest.
+/// A recording of this many frames per link: what was produced, and its manifest.
 pub(crate) fn record(recording: &Recording, links: u8, frames: u64) -> (Vec<(u32, u64)>, GapManifest) {
     let mut produced = Vec::new();
     let mut links = recording.links((0..links).map(link_config).collect()).unwrap();

@@ -148,7 +148,7 @@ fn one_directory_of_two_is_not_a_recording() {
     drop(recording);
     let error = Recording::open(&paths(&dirs[..1]), false).unwrap_err();
     assert!(error.kind() == Kind::Invalid && error.message().contains("2 devices, 1 are given"), "{error}");
-    // In whatever order they are given.
+    // In any order they are given.
     let mut turned = paths(&dirs);
     turned.reverse();
     read_all(&Recording::open(&turned, false).unwrap());

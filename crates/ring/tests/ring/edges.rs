@@ -173,7 +173,7 @@ fn capacity_below_the_declared_history_is_refused() {
     }
     keyspace.history = Duration::from_millis(77);
     forebay_ring::Ring::create_on(medium(), &keyspace, config.clone()).unwrap();
-    // Too few chunks for the sources, whatever the history.
+    // Too few chunks for the sources, regardless of the history.
     let few = super::config(15);
     let error = forebay_ring::Ring::create_on(SimMedium::new(few.hot_bytes), &keyspace, few);
     assert!(refused(error, Kind::Invalid).contains("16 to"));

@@ -1,4 +1,4 @@
-//! What leaves the ring, in which order, and how it is counted.
+//! Eviction: what leaves the ring, in which order, and how it is counted.
 
 use super::{
     FIRST, SPAN, TempDir, balanced, config, coverage, frame, genuine, keyspace, put, put_in, shape, small_ring, source,
@@ -50,7 +50,7 @@ fn the_oldest_goes_when_space_is_needed_and_not_before() {
 #[test]
 fn chunks_go_by_arrival_whatever_their_ticks() {
     let ring = small_ring(32, 2);
-    // Link 2 stands still in time but not in arrival; link 1's ticks are far ahead of it.
+    // Link 2 does not move in time but not in arrival; link 1's ticks are far ahead of it.
     for number in 0..20 {
         put(&ring, 2, frame(number));
     }
@@ -96,7 +96,7 @@ fn a_silent_source_gives_its_chunk_back() {
     // Within the history its only fragment stays.
     assert_eq!(ring.sources()[1].fragments, 1);
     clock.advance_ns(2_000_000);
-    // Whatever was closed before its fragment came goes first.
+    // All that was closed before its fragment came goes first.
     fill(&mut number, 40);
     let silent = &ring.sources()[1];
     assert_eq!((silent.fragments, silent.chunks, silent.newest), (0, 0, Some(frame(1))));

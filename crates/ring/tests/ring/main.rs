@@ -44,7 +44,7 @@ pub(crate) fn keyspace(sources_max: u32) -> RingKeyspace {
     }
 }
 
-/// A region of so many chunks of 16 KiB, a clock that stands, no thread.
+/// A region of this many chunks of 16 KiB, a clock that does not move, no thread.
 pub(crate) fn config(chunks: u64) -> RingConfig {
     RingConfig {
         hot_bytes: 8192 + chunks * (16 << 10),

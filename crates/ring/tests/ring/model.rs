@@ -210,7 +210,7 @@ impl World {
             [ledger.offered, ledger.duplicate, ledger.conflict, ledger.late, ledger.refused].map(|one| one.fragments);
         let Counts { offered, duplicate, conflict, late, refused, .. } = self.counts;
         assert_eq!(seen, [offered, duplicate, conflict, late, refused], "seed {seed}");
-        // What is kept is what the model has, but for what it has not noticed to be gone.
+        // What is kept is what the model has, except for what it has not noticed to be gone.
         let all = super::window(ring, 0, u64::MAX);
         let mut kept = 0;
         for one in &all.sources {

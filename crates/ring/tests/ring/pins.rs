@@ -19,7 +19,7 @@ fn with_clock(chunks: u64, pin_percent: u8) -> (Ring, Arc<ManualClock>) {
     (Ring::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap(), clock)
 }
 
-/// Puts frames until the ring is full, then so many times as much again; the next number.
+/// Puts frames until the ring is full, then this many times as much again; the next number.
 fn go_round(ring: &Ring, mut number: u64, times: u64) -> u64 {
     let evicted = ring.stats().evicted + times * u64::from(ring.stats().segments);
     while ring.stats().evicted < evicted {

@@ -1,7 +1,7 @@
 //! Cuts the power at every flush and fence of a workload on simulated persistent memory.
 //!
 //! The medium keeps an arbitrary subset of the 8-byte words that were not flushed and fenced yet. The workload goes
-//! round the ring, so that chunks are sealed, evicted and taken anew. `FOREBAY_POWER_STEPS` bounds the steps that are
+//! round the ring, so that chunks are sealed, evicted and taken again. `FOREBAY_POWER_STEPS` bounds the steps that are
 //! tried (800 by default, spread evenly).
 
 use super::{SPAN, config, frame, genuine, keyspace, payload, source};

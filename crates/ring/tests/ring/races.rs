@@ -1,4 +1,4 @@
-//! Threads on one ring: what a window shows is what was put, whatever is evicted meanwhile.
+//! Threads on one ring: what a window shows is what was put, even if data is evicted meanwhile.
 
 use super::{SPAN, TempDir, balanced, config, frame, genuine, keyspace, payload, put_in};
 use forebay_core::{GapCause, Kind, MonotonicClock};

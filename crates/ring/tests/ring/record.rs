@@ -256,7 +256,7 @@ fn a_device_that_does_not_keep_up_costs_what_the_ring_took_back() {
         let recording = rig.recording();
         let running = ring.record(recording, begin, end, &fast()).unwrap();
         std::thread::sleep(Duration::from_millis(100));
-        // It stands still for longer than the ring's memory lasts.
+        // It stops for longer than the ring's memory lasts.
         rig.device.stall(Duration::from_millis(4500));
         (running.wait().unwrap(), begin, end)
     });

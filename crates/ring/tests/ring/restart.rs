@@ -108,7 +108,7 @@ fn a_directory_entry_that_rots_in_a_sealed_chunk_is_corruption() {
     drop(ring);
     let path = dir.path().join("ring.fb");
     let mut region = std::fs::read(&path).unwrap();
-    // Entry 0 of segment 0 stands at its end.
+    // Entry 0 of segment 0 is at its end.
     region[8192 + (16 << 10) - 30] ^= 1;
     std::fs::write(&path, &region).unwrap();
     let message = super::refused(Ring::open(dir.path(), config(16)), Kind::Corrupt);
@@ -145,7 +145,7 @@ fn child_role() {
     });
 }
 
-/// Starts a child, kills it after so many lines; the last acknowledged frame of each link.
+/// Starts a child, kills it after this many lines; the last acknowledged frame of each link.
 fn one_life(dir: &Path, from: u64, lines: u64) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["restart::child_role", "--exact", "--nocapture", "--test-threads=1"])

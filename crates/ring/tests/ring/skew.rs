@@ -81,7 +81,7 @@ fn a_flip_within_the_skew_costs_at_most_its_own_frame() {
             readout.number += 1;
             readout.clock.advance_ns(32_768);
             for link in 0..3 {
-                // Where the flipped frame stands on a sane one's timestamp, the second of them is a conflict.
+                // Where the flipped frame has a sane one's timestamp, the second of them is a conflict.
                 match put_in(&readout.ring, 1, link, flip(link, frame(number)), SPAN) {
                     Ok(RingOutcome::Stored | RingOutcome::Duplicate) => {}
                     other => {
@@ -135,7 +135,7 @@ fn the_first_frame_of_a_run_may_be_insane() {
         // The majority has its way after three frames of each.
         assert!(refused <= 12, "{refused}");
         assert_eq!(readout.step(1, insane)[0], RingOutcome::Refused(SKEW));
-        // The insane link comes back; what it said first does not stand in its way.
+        // The insane link comes back; what it said first does not get in its way.
         readout.sane(1, 20);
         let newest = window(&readout.ring, frame(25), frame(41));
         assert!(newest.is_complete(), "bit {bit}: {newest:?}");
@@ -150,7 +150,7 @@ fn a_new_run_may_begin_anywhere() {
         let mut readout = Readout::new(3);
         readout.sane(1, 50);
         let moved = |_, timestamp: u64| timestamp.wrapping_add(jump);
-        // The same run does not jump for one link, whatever it says.
+        // The same run does not jump for one link, no matter what it says.
         let one = readout.step(1, |link, timestamp| if link == 1 { timestamp.wrapping_add(jump) } else { timestamp });
         assert_eq!(one[1], RingOutcome::Refused(SKEW), "{text}");
         let from = readout.number;
@@ -175,7 +175,7 @@ fn a_new_run_may_begin_anywhere() {
 fn links_change_the_run_one_after_the_other() {
     let mut readout = Readout::new(4);
     readout.sane(1, 20);
-    // The timing system began anew with run 2, and half of the links lag behind with frames of run 1.
+    // The timing system started again with run 2, and half of the links lag behind with frames of run 1.
     for _ in 0..5 {
         let number = readout.number;
         readout.number += 1;
@@ -247,7 +247,7 @@ fn a_frame_far_ahead_makes_nothing_late_once_its_chunk_is_evicted() {
         number += 1;
     }
     assert!(number < 2000, "{number}");
-    // What never came is not called gone, but for the frame that was there.
+    // What never came is not called gone, except for the frame that was there.
     let expected = [("C", frame(number)), ("-", frame(2000)), ("G", frame(2001)), ("N", frame(2002))];
     let found = coverage(&window(&ring, frame(number - 1), frame(2002)).sources[0]);
     assert_eq!(found, expected.map(|(state, end)| (state.to_owned(), end)));
@@ -279,7 +279,7 @@ fn a_reservation_from_before_a_new_clock_moves_no_ticks() {
     let held = frame(20);
     let put = RingPut { run: 1, status: held as u32 };
     let mut reservation = readout.ring.reserve(&link, held, SPAN, payload(&link, held).len(), &put).unwrap();
-    // The timing system begins anew, and is believed.
+    // The timing system starts again, and is believed.
     for _ in 0..20 {
         readout.step(1, |_, timestamp| timestamp - FIRST / 2);
     }

@@ -35,7 +35,7 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Where it listens.
     pub listen: ListenSettings,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: Limits,
     /// How it logs.
     pub log: LogSettings,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub keyspace: Vec<KeyspaceSettings>,
     /// Rings.
     pub ring: Vec<RingSettings>,
-    /// Who may do what.
+    /// Access tokens and their rights.
     pub token: Vec<TokenSettings>,
 }
 
@@ -56,7 +56,7 @@ pub struct Settings {
 pub struct LogSettings {
     /// Lines for people or for programs.
     pub format: LogFormat,
-    /// What is worth a line.
+    /// Which events are logged.
     pub level: LogLevel,
 }
 
@@ -75,7 +75,7 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What ends the server or a listener.
+    /// Errors that end the server or a listener.
     Error,
     /// Refusals, and what somebody should look at.
     Warn,
@@ -135,6 +135,7 @@ impl Settings {
         if let Some(problem) = settings.problem() {
             return Err(located(name, text, &problem));
         }
+        // After the check: errors show paths as the file has them.
         settings.resolve(base);
         settings.fill();
         Ok(settings)
@@ -151,7 +152,7 @@ impl Settings {
         }
     }
 
-    /// What cannot be, with the way to it.
+    /// A contradiction in the file, with the path of its value.
     fn problem(&self) -> Option<Problem> {
         if self.keyspace.is_empty() && self.ring.is_empty() {
             let message = "needed: a section [[keyspace]] with the path of a store, or [[ring]] with that of a ring";
@@ -167,6 +168,7 @@ impl Settings {
             if let Some(problem) = keyspace.problem() {
                 return Some(problem.under(&format!("keyspace.{at}")));
             }
+            // Two sections of one store would open it twice, and the second would wait for the lock of the first.
             if self.keyspace[..at].iter().any(|before| before.path == keyspace.path) {
                 return Some(Problem::new(format!("keyspace.{at}.path"), "this store is served already, further up"));
             }
@@ -200,6 +202,7 @@ impl Settings {
         if listen.native.is_empty() && listen.resp.is_empty() {
             return Some(Problem::new("listen.native", "nobody could connect: name an address here or in `resp`"));
         }
+        // Last: whether an address is exposed depends on tokens and certificates, which must be right themselves.
         listen.exposure(self.tls.as_ref(), !self.token.is_empty()).map(|problem| problem.under("listen"))
     }
 
@@ -217,6 +220,7 @@ impl Settings {
 
     /// Writes out what was left to this machine.
     fn fill(&mut self) {
+        // Written out, so that `--print-config` shows what this machine gets.
         self.threads.get_or_insert_with(threads_default);
         self.keyspace.iter_mut().for_each(KeyspaceSettings::fill);
     }
@@ -240,10 +244,11 @@ impl Settings {
         if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
             return Err(two_of(twice.1));
         }
+        // A right in a keyspace that is not served is most often a misspelt name: refused, not ignored.
         Access::new(config.tokens.clone(), names.iter().map(String::as_str)).map(|_| ())
     }
 
-    /// What the server remembers of what it serves.
+    /// The directory of marks: what the server remembers of its stores.
     pub fn marks(&self) -> Marks {
         Marks::new(&self.state_dir)
     }
@@ -264,6 +269,7 @@ impl Settings {
     /// `Invalid` for a secret, certificate or key that is not there, not private, or cannot be used.
     pub fn server(&self) -> Result<ServerConfig> {
         if let Some(tls) = &self.tls {
+            // Loaded and dropped: a certificate that cannot be used must show here, before any store is opened.
             tls.load()?;
         }
         let listen = self.listen.clone();

@@ -1,4 +1,4 @@
-//! A section `[[keyspace]]`: the store behind it, how it is opened, and what it is made of where there is none yet.
+//! A section `[[keyspace]]`: the store behind it, how it is opened, and what to create if it does not exist yet.
 //!
 //! *Not here*: when it is opened and when it is made (`start.rs`).
 
@@ -74,7 +74,7 @@ pub struct KeyspaceSettings {
     /// Silence after which a device is reported as stalled.
     #[serde(with = "units::time")]
     pub device_stall: Duration,
-    /// What to make where there is no store yet.
+    /// What to create if there is no store yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<CreateSettings>,
 }
@@ -185,7 +185,7 @@ impl KeyspaceSettings {
         }
     }
 
-    /// What is written out where it was left to this machine.
+    /// Fills in the values that the file left to this machine.
     pub(super) fn fill(&mut self) {
         self.write_heads.get_or_insert(Config::default().write_heads);
     }
@@ -194,6 +194,7 @@ impl KeyspaceSettings {
     pub(super) fn resolve(&mut self, base: &Path) {
         self.path = base.join(&self.path);
         if let Some(create) = &mut self.create {
+            // From the directory of the file, not of the process: a service manager starts it anywhere.
             create.keyspace = base.join(&create.keyspace);
             create.region_dir = create.region_dir.take().map(|dir| base.join(dir));
             create.warm.iter_mut().for_each(|device| device.path = base.join(&device.path));
@@ -244,7 +245,7 @@ impl KeyspaceSettings {
         .map(|keyspace| keyspace.name)
     }
 
-    /// Opens the store, or makes it where there is none and `create` says of what, without a mark. A store that another
+    /// Opens the store, or creates it as `create` says if it does not exist, without a mark. A store that another
     /// process has is tried again for a second.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::SocketAddr;
 
-/// What is written where nothing is to be opened.
+/// The value for a listener that is off.
 const OFF: &str = "off";
 
 /// Where a server listens.
@@ -49,7 +49,7 @@ impl Default for ListenSettings {
 }
 
 impl ListenSettings {
-    /// What stands against listening at the addresses: the way to the value in `[listen]`, and what to do.
+    /// Why the server cannot listen at the addresses: the path of the value in `[listen]`, and what to do.
     pub(super) fn exposure(&self, tls: Option<&TlsFiles>, tokens: bool) -> Option<Problem> {
         let lists = [("native", &self.native), ("resp", &self.resp)];
         for (name, list) in lists {
@@ -80,9 +80,11 @@ impl ListenSettings {
                 "{endpoint} needs a section [tls] with certificate and key (`forebay cert` makes some)"
             ));
         }
+        // Loopback and Unix sockets are this machine: permissions of users apply, or nobody else is there.
         if address.ip().is_loopback() || self.insecure {
             return None;
         }
+        // A required client certificate says who it is as well as a token does.
         let certified = tls && files.is_some_and(|files| files.require_client_certificate);
         let what = match (tls, tokens || certified) {
             (true, true) => return None,

@@ -1,9 +1,9 @@
-//! How a server is started: listeners, threads, limits, tokens, certificates; and the file that says so.
+//! Configuration of a server: listeners, threads, limits, tokens, certificates; and the file that has it.
 //!
 //! ```text
 //! file ──locate──▶ Settings ──┬──▶ stores (keyspace.rs), rings (ring.rs)
 //!   errors name file, line    ├──▶ ServerConfig ──▶ Server::start
-//!                             └──▶ log, grace (whoever runs the server)
+//!                             └──▶ log, grace (the program that runs the server)
 //! ```
 
 mod file;
@@ -19,7 +19,7 @@ pub use listen::ListenSettings;
 pub use ring::{CreateRingSettings, RingSettings};
 pub use token::TokenSettings;
 
-use crate::access::Token;
+use crate::access::AccessToken;
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::tls::TlsFiles;
@@ -44,11 +44,11 @@ pub struct ServerConfig {
     pub unix_mode: u32,
     /// Certificate and key of `tls://` listeners.
     pub tls: Option<TlsFiles>,
-    /// Who may do what; without any token everybody may do everything.
-    pub tokens: Vec<Token>,
+    /// Access tokens and their rights; without any token everybody may do everything.
+    pub tokens: Vec<AccessToken>,
     /// Threads that serve connections.
     pub threads: usize,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! A section `[[ring]]`: the ring behind it, how it is opened, and what it is made of where there is none yet.
+//! A section `[[ring]]`: the ring behind it, how it is opened, and what to create if it does not exist yet.
 
 use super::keyspace::read_file;
 use super::start::{self, Section};
@@ -23,7 +23,7 @@ pub struct RingSettings {
     pub accept_loss: bool,
     /// Verify the payload of every fragment at opening.
     pub verify: bool,
-    /// What to make where there is no ring yet.
+    /// What to create if there is no ring yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<CreateRingSettings>,
 }
@@ -91,7 +91,7 @@ impl RingSettings {
         .map(|keyspace| keyspace.name)
     }
 
-    /// Opens the ring, or makes it where there is none and `create` says of what, without a mark. One that another process
+    /// Opens the ring, or creates it as `create` says if it does not exist, without a mark. One that another process
     /// has is tried again for a second.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! How a start gets what a section names: it opens what exists, and creates what never existed.
+//! Starts the store or ring of a section: opens what exists, and creates what never existed.
 //!
 //! ```text
 //! region there ─────────────────────────────▶ open; one whose creation was cut off is made again, without a mark
@@ -25,7 +25,7 @@ const MEMORY_FILE_SYSTEMS: [i64; 3] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6];
 
 /// A section of the configuration that names a store or a ring.
 pub(super) trait Section {
-    /// What is kept there.
+    /// The kind of data that is kept there.
     type Kept;
     /// How people call it.
     const KIND: &'static str;
@@ -50,11 +50,11 @@ pub(super) trait Section {
     /// # Errors
     /// Those of its opening.
     fn open_there(&self) -> Result<Self::Kept>;
-    /// What is said where there is none.
+    /// The error if there is none.
     fn nothing_there(&self) -> Error;
 }
 
-/// What a start has: whether it was made, and its mark where there are marks.
+/// The result of a start: whether it was created, and its mark if marks are kept.
 pub(super) struct Begun<T> {
     pub(super) kept: T,
     pub(super) made: bool,
@@ -76,15 +76,18 @@ impl<T: Into<Served>> Begun<T> {
 /// # Errors
 /// Those of opening and making; `Corrupt` with [`crate::Gone`] where it was served before and is gone.
 pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Begun<S::Kept>> {
+    // The mark's lock first: nobody else may create or serve this store while its state is decided.
     let mark = marks.map(|marks| patiently(|| marks.take(S::KIND, section.dir()))).transpose()?;
     let known = mark.as_ref().is_some_and(Mark::is_there);
     if let Some(mark) = mark.as_ref().filter(|_| known && is_gone(section)) {
+        // Here a new store would replace a lost one: only where the mark says that nothing live was left.
         mark.may_make(is_in_memory(section))?;
         if section.can_make() {
             // A keyspace file, a link that leads nowhere: nothing that anybody could read is left of it.
             S::FILES.iter().for_each(|name| drop(std::fs::remove_file(section.dir().join(name))));
         }
     }
+    // Any file counts: a directory with half a store is opened and refused there, never created over.
     if !holds_any(section) {
         if !section.can_make() {
             return Err(section.nothing_there());
@@ -102,10 +105,11 @@ pub(super) fn start<S: Section>(section: &S, marks: Option<&Marks>) -> Result<Be
     if !is_cut_off || !section.can_make() {
         return Err(error);
     }
+    // The first error is the one to answer: that a second creation is refused says nothing about the store.
     section.make().map(|kept| Begun { kept, made: true, mark }).map_err(|_| error)
 }
 
-/// What a start would be refused for, found without taking anything.
+/// The reason for which a start would be refused, found without locking anything.
 ///
 /// # Errors
 /// As [`start`], where what was served is gone.
@@ -120,6 +124,7 @@ pub(super) fn holds_any<S: Section>(section: &S) -> bool {
 
 /// Whether what it held cannot be there any more.
 fn is_gone<S: Section>(section: &S) -> bool {
+    // With devices a store whose region is gone can still be opened with consent, so it is not gone.
     !section.dir().join(S::FILES[0]).exists() && !section.has_more_than_region()
 }
 

@@ -1,6 +1,6 @@
 //! A section `[[token]]`: whose secret, where it is found, and what its holder may do.
 
-use crate::access::{SECRET_FILE_BYTES_MAX, Secret, Token, private};
+use crate::access::{AccessToken, SECRET_FILE_BYTES_MAX, Secret, private};
 use crate::locate::Problem;
 use forebay_core::{Error, Result, Right};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl TokenSettings {
     ///
     /// # Errors
     /// `Invalid` for a secret that is not there, that others can read, or that is too short.
-    pub fn load(&self) -> Result<Token> {
+    pub fn load(&self) -> Result<AccessToken> {
         let about = |error: Error| Error::invalid(format!("token `{}`: {}", self.name, error.message()));
         let bytes = match (&self.secret_file, &self.secret_env) {
             (Some(file), None) => read_secret(file).map_err(about)?,
@@ -66,7 +66,7 @@ impl TokenSettings {
             _ => return Err(about(Error::invalid("one of `secret_file` and `secret_env` is needed"))),
         };
         let secret = Secret::new(&bytes).map_err(about)?;
-        Ok(Token { name: self.name.clone(), secret, rights: self.rights.clone() })
+        Ok(AccessToken { name: self.name.clone(), secret, rights: self.rights.clone() })
     }
 }
 
@@ -76,8 +76,10 @@ fn read_secret(file: &Path) -> Result<Vec<u8>> {
         Error::invalid(format!("{}: its secret cannot be read: {error}", file.display())).with_source(error)
     };
     let open = std::fs::File::open(file).map_err(failed)?;
+    // Of the open file, not of its path: what was checked is what is read.
     private(file, &open)?;
     let mut bytes = Vec::new();
+    // Bounded: a path to something endless must not hold up the start.
     open.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
     let end = bytes.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(bytes.len());
     bytes.truncate(end);

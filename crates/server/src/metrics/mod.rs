@@ -1,4 +1,4 @@
-//! What a server counts beside its stores.
+//! Counters of the server itself; those of its stores are in the stores.
 //!
 //! ```text
 //! sessions ──count──▶ slices, one for each thread ─┐
@@ -32,7 +32,7 @@ pub(crate) struct Metrics {
     pub(crate) listeners: Listeners,
 }
 
-/// What some of the threads counted, on cache lines of its own.
+/// Counts of some of the threads, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slice {
@@ -67,9 +67,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A call was answered: so many things asked for in it, an error's kind where it failed as a whole, its time.
+    /// A call was answered: the number of things that it asked for, the kind of error if it failed as a whole, its time.
     pub(crate) fn answered(&self, call: Call, things: u64, failed: Option<Kind>, took: Duration) {
         let counts = &self.slice().calls[call as usize];
+        // Relaxed: no count says anything about another. A page may see a call counted and its time not yet.
         counts.things.fetch_add(things, Relaxed);
         counts.took.add(took);
         if let Some(kind) = failed {
@@ -107,6 +108,7 @@ impl Metrics {
     fn slice(&self) -> &Slice {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static MINE: usize = NEXT.fetch_add(1, Relaxed) % SLICES);
+        // Dealt out to threads as they come: two threads may share a slice, so counts are atomic; they rarely meet.
         &self.slices[MINE.with(|mine| *mine)]
     }
 

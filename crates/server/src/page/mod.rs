@@ -11,11 +11,13 @@ mod warm;
 
 pub(crate) use text::CONTENT_TYPE;
 
+use crate::keyspaces::Keyspaces;
 use crate::metrics::{ENDED, Metrics, REFUSED};
 use crate::shared::{Phase, Shared};
-use forebay_core::{Call, Kind, Result};
+use forebay_core::{Call, Kind, Result, ServedStore};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stores::Rising;
 use text::Page;
@@ -23,62 +25,68 @@ use text::Page;
 /// Notes of a warm level that the state shows, the last ones.
 const NOTES_SHOWN: usize = 20;
 
-/// What looks at a server remember from one to the next.
-#[derive(Default)]
-pub(crate) struct Scraper {
+/// Who looks at a server, and what is remembered from one look to the next.
+pub(crate) struct Scraper<S> {
+    keyspaces: Arc<Keyspaces<S>>,
     rising: Mutex<Rising>,
 }
 
-impl Scraper {
+impl<S: ServedStore> Scraper<S> {
     /// The first look, from which totals of runs are counted. What happened before is not this server's.
-    pub(crate) fn new(shared: &Shared) -> Scraper {
-        let scraper = Scraper::default();
-        for (name, store) in shared.stores() {
-            stores::totals(&mut Page::default(), &mut scraper.rising.lock(), name, &store.runs());
+    ///
+    /// # Errors
+    /// Those of the stores.
+    pub(crate) fn new(keyspaces: Arc<Keyspaces<S>>) -> Result<Scraper<S>> {
+        let mut rising = Rising::default();
+        for (name, store) in keyspaces.stores() {
+            stores::totals(&mut Page::default(), &mut rising, name, &store.runs()?);
         }
-        scraper
+        Ok(Scraper { keyspaces, rising: Mutex::new(rising) })
     }
 
     /// Everything that is counted, as text.
     ///
     /// # Errors
-    /// `Internal` where it cannot be written as text.
+    /// `Internal` where it cannot be written as text; those of the stores.
     pub(crate) fn page(&self, shared: &Shared) -> Result<String> {
         let mut page = Page::default();
         server(&mut page, shared);
         calls(&mut page, &shared.metrics);
         connections(&mut page, shared);
         process::add(&mut page);
-        for (name, store) in shared.stores() {
-            stores::add(&mut page, &mut self.rising.lock(), name, store);
+        for (name, store) in self.keyspaces.stores() {
+            stores::add(&mut page, &mut self.rising.lock(), name, store)?;
         }
-        for (name, ring) in shared.rings() {
+        for (name, ring) in self.keyspaces.rings() {
             rings::add(&mut page, name, ring);
         }
         page.text()
     }
-}
 
-/// What no number says: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
-/// devices.
-pub(crate) fn state(shared: &Shared) -> Value {
-    let keyspace = |(name, store): (&String, &forebay_store::Store)| {
-        let stats = store.stats();
-        let notes = stats.warm.map(|warm| warm.notes).unwrap_or_default();
-        let last = &notes[notes.len().saturating_sub(NOTES_SHOWN)..];
-        let value = json!({
-            "inhibit": stats.inhibit,
-            "debug_alarm": stats.debug.alarm,
-            "holders": stats.holders,
-            "warm_notes": last,
-        });
-        (name.clone(), value)
-    };
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "ready": is_ready(shared),
-        "keyspaces": shared.stores().map(keyspace).collect::<serde_json::Map<_, _>>(),
-    })
+    /// What no number says: why the trigger is held and what ends it, who must look at the debug stream, what went wrong on
+    /// devices.
+    ///
+    /// # Errors
+    /// Those of the stores.
+    pub(crate) fn state(&self, shared: &Shared) -> Result<Value> {
+        let keyspace = |(name, store): (&String, &S)| {
+            let stats = store.stats()?;
+            let notes = stats.warm.map(|warm| warm.notes).unwrap_or_default();
+            let last = &notes[notes.len().saturating_sub(NOTES_SHOWN)..];
+            let value = json!({
+                "inhibit": stats.inhibit,
+                "debug_alarm": stats.debug.alarm,
+                "holders": stats.holders,
+                "warm_notes": last,
+            });
+            Ok((name.clone(), value))
+        };
+        Ok(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "ready": is_ready(shared),
+            "keyspaces": self.keyspaces.stores().map(keyspace).collect::<Result<serde_json::Map<_, _>>>()?,
+        }))
+    }
 }
 
 /// Whether the server takes requests.

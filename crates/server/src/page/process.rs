@@ -1,4 +1,4 @@
-//! What the kernel says of this process, by the names that monitors know.
+//! Samples of the server's process from the kernel, under the names that monitors know.
 //!
 //! *On failure*: what cannot be read is left out of the page.
 

@@ -1,4 +1,4 @@
-//! What a ring says of itself, as samples: fill, pins, refusals, silence.
+//! Samples of a ring: fill, pins, refusals, silence.
 
 use super::text::Page;
 use forebay_core::RingStats;
@@ -36,6 +36,7 @@ pub(super) fn add(page: &mut Page, keyspace: &str, ring: &Ring) {
     }
     let sources = ring.sources();
     page.gauge("forebay_ring_sources", "Sources that a ring has seen.", &name, sources.len() as f64);
+    // The longest only: a series for each link would be thousands of them.
     let silent_ns = sources.iter().filter_map(|source| source.silent_ns).max().unwrap_or(0);
     let help = "Longest time since a source's last put, of those that have put since the ring was opened.";
     page.gauge("forebay_ring_silence_seconds", help, &name, silent_ns as f64 / 1e9);

@@ -1,11 +1,13 @@
-//! What a store says of itself, as samples: levels, events, leases, inhibit, accounts.
+//! Samples of a store: levels, events, leases, inhibit, accounts.
 //!
 //! *Not here*: containers and devices (`warm.rs`).
 
 use super::text::Page;
 use super::warm;
-use forebay_core::{InhibitClass, LIVE_STATES, Ledger, LiveState, RunState, RunStatus, Stats, Tally};
-use forebay_store::Store;
+use forebay_core::{
+    InhibitClass, LIVE_STATES, Ledger, LiveState, Marks, Result, RunState, RunStatus, SegmentInfo, ServedStore, Stats,
+    Tally,
+};
 use std::collections::HashMap;
 
 /// Runs whose accounts are shown, those with the highest numbers among those that are not closed: each is about fifty
@@ -28,29 +30,33 @@ impl Rising {
     fn count(&mut self, keyspace: &str, name: &'static str, term: &'static str, now: u64) -> f64 {
         let key = (keyspace.to_owned(), name, term);
         let count = self.counts.entry(key).or_insert(Count { first: now, shown: 0 });
+        // Never lower than shown before: a monitor takes a counter that falls for a restart.
         count.shown = count.shown.max(now.saturating_sub(count.first));
         count.shown as f64
     }
 }
 
 /// Adds all of one store.
-pub(super) fn add(page: &mut Page, rising: &mut Rising, keyspace: &str, store: &Store) {
-    let stats = store.stats();
-    levels(page, keyspace, store, &stats);
-    segments(page, keyspace, store, &stats);
-    events(page, keyspace, store, &stats);
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn add<S: ServedStore>(page: &mut Page, rising: &mut Rising, keyspace: &str, store: &S) -> Result<()> {
+    let stats = store.stats()?;
+    levels(page, keyspace, &store.marks()?, &stats);
+    segments(page, keyspace, &store.segments()?, &stats);
+    events(page, keyspace, &store.keyspace().stages, &stats);
     inhibit(page, keyspace, &stats);
     memory(page, keyspace, &stats);
     if let Some(level) = &stats.warm {
-        warm::add(page, keyspace, level, &store.containers());
+        warm::add(page, keyspace, level, &store.containers()?);
     }
-    let runs = store.runs();
+    let runs = store.runs()?;
     totals(page, rising, keyspace, &runs);
     accounts(page, keyspace, &runs);
+    Ok(())
 }
 
-fn levels(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
-    let marks = store.marks();
+fn levels(page: &mut Page, keyspace: &str, marks: &Marks, stats: &Stats) {
     let hot_bytes = u64::from(stats.segments) * stats.segment_bytes;
     let mut levels = vec![("hot", stats.fill, hot_bytes, marks.hot_high, marks.hot_low)];
     if let Some(warm) = &stats.warm {
@@ -75,9 +81,8 @@ fn levels(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
     }
 }
 
-fn segments(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
+fn segments(page: &mut Page, keyspace: &str, all: &[SegmentInfo], stats: &Stats) {
     let name = ("keyspace", keyspace);
-    let all = store.segments();
     for state in ["free", "open", "sealed", "log"] {
         let count = all.iter().filter(|segment| segment.state == state).count();
         page.gauge("forebay_segments", "Segments of the hot level.", &[name, ("state", state)], count as f64);
@@ -92,7 +97,7 @@ fn segments(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
     page.gauge("forebay_guarded_bytes", "Bytes under reads in place.", &[name], guards.1 as f64);
 }
 
-fn events(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
+fn events(page: &mut Page, keyspace: &str, stages: &[String], stats: &Stats) {
     let name = ("keyspace", keyspace);
     for state in LIVE_STATES {
         let labels = [name, ("state", state.name())];
@@ -101,7 +106,7 @@ fn events(page: &mut Page, keyspace: &str, store: &Store, stats: &Stats) {
         page.gauge("forebay_live_fragments", "Fragments of live events.", &labels, tally.fragments as f64);
         page.gauge("forebay_live_bytes", "Payload of live events.", &labels, tally.bytes as f64);
     }
-    for (stage, ready) in store.keyspace().stages.iter().zip(&stats.ready) {
+    for (stage, ready) in stages.iter().zip(&stats.ready) {
         let help = "Events that wait for a worker of a stage, without those held back.";
         page.gauge("forebay_ready_events", help, &[name, ("stage", stage)], *ready as f64);
     }
@@ -213,6 +218,7 @@ fn accounts(page: &mut Page, keyspace: &str, runs: &[RunStatus]) {
         page.gauge("forebay_runs", "Runs that the store knows.", &labels, count as f64);
     }
     let mut shown: Vec<&RunStatus> = runs.iter().filter(|run| run.state != RunState::Closed).collect();
+    // The highest numbers first: they are the runs that take data now.
     shown.sort_by_key(|run| std::cmp::Reverse(run.run));
     for run in shown.into_iter().take(RUNS_SHOWN) {
         account(page, keyspace, &run.run.to_string(), &run.ledger);
@@ -232,7 +238,7 @@ fn account(page: &mut Page, keyspace: &str, run: &str, ledger: &Ledger) {
     let live = live.map(|(term, tally)| (term, tally.events));
     for (term, events) in went.chain(live).chain([("awaited", ledger.awaited)]) {
         let labels = [("keyspace", keyspace), ("run", run), ("term", term)];
-        let help = "Events of a run that is not closed, by where they stand or what became of them.";
+        let help = "Events of a run that is not closed, by state or by how they ended.";
         page.gauge("forebay_run_events", help, &labels, events as f64);
     }
 }

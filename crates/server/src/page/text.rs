@@ -1,6 +1,6 @@
 //! A page of metrics: families by name, each with its help, its type and its samples.
 //!
-//! *Invariant*: a name has one help and one type, whoever adds to it (test `metrics_follow_the_conventions` in
+//! *Invariant*: a name has one help and one type, no matter which part adds to it (test `metrics_follow_the_conventions` in
 //! `tests/seen`).
 
 use crate::metrics::Sums;
@@ -9,7 +9,7 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, Me
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use std::collections::BTreeMap;
 
-/// What a page is, as HTTP says it.
+/// The content type of a page, as HTTP says it.
 pub(crate) const CONTENT_TYPE: &str = TEXT_FORMAT;
 
 /// Names and values of a sample's labels.

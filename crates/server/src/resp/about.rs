@@ -1,10 +1,11 @@
-//! What a client asks before and beside its work: who is there, who am I, which keyspace, how full.
+//! Commands about the connection and the server: identity, login, choice of the keyspace, fill.
 
 use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::table::{COMMANDS, Spec};
 use super::turn::{Answer, Flow, Turn};
+use forebay_core::ServedStore;
 use std::sync::atomic::Ordering;
 
 /// The version of Redis whose words are spoken; clients look at it before they use newer ones.
@@ -13,7 +14,7 @@ const REDIS_VERSION: &str = "7.0.15";
 const NAME_BYTES_MAX: usize = 256;
 
 /// PING [message]
-pub(super) fn ping(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn ping<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     match command.len() {
         1 => turn.replies.simple("PONG"),
         2 => turn.replies.bulk(command.part(1)),
@@ -23,19 +24,19 @@ pub(super) fn ping(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// ECHO message
-pub(super) fn echo(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn echo<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     turn.replies.bulk(command.part(1));
     Ok(Flow::Done)
 }
 
 /// QUIT
-pub(super) fn quit(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
+pub(super) fn quit<S: ServedStore>(turn: &mut Turn<'_, S>, _command: Command<'_>) -> Answer {
     turn.replies.ok();
     Ok(Flow::End("goodbye"))
 }
 
 /// HELLO [2 | 3 [AUTH user secret] [SETNAME name]]
-pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn hello<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let mut words = command.from(1);
     let three = match words.next() {
         None => None,
@@ -58,6 +59,7 @@ pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             _ => return Err(wrong()),
         }
     }
+    // Before anything of the connection is changed: a refused HELLO leaves it as it was.
     if turn.client.is_stranger() {
         return Err(Failure::coded(
             "NOAUTH",
@@ -82,6 +84,7 @@ pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     replies.number(u64::from(protocol));
     replies.text("id");
     replies.number(id);
+    // What clients of a single Redis server expect: other values make them look for replicas.
     for (name, value) in [("mode", "standalone"), ("role", "master")] {
         replies.text(name);
         replies.text(value);
@@ -92,7 +95,7 @@ pub(super) fn hello(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// AUTH [user] secret
-pub(super) fn auth(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn auth<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     match command.len() {
         2 => log_in(turn, None, command.part(1))?,
         3 => log_in(turn, Some(command.part(1)), command.part(2))?,
@@ -102,13 +105,13 @@ pub(super) fn auth(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     Ok(Flow::Done)
 }
 
-fn log_in(turn: &mut Turn<'_>, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
+fn log_in<S: ServedStore>(turn: &mut Turn<'_, S>, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
     turn.client.log_in(turn.shared, user, secret)
 }
 
 /// SELECT number | name
-pub(super) fn select(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
-    turn.client.select(turn.shared, command.part(1))?;
+pub(super) fn select<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
+    turn.client.select(command.part(1))?;
     turn.replies.ok();
     Ok(Flow::Done)
 }
@@ -125,7 +128,7 @@ fn unknown_subcommand(command: Command<'_>, container: &str) -> Answer {
 }
 
 /// CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME | LIB-VER text
-pub(super) fn client(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn client<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
     match (word.as_slice(), command.len()) {
         (b"ID", 2) => turn.replies.number(turn.client.id),
@@ -149,7 +152,7 @@ pub(super) fn client(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// CONFIG GET name [name …]: what `redis-benchmark` asks before it begins.
-pub(super) fn config(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn config<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     if !command.part(1).eq_ignore_ascii_case(b"get") {
         return unknown_subcommand(command, "CONFIG");
     }
@@ -168,7 +171,7 @@ pub(super) fn config(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// COMMAND [COUNT | LIST | INFO [name …] | DOCS [name …]]
-pub(super) fn command(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn command<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let named = |name: &[u8]| COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()));
     let replies = &mut *turn.replies;
     match (command.part(1).to_ascii_uppercase().as_slice(), command.len()) {
@@ -201,7 +204,7 @@ pub(super) fn command(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// INFO [section …]: what clients look for before they send anything; figures are on the page of metrics.
-pub(super) fn info(turn: &mut Turn<'_>, _command: Command<'_>) -> Answer {
+pub(super) fn info<S: ServedStore>(turn: &mut Turn<'_, S>, _command: Command<'_>) -> Answer {
     let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
     let connections = turn.shared.connections.load(Ordering::Relaxed);
     turn.replies.verbatim(&format!(

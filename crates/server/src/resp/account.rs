@@ -1,4 +1,4 @@
-//! What a session tells the counters: commands of one call that stand behind each other are one answer of so many things.
+//! What a session reports to the counters: consecutive commands of the same call count as one answer of several things.
 
 use crate::metrics::Metrics;
 use forebay_core::{Call, Kind};
@@ -17,6 +17,7 @@ impl Account {
     /// A command of this call begins.
     #[inline]
     pub(super) fn begin(&mut self, call: Option<Call>, metrics: &Metrics) {
+        // The clock is read where the call changes: for a pipeline of one call that is once, not once for each command.
         if self.running.map(|(running, ..)| running) != call {
             self.change(call, metrics);
         }
@@ -28,7 +29,7 @@ impl Account {
         self.running = call.map(|call| (call, 0, Instant::now()));
     }
 
-    /// It was asked for so many things, of which bytes came or went.
+    /// A command asked for this many things; bytes came or went for them.
     #[inline]
     pub(super) fn done(&mut self, things: u64, received: u64, sent: u64) {
         if let Some((_, so_far, _)) = &mut self.running {

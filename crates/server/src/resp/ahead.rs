@@ -1,14 +1,13 @@
 //! Commands that have come together: read before the first of them is carried out, so that the memory which they will
 //! touch is asked for at once.
 //!
-//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, RESET, …) is
+//! *Invariants*: only commands on one fragment are read past; what may change the meaning of a key (SELECT, AUTH, …) is
 //! the last of its batch.
 
 use super::keys;
 use super::parse::{Command, Parts};
 use super::table::{self, Spec};
-use forebay_core::Key;
-use forebay_store::Store;
+use forebay_core::{Key, ServedStore};
 
 /// Commands of one batch.
 const COMMANDS_MAX: usize = 32;
@@ -41,17 +40,25 @@ impl Ahead {
 
     /// Adds a command; whether another one may be read past it.
     #[inline]
-    pub(super) fn add(&mut self, length: usize, parts: Parts, command: Command<'_>, store: Option<&Store>) -> bool {
+    pub(super) fn add<S: ServedStore>(
+        &mut self,
+        length: usize,
+        parts: Parts,
+        command: Command<'_>,
+        store: Option<&S>,
+    ) -> bool {
         let spec = table::find(command.part(0));
         let on_one = spec.is_some_and(|spec| spec.is_on_one_fragment());
         let key = store.filter(|_| on_one).and_then(|store| keys::key(store.schema(), command.part(1)).ok());
         self.keys.extend(key);
         self.commands.push(Ready { length, parts, spec, key });
+        // The first command of another kind ends the batch: it may select another keyspace, in which the keys behind it
+        // mean others.
         on_one && self.commands.len() < COMMANDS_MAX
     }
 
     /// Asks for what the commands will touch.
-    pub(super) fn touch(&self, store: Option<&Store>) {
+    pub(super) fn touch<S: ServedStore>(&self, store: Option<&S>) {
         if let Some(store) = store.filter(|_| self.keys.len() >= KEYS_MIN) {
             store.prefetch(&self.keys);
         }

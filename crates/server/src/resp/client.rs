@@ -2,47 +2,50 @@
 
 use super::failure::Failure;
 use crate::access::{Grant, Rights};
+use crate::keyspaces::Keyspaces;
 use crate::served::Served;
 use crate::shared::Shared;
-use forebay_core::Call;
+use forebay_core::{Call, ServedStore};
 use forebay_ring::Ring;
-use forebay_store::Store;
+use std::sync::Arc;
 
 /// Wrong secrets after which a connection ends.
 const REFUSALS_MAX: u32 = 8;
 
 /// What is known of a client.
-pub(super) struct Client {
+pub(super) struct Client<S> {
     /// Its number, for people.
     pub(super) id: u64,
     /// What it calls itself.
     pub(super) name: Vec<u8>,
     grant: Option<Grant>,
     refusals: u32,
+    keyspaces: Arc<Keyspaces<S>>,
     /// The keyspace that it has selected, by its place among those of the server.
     keyspace: usize,
-    store: Option<Store>,
+    store: Option<S>,
     ring: Option<Ring>,
     rights: Rights,
-    /// Data may stand on a device: whoever reads it may wait.
+    /// Data may be on a device: a thread that reads it may wait.
     may_be_slow: bool,
 }
 
-impl Client {
+impl<S: ServedStore> Client<S> {
     /// A client that has said nothing yet: in the first keyspace by name, as in Redis's database 0.
-    pub(super) fn new(shared: &Shared) -> Client {
+    pub(super) fn new(shared: &Shared, keyspaces: &Arc<Keyspaces<S>>) -> Client<S> {
         let mut client = Client {
             id: shared.next_client(),
             name: Vec::new(),
             grant: shared.access.anonymous(),
             refusals: 0,
+            keyspaces: keyspaces.clone(),
             keyspace: 0,
             store: None,
             ring: None,
             rights: Rights::default(),
             may_be_slow: false,
         };
-        client.select_at(shared, 0);
+        client.select_at(0);
         client
     }
 
@@ -64,10 +67,13 @@ impl Client {
     pub(super) fn log_in(&mut self, shared: &Shared, user: Option<&[u8]>, secret: &[u8]) -> Result<(), Failure> {
         let own = |grant: &Grant| user.is_none_or(|user| user == b"default" || user == grant.name.as_bytes());
         if let Some(grant) = shared.access.grant(secret).filter(own) {
+            // Rights follow from token and keyspace: the keyspace that is selected stays, its rights are looked up
+            // again.
             self.grant = Some(grant);
-            self.select_at(shared, self.keyspace);
+            self.select_at(self.keyspace);
             return Ok(());
         }
+        // Never reset: a client could try many secrets between logins that succeed.
         self.refusals += 1;
         shared.refuse("resp", "token", "a secret that no token has, or not under this name");
         Err(Failure::coded("WRONGPASS", "invalid username-password pair or user is disabled."))
@@ -82,36 +88,36 @@ impl Client {
     ///
     /// # Errors
     /// `ERR` for one that is not served.
-    pub(super) fn select(&mut self, shared: &Shared, which: &[u8]) -> Result<(), Failure> {
-        let by_name = || shared.keyspaces.keys().position(|name| name.as_bytes() == which);
+    pub(super) fn select(&mut self, which: &[u8]) -> Result<(), Failure> {
+        let by_name = || self.keyspaces.names().position(|name| name.as_bytes() == which);
         let number = || std::str::from_utf8(which).ok()?.parse().ok();
         match by_name().or_else(number) {
-            Some(at) if at < shared.keyspaces.len() => {
-                self.select_at(shared, at);
+            Some(at) if at < self.keyspaces.names().len() => {
+                self.select_at(at);
                 Ok(())
             }
             Some(_) => Err(Failure::err("DB index is out of range")),
             None => {
-                let names = shared.keyspaces.keys().cloned().collect::<Vec<_>>().join(", ");
+                let names = self.keyspaces.names().collect::<Vec<_>>().join(", ");
                 Err(Failure::err(format!("no such keyspace; this server has: {names}, or by number from 0 on")))
             }
         }
     }
 
-    fn select_at(&mut self, shared: &Shared, at: usize) {
-        let Some((name, served)) = shared.keyspaces.iter().nth(at) else { return };
+    fn select_at(&mut self, at: usize) {
+        let Some((name, served)) = self.keyspaces.at(at) else { return };
         self.keyspace = at;
         (self.store, self.ring) = match served.clone() {
             Served::Events(store) => (Some(store), None),
             Served::Ring(ring) => (None, Some(ring)),
         };
         self.rights = self.grant.as_ref().map_or_else(Rights::default, |grant| grant.rights(name));
-        self.may_be_slow = self.store.as_ref().is_some_and(Store::has_warm);
+        self.may_be_slow = self.store.as_ref().is_some_and(S::has_warm);
     }
 
     /// The store of its keyspace, if there is one.
     #[inline]
-    pub(super) fn store_at_hand(&self) -> Option<&Store> {
+    pub(super) fn store_at_hand(&self) -> Option<&S> {
         self.store.as_ref()
     }
 
@@ -120,7 +126,7 @@ impl Client {
     /// # Errors
     /// `ERR` where that is a ring, or the server has none.
     #[inline]
-    pub(super) fn store(&self) -> Result<&Store, Failure> {
+    pub(super) fn store(&self) -> Result<&S, Failure> {
         self.store.as_ref().ok_or_else(|| self.no_store())
     }
 
@@ -157,6 +163,7 @@ impl Client {
     /// `NOAUTH` before it said who it is, `NOPERM` without the right.
     #[inline]
     pub(super) fn check(&self, shared: &Shared, call: Call, command: &str) -> Result<(), Failure> {
+        debug_assert!(!self.is_stranger() || self.rights == Rights::default(), "a stranger has no rights");
         if self.rights.allow(call.right()) { Ok(()) } else { Err(self.refused(shared, call, command)) }
     }
 
@@ -165,7 +172,7 @@ impl Client {
         if self.is_stranger() {
             return Failure::coded("NOAUTH", "Authentication required.");
         }
-        let keyspace = shared.keyspaces.keys().nth(self.keyspace).map_or("", |name| name);
+        let keyspace = self.keyspaces.at(self.keyspace).map_or("", |(name, _)| name);
         let right = call.right().name();
         let why =
             format!("token '{}' has no right '{right}' in keyspace '{keyspace}', which '{command}' needs", self.user());

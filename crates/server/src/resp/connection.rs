@@ -13,6 +13,7 @@ use super::session::{Session, Step};
 use crate::limits::Limits;
 use crate::shared::Shared;
 use crate::transport::{Transport, poll_write_from};
+use forebay_core::ServedStore;
 use std::future::{Future, poll_fn};
 use std::io::{IoSlice, IoSliceMut};
 use std::pin::{Pin, pin};
@@ -23,7 +24,7 @@ use std::time::Instant;
 use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
-/// What came of an exchange with the client.
+/// The result of an exchange with the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     /// There is something to do.
@@ -35,7 +36,7 @@ enum Exchange {
 /// A socket with its session.
 pub(super) struct Connection<T> {
     stream: T,
-    /// What was written may stand in the stream's own memory: that of TLS.
+    /// What was written may still be in the stream's own memory, that of TLS.
     to_flush: bool,
     deadlines: Deadlines,
 }
@@ -46,7 +47,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Serves the session to its end; why it ended.
-    pub(super) async fn serve(mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> &'static str {
+    pub(super) async fn serve<S: ServedStore>(
+        mut self,
+        mut session: Box<Session<S>>,
+        shared: &Arc<Shared>,
+    ) -> &'static str {
         let mut stopping = pin!(shared.stop_notice.notified());
         // This task is woken when the server stops, and the session looks whether it does.
         let _ = poll_fn(|context| Poll::Ready(stopping.as_mut().poll(context))).await;
@@ -98,7 +103,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Has the session go on where it may wait, after its answers so far are on their way; `None` where it panicked.
-    async fn elsewhere(&mut self, mut session: Box<Session>, shared: &Arc<Shared>) -> Option<(Box<Session>, Step)> {
+    async fn elsewhere<S: ServedStore>(
+        &mut self,
+        mut session: Box<Session<S>>,
+        shared: &Arc<Shared>,
+    ) -> Option<(Box<Session<S>>, Step)> {
         if let Err(reason) = poll_fn(|context| Poll::Ready(self.write(&mut session, context))).await {
             return Some((session, Step::End(reason)));
         }
@@ -107,13 +116,18 @@ impl<T: Transport> Connection<T> {
             let step = session.run(true);
             (session, step)
         });
+        // The whole session is on the thread: the commands behind this one wait, because answers come in order.
         let done = waited.await;
         shared.on_threads.fetch_sub(1, Ordering::Relaxed);
         done.ok()
     }
 
     /// Answers and asks, once others that are ready had their turn.
-    async fn exchange(&mut self, session: &mut Session, more: bool) -> Result<Exchange, &'static str> {
+    async fn exchange<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        more: bool,
+    ) -> Result<Exchange, &'static str> {
         // Clients that are answered together are woken together: waking one for each answer costs more than the answer.
         // A session that has more to do has taken its turn.
         if more || session.replies.unsent() > 0 && session.has_company() {
@@ -123,9 +137,9 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes what it can, then reads, or answers at once where there is more to do and room for its answers.
-    fn poll_exchange(
+    fn poll_exchange<S: ServedStore>(
         &mut self,
-        session: &mut Session,
+        session: &mut Session<S>,
         context: &mut Context<'_>,
         more: bool,
     ) -> Poll<Result<Exchange, &'static str>> {
@@ -134,6 +148,7 @@ impl<T: Transport> Connection<T> {
             if more {
                 return Poll::Ready(Ok(Exchange::Work));
             }
+            // Read only while the client takes its answers: its socket then holds back what it sends.
             if let Poll::Ready(count) = self.poll_fill(session, context) {
                 return Poll::Ready(match count {
                     Ok(0) => Ok(Exchange::Ended),
@@ -150,7 +165,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes the answers before the end.
-    fn poll_last_words(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+    fn poll_last_words<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), &'static str>> {
         self.write(session, context)?;
         if session.replies.unsent() == 0 && !self.to_flush {
             return Poll::Ready(Ok(()));
@@ -159,7 +178,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Writes as much as the socket takes now.
-    fn write(&mut self, session: &mut Session, context: &mut Context<'_>) -> Result<(), &'static str> {
+    fn write<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Result<(), &'static str> {
         while session.replies.unsent() > 0 {
             let mut places = [IoSlice::new(&[]); super::replies::PLACES];
             let count = session.replies.places(&mut places);
@@ -187,7 +210,11 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Reads into the value that is on its way and behind it, or into the input.
-    fn poll_fill(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+    fn poll_fill<S: ServedStore>(
+        &mut self,
+        session: &mut Session<S>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<usize>> {
         let place = session.landing.as_mut().map_or(&mut [][..], |landing| landing.place());
         let in_place = place.len();
         let room = session.input.room();
@@ -207,7 +234,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// During a wait: answers go out as far as they are taken, and a client that has gone is waited for no more.
-    fn is_gone(&mut self, session: &mut Session, context: &mut Context<'_>) -> bool {
+    fn is_gone<S: ServedStore>(&mut self, session: &mut Session<S>, context: &mut Context<'_>) -> bool {
         if self.write(session, context).is_err() {
             return true;
         }
@@ -236,7 +263,7 @@ async fn behind_others() {
     .await;
 }
 
-/// What has to happen in time. The timer is set to the first of them, and looked at when it rings: it is not set anew
+/// Deadlines of a connection. The timer is set to the first of them, and looked at when it rings: it is not set again
 /// for each command.
 struct Deadlines {
     limits: Limits,
@@ -254,11 +281,17 @@ impl Deadlines {
     }
 
     /// Nothing can go on now: ready once that was so for too long.
-    fn poll(&mut self, session: &Session, to_flush: bool, context: &mut Context<'_>) -> Poll<&'static str> {
+    fn poll<S: ServedStore>(
+        &mut self,
+        session: &Session<S>,
+        to_flush: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<&'static str> {
         let Some(first) = self.first(session, to_flush) else { return Poll::Pending };
         loop {
             let (timer, rings) =
                 self.timer.get_or_insert_with(|| (Box::pin(tokio::time::sleep_until(first.into())), first));
+            // Only moved to an earlier time. A timer that rings too early is set again below.
             if *rings > first {
                 timer.as_mut().reset(first.into());
                 *rings = first;
@@ -271,7 +304,7 @@ impl Deadlines {
         }
     }
 
-    fn first(&mut self, session: &Session, to_flush: bool) -> Option<Instant> {
+    fn first<S: ServedStore>(&mut self, session: &Session<S>, to_flush: bool) -> Option<Instant> {
         let mut now = None;
         let mut since = || *now.get_or_insert_with(Instant::now);
         if !session.has_begun() {

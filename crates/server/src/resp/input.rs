@@ -1,4 +1,4 @@
-//! What has come from a client and is not used up.
+//! The input buffer of a client: bytes that arrived and are not consumed.
 //!
 //! *Invariants*: memory is proportional to bytes that have come; an empty input has none, and one that waits for the
 //! rest of a short command has as much as has come (`settle`).
@@ -56,9 +56,10 @@ impl Input {
         self.end - self.start <= LEFTOVER_BYTES_MAX
     }
 
-    /// So many have come there.
+    /// This many have arrived there.
     #[inline]
     pub(super) fn came(&mut self, count: usize) {
+        debug_assert!(self.end + count <= self.buffer.len(), "no more comes than there was room for");
         self.end += count;
     }
 
@@ -83,6 +84,7 @@ impl Input {
     /// Nothing will come for a while: memory that is not needed meanwhile goes back.
     pub(super) fn settle(&mut self) {
         let length = self.end - self.start;
+        // A large leftover stays in its buffer: copying it out would cost more than the buffer that it frees.
         let has_little = self.buffer.len() < READ_BYTES && length > 0;
         if has_little || length > LEFTOVER_BYTES_MAX {
             return;

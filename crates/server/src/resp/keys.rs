@@ -15,6 +15,7 @@ pub(super) fn key(schema: &KeySchema, text: &[u8]) -> Result<Key> {
     let mut values = [0; SUB_KEYS_MAX];
     match numbers(text, &mut values) {
         Some(count) if count == schema.sub_keys().len() => schema.key(&values[..count]),
+        // Hexadecimal parts, and everything that is wrong: this way names the part in its error.
         _ => schema.parse_key(utf8(text)?),
     }
 }
@@ -27,7 +28,7 @@ pub(super) fn primary(schema: &KeySchema, text: &[u8]) -> Result<Primary> {
     schema.parse_primary(utf8(text)?)
 }
 
-/// Decimal numbers between slashes; `None` where anything else stands there.
+/// Decimal numbers between slashes; `None` for anything else.
 #[inline]
 fn numbers(text: &[u8], values: &mut [u64; SUB_KEYS_MAX]) -> Option<usize> {
     let (mut count, mut value, mut digits) = (0, 0_u64, 0);
@@ -53,6 +54,7 @@ fn numbers(text: &[u8], values: &mut [u64; SUB_KEYS_MAX]) -> Option<usize> {
 /// # Errors
 /// `Invalid` for bytes that are none, and for too many of them.
 pub(super) fn utf8(text: &[u8]) -> Result<&str> {
+    // Cut before it is looked at: a value that was sent as a key may have megabytes, and errors show it.
     let short = &text[..text.len().min(TEXT_BYTES_MAX)];
     let wrong = || Error::invalid(format!("`{}…` is no text of at most {TEXT_BYTES_MAX} bytes", lossy(short)));
     if short.len() < text.len() { Err(wrong()) } else { std::str::from_utf8(text).map_err(|_| wrong()) }

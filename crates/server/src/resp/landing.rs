@@ -8,23 +8,22 @@
 //! that ends in between gives the reservation back.
 
 use super::failure::Failure;
-use forebay_core::Key;
-use forebay_store::Reservation;
+use forebay_core::{Key, ReserveFragment};
 
 /// Values from this length on are read into place, where they have not come whole.
 pub(super) const LANDING_BYTES_MIN: usize = 4096;
 
 /// One value on its way.
-pub(super) struct Landing {
+pub(super) struct Landing<R> {
     pub(super) key: Key,
     /// Where it goes; or why it goes nowhere.
-    pub(super) target: Result<Reservation, Failure>,
+    pub(super) target: Result<R, Failure>,
     length: usize,
     filled: usize,
 }
 
-impl Landing {
-    pub(super) fn new(key: Key, length: usize, target: Result<Reservation, Failure>) -> Landing {
+impl<R: ReserveFragment> Landing<R> {
+    pub(super) fn new(key: Key, length: usize, target: Result<R, Failure>) -> Landing<R> {
         Landing { key, target, length, filled: 0 }
     }
 
@@ -35,7 +34,7 @@ impl Landing {
 
     /// Whether its end has to wait for a device.
     pub(super) fn commit_may_wait(&self) -> bool {
-        self.target.as_ref().is_ok_and(Reservation::commit_may_wait)
+        self.target.as_ref().is_ok_and(R::commit_may_wait)
     }
 
     /// Bytes that have not come.
@@ -46,6 +45,7 @@ impl Landing {
 
     /// Takes what belongs to the value from bytes that have come; how many.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        // A refused value is counted as well: the command behind it begins after its last byte.
         let count = self.lacks().min(bytes.len());
         if let Ok(reservation) = &mut self.target {
             reservation[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
@@ -62,8 +62,9 @@ impl Landing {
         }
     }
 
-    /// So many bytes came there.
+    /// This many bytes came there.
     pub(super) fn came(&mut self, count: usize) {
         self.filled += count;
+        debug_assert!(self.filled <= self.length, "no more is read into a value than it has");
     }
 }

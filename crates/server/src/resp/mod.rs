@@ -29,15 +29,21 @@ mod strings;
 mod table;
 mod turn;
 
+use crate::keyspaces::Keyspaces;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use connection::Connection;
+use forebay_core::ServedStore;
 use session::Session;
 use std::sync::Arc;
 
 /// Serves one connection to its end; why it ended.
-pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
-    let session = Box::new(Session::new(shared));
+pub(crate) async fn serve<T: Transport, S: ServedStore>(
+    stream: T,
+    shared: &Arc<Shared>,
+    keyspaces: &Arc<Keyspaces<S>>,
+) -> &'static str {
+    let session = Box::new(Session::new(shared, keyspaces));
     let client = session.client_id();
     let reason = Connection::new(stream, &shared.limits).serve(session, shared).await;
     match reason {

@@ -17,11 +17,11 @@ const ARGUMENTS_MAX: usize = 1 << 20;
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Longest number in a header, a sign among its digits.
 const DIGITS_MAX: usize = 12;
-/// What a client may send before it has said who it is, as in Redis.
+/// Limits before a client has logged in, as in Redis.
 const STRANGER_ARGUMENTS_MAX: usize = 10;
 const STRANGER_BYTES_MAX: usize = 16 << 10;
 
-/// Where one argument stands.
+/// Where one argument is in the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     start: u32,
@@ -62,7 +62,7 @@ impl<'a> Command<'a> {
         self.spans.len()
     }
 
-    /// A part: the name is the first. Nothing where there is none.
+    /// A part: the name is the first. Nothing if there is none.
     #[inline]
     pub(super) fn part(&self, at: usize) -> &'a [u8] {
         self.spans.get(at).map_or(&[], |span| span.of(self.bytes))
@@ -79,18 +79,18 @@ impl<'a> Command<'a> {
 /// How far the input goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// A whole command of so many bytes.
+    /// A whole command of this many bytes.
     Whole(usize),
     /// The rest has not come yet.
     More,
 }
 
-/// Where the parts of a whole command stand among those of all that were read ahead.
+/// The position of the parts of a whole command among those of all that were read ahead.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     first: u32,
     count: u32,
-    /// It was a line: its words stand apart from the input.
+    /// It was a line: its words are kept apart from the input.
     line: bool,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// For commands of at most so many bytes.
+    /// For commands of at most this many bytes.
     pub(super) fn new(bytes_max: usize) -> Parser {
         Parser { bytes_max: bytes_max.min(u32::MAX as usize / 2), ..Parser::default() }
     }
@@ -182,6 +182,7 @@ impl Parser {
     /// Forgets everything: the next byte is the first of a command.
     #[inline]
     pub(super) fn reset(&mut self) {
+        // One command with very many arguments must not hold their memory for the life of the connection.
         if self.spans.capacity() > 4096 || self.line.capacity() > 4096 {
             (self.spans, self.line) = (Vec::new(), Vec::new());
         }
@@ -224,11 +225,13 @@ impl Parser {
                     None => return Ok(Progress::More),
                 },
             };
+            // Not sliced before it is there: `length` is only a promise.
             let end = self.at + length;
             let Some(tail) = bytes.get(end..end + 2) else { return Ok(Progress::More) };
             if tail != b"\r\n" {
                 return Err("a bulk does not end after its length".to_owned());
             }
+            debug_assert!(end + 2 <= bytes.len(), "a span lies within the bytes that came");
             self.spans.push(Span::new(self.at, length));
             (self.at, self.open) = (end + 2, None);
         }
@@ -247,6 +250,7 @@ impl Parser {
         };
         let invalid = || "invalid bulk length".to_owned();
         let length = usize::try_from(length).map_err(|_| invalid())?;
+        // Before the general limit: a client without a login must not make the server hold a window of bytes.
         if self.stranger && length > STRANGER_BYTES_MAX {
             return Err("unauthenticated bulk length".to_owned());
         }
@@ -268,6 +272,7 @@ impl Parser {
         loop {
             match bytes.get(at) {
                 None => return Ok(None),
+                // Bounded digits: no number overflows, and no header is read without end.
                 Some(digit @ b'0'..=b'9') if at - from < DIGITS_MAX => value = value * 10 + i64::from(digit - b'0'),
                 Some(b'-') if at == from => negative = true,
                 Some(b'\r') if at > from + usize::from(negative) => break,

@@ -4,8 +4,7 @@ use super::failure::Failure;
 use super::keys;
 use super::parse::Command;
 use super::turn::{Answer, Flow, Turn};
-use forebay_core::{Bounds, Error, Key};
-use forebay_store::{Fragment, Store};
+use forebay_core::{Bounds, Error, Key, ReadFragment, ServedStore};
 
 /// Most fragments that one FB.RANGE answers.
 const COUNT_MAX: usize = 10_000;
@@ -15,11 +14,11 @@ const COUNT_DEFAULT: usize = 1000;
 /// The fragments inside bounds that come after a key, in key order.
 ///
 /// Keys after `r/e/s` are those of `r/e` after `s`, then those of `r` after `e`, then those after `r`: bounds each.
-fn after(
-    store: &Store,
+fn after<S: ServedStore>(
+    store: &S,
     bounds: &Bounds,
     key: Option<&Key>,
-) -> Result<impl Iterator<Item = Result<Fragment, Error>> + use<>, Error> {
+) -> Result<impl Iterator<Item = Result<S::Fragment, Error>> + use<S>, Error> {
     let schema = store.schema();
     let mut parts = Vec::new();
     match key {
@@ -29,6 +28,7 @@ fn after(
             for at in (0..values.len()).rev() {
                 let inside =
                     |before: usize| (bounds.lower()[before]..=bounds.upper()[before]).contains(&values[before]);
+                // No key of this prefix is left, or the prefix itself is outside.
                 if !(0..at).all(inside) || values[at] >= bounds.upper()[at] {
                     continue;
                 }
@@ -54,7 +54,7 @@ fn count(word: Option<&[u8]>) -> Result<usize, Failure> {
 }
 
 /// FB.RANGE bounds [AFTER key] [COUNT n]: keys and bytes in key order.
-pub(super) fn range(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn range<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
     let schema = store.schema();
     let bounds = Bounds::parse(schema, keys::utf8(command.part(1))?)?;
@@ -73,10 +73,12 @@ pub(super) fn range(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         let fragment = fragment?;
         bytes += fragment.len() as u64;
         found.push(fragment);
+        // After the fragment, so that one longer than a window still goes out.
         if bytes >= window {
             break;
         }
     }
+    // A long range counts as much work as its fragments, so that other connections get their turn after it.
     (turn.things, turn.cost, turn.sent) = (found.len() as u64, 4 + found.len(), bytes);
     turn.replies.array(found.len());
     for fragment in found {

@@ -9,21 +9,20 @@
 //! pins a bounded amount of the store (`connection.rs` stops at the window).
 
 use super::pool;
-use forebay_store::Fragment;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Deref;
 
-/// Payloads from this length on are written from where they stand.
+/// Payloads from this length on are written from their place, without a copy.
 const IN_PLACE_BYTES_MIN: usize = 2048;
 /// Places of one vectored write.
 pub(super) const PLACES: usize = 64;
 
-/// Answers in the words of RESP2 or RESP3.
-#[derive(Default)]
-pub(super) struct Replies {
+/// Answers in the words of RESP2 or RESP3. `F` keeps the bytes of a fragment in place.
+pub(super) struct Replies<F> {
     bytes: Vec<u8>,
     /// Payloads, each with its place among the bytes.
-    large: VecDeque<(usize, Fragment)>,
+    large: VecDeque<(usize, F)>,
     /// Bytes of `bytes`, and of the first payload, that are written.
     written: usize,
     written_large: usize,
@@ -42,7 +41,21 @@ pub(super) struct Bookmark {
     large: usize,
 }
 
-impl Replies {
+impl<F> Default for Replies<F> {
+    fn default() -> Replies<F> {
+        Replies {
+            bytes: Vec::new(),
+            large: VecDeque::new(),
+            written: 0,
+            written_large: 0,
+            large_unsent: 0,
+            sent: 0,
+            three: false,
+        }
+    }
+}
+
+impl<F: Deref<Target = [u8]>> Replies<F> {
     /// Which protocol answers are written in: 2 or 3.
     pub(super) fn protocol(&self) -> u8 {
         if self.three { 3 } else { 2 }
@@ -79,6 +92,7 @@ impl Replies {
     pub(super) fn places<'a>(&'a self, places: &mut [IoSlice<'a>; PLACES]) -> usize {
         let (mut at, mut count, mut skip) = (self.written, 0, self.written_large);
         for (place, fragment) in &self.large {
+            // A payload takes up to two places; what does not fit goes with the next write.
             if count + 2 >= PLACES {
                 return count;
             }
@@ -97,7 +111,7 @@ impl Replies {
         count
     }
 
-    /// So many bytes were written.
+    /// This many bytes were written.
     #[inline]
     pub(super) fn advance(&mut self, mut count: usize) {
         self.sent += count as u64;
@@ -105,6 +119,7 @@ impl Replies {
             let end = self.large.front().map_or(self.bytes.len(), |(place, _)| *place);
             let plain = count.min(end - self.written);
             self.written += plain;
+            debug_assert!(self.written <= self.bytes.len(), "no more is written than there is");
             count -= plain;
             let Some((_, fragment)) = self.large.front().filter(|_| count > 0) else { break };
             let of_payload = count.min(fragment.len() - self.written_large);
@@ -232,7 +247,7 @@ impl Replies {
 
     /// A fragment's bytes.
     #[inline]
-    pub(super) fn fragment(&mut self, fragment: Fragment) {
+    pub(super) fn fragment(&mut self, fragment: F) {
         if fragment.len() < IN_PLACE_BYTES_MIN {
             return self.bulk(&fragment);
         }
@@ -248,17 +263,17 @@ impl Replies {
         self.push(if self.three { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// So many things follow.
+    /// This many things follow.
     pub(super) fn array(&mut self, length: usize) {
         self.head(b'*', length as u64);
     }
 
-    /// So many names, each with its value, follow.
+    /// This many names, each with its value, follow.
     pub(super) fn map(&mut self, length: usize) {
         if self.three { self.head(b'%', length as u64) } else { self.array(2 * length) }
     }
 
-    /// So many different things follow.
+    /// This many different things follow.
     pub(super) fn set(&mut self, length: usize) {
         if self.three { self.head(b'~', length as u64) } else { self.array(length) }
     }
@@ -274,7 +289,7 @@ impl Replies {
 mod tests {
     use super::*;
 
-    fn written(replies: &Replies) -> String {
+    fn written(replies: &Replies<Vec<u8>>) -> String {
         let mut places = [IoSlice::new(&[]); PLACES];
         let count = replies.places(&mut places);
         places[..count].iter().map(|place| std::str::from_utf8(place).unwrap()).collect()
@@ -282,7 +297,7 @@ mod tests {
 
     #[test]
     fn both_protocols_have_their_words() {
-        let mut replies = Replies::default();
+        let mut replies = Replies::<Vec<u8>>::default();
         for (three, expected) in [
             (false, "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n$2\r\nhi\r\n$-1\r\n*2\r\n:1\r\n:2\r\n*1\r\n$1\r\nx\r\n"),
             (true, "+OK\r\n-ERR a b\r\n:0\r\n:-12\r\n=6\r\ntxt:hi\r\n_\r\n%1\r\n:1\r\n:2\r\n~1\r\n$1\r\nx\r\n"),
@@ -311,7 +326,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_taken_back() {
-        let mut replies = Replies::default();
+        let mut replies = Replies::<Vec<u8>>::default();
         replies.ok();
         let bookmark = replies.bookmark();
         replies.array(3);

@@ -8,14 +8,15 @@ use super::select::{number, patience};
 use super::turn::{Answer, Flow, Turn};
 use crate::session::LOOK_AGAIN_FILTERED;
 use crate::slices::{Slice, Slices, join};
-use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, SourceId, SourceSchema, Stretch};
+use forebay_core::{Coverage, RingOutcome, RingPut, RingSources, ServedStore, SourceId, SourceSchema, Stretch};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Most fragments and stretches of one answer.
 const THINGS_MAX: usize = 50_000;
 
 /// FB.PUT source timestamp span value [RUN n] [STATUS n]
-pub(super) fn put(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn put<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let ring = turn.client.ring("fb.put")?;
     let source = ring.keyspace().source.parse_source(keys::utf8(command.part(1))?)?;
     let timestamp = number(Some(command.part(2)))?;
@@ -36,6 +37,7 @@ pub(super) fn put(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             turn.replies.ok();
             Ok(Flow::Done)
         }
+        // A refusal is an error here: a client of Redis reads `OK` as stored.
         RingOutcome::Refused(cause) => Err(Failure::coded(
             "REFUSED",
             format!("{}: not stored, entered as a gap at {source}/{timestamp}, a final answer", cause.name()),
@@ -48,7 +50,7 @@ fn narrow(word: Option<&[u8]>) -> Result<u32, Failure> {
 }
 
 /// FB.WINDOW begin end [WAIT ms] [SOURCES ALL | source…]
-pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn window<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let ring = turn.client.ring("fb.window")?.clone();
     let (begin, end) = (number(Some(command.part(1)))?, number(Some(command.part(2)))?);
     let (mut wait, mut sources) = (Duration::ZERO, RingSources::All);
@@ -74,6 +76,7 @@ pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         let lengths = slice.fragments().filter_map(|at| slice.window.sources[0].fragment(at));
         bytes += lengths.map(|fragment| fragment.bytes.len() as u64).sum::<u64>();
         things += 1 + slice.fragments().len() + slice.coverage().len();
+        // Refused, not cut: an answer in this protocol has no flag for more, and half a window would look whole.
         if bytes > most || things > THINGS_MAX {
             return Err(Failure::err(format!(
                 "the window has more than {most} bytes or {THINGS_MAX} fragments and stretches, which do not go into one \
@@ -84,6 +87,7 @@ pub(super) fn window(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
             all.push((slice.source(), Vec::new(), Vec::new()));
         }
         if let Some((_, coverage, slices)) = all.last_mut() {
+            // Slices are cut by size: stretches that go over a cut are one for the client.
             join(coverage, slice.coverage());
             slices.push(slice);
         }
@@ -109,7 +113,7 @@ fn named<'a>(schema: &SourceSchema, words: impl Iterator<Item = &'a [u8]>) -> Re
     }
 }
 
-fn write(replies: &mut Replies, source: &SourceId, coverage: &[Stretch], slices: &[Slice]) {
+fn write<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, source: &SourceId, coverage: &[Stretch], slices: &[Slice]) {
     replies.map(3);
     replies.text("source");
     replies.text(&source.text());

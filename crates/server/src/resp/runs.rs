@@ -5,7 +5,8 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
-use forebay_core::{Call, Error, Ledger, RunConfig, Tally};
+use forebay_core::{Call, Error, Ledger, RunConfig, ServedStore, Tally};
+use std::ops::Deref;
 
 fn run_number(word: &[u8]) -> Result<u64, Failure> {
     let text = keys::utf8(word)?;
@@ -13,16 +14,17 @@ fn run_number(word: &[u8]) -> Result<u64, Failure> {
 }
 
 /// FB.RUN OPEN run [configuration] | PAUSE run | RESUME run | STOP run | CLOSE run | LIST
-pub(super) fn run(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn run<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let word = command.part(1).to_ascii_uppercase();
     let call = if word == b"LIST" { Call::Look } else { Call::Run };
+    // Checked here and not by the table: LIST needs less than the words that change a run.
     turn.client.check(turn.shared, call, "fb.run")?;
     turn.call = Some(call);
     let store = turn.client.store()?;
     let words = command.len();
     match word.as_slice() {
         b"LIST" if words == 2 => {
-            let runs = store.runs();
+            let runs = store.runs()?;
             turn.replies.map(runs.len());
             for run in runs {
                 turn.replies.text(&run.run.to_string());
@@ -63,7 +65,7 @@ fn text(bytes: &[u8]) -> Result<String, Failure> {
 }
 
 /// FB.LEDGER run
-pub(super) fn ledger(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn ledger<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let ledger = turn.client.store()?.ledger(run_number(command.part(1))?)?;
     let replies = &mut *turn.replies;
     let offered = [
@@ -85,6 +87,7 @@ pub(super) fn ledger(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     replies.text("imbalance");
     match ledger.imbalance() {
         Some(imbalance) => replies.text(&imbalance.to_string()),
+        // Nil, and not a missing name: a client can see that the account was checked.
         None => replies.nothing(),
     }
     Ok(Flow::Done)
@@ -100,14 +103,14 @@ fn events(ledger: &Ledger) -> [(&'static str, u64); 4] {
 }
 
 /// Events, fragments and bytes, in this order.
-fn write_tally(replies: &mut Replies, name: &str, tally: &Tally) {
+fn write_tally<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, name: &str, tally: &Tally) {
     replies.text(name);
     replies.array(3);
     [tally.events, tally.fragments, tally.bytes].into_iter().for_each(|number| replies.number(number));
 }
 
 /// FB.WHY key
-pub(super) fn why(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn why<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let why = store.why(&keys::key(store.schema(), command.part(1))?)?;
     turn.replies.map(3);

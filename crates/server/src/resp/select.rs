@@ -5,10 +5,12 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use super::turn::{Answer, Flow, Turn};
-use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, judge, lease_any};
-use forebay_core::{Attributes, Filter, Key, Keyspace, Primary, Token};
-use forebay_store::{Fragment, GetAny, Lease, Sources, Store};
+use crate::session::{LOOK_AGAIN, LOOK_AGAIN_FILTERED, LeaseOf, judge, lease_any};
+use forebay_core::{
+    Attributes, Filter, GetAny, Key, Keyspace, LeaseHolder, Primary, ReadFragment, ServedStore, Sources, Token,
+};
 use forebay_wire::{WireJudgement, WireVerdict};
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -46,17 +48,18 @@ fn sources<'a>(keyspace: &Keyspace, words: impl Iterator<Item = &'a [u8]>) -> Re
 }
 
 /// How much longer a command that waits so long has patience; `None` where it waits no more.
-pub(super) fn patience(turn: &mut Turn<'_>, wait: Duration) -> Option<Duration> {
+pub(super) fn patience<S: ServedStore>(turn: &mut Turn<'_, S>, wait: Duration) -> Option<Duration> {
     if wait.is_zero() || turn.shared.stopping.load(Ordering::Acquire) {
         return None;
     }
     let now = Instant::now();
+    // Kept between the runs of one command: its wait began with the first of them.
     let left = turn.patience.get_or_insert(now + wait).saturating_duration_since(now);
     (!left.is_zero()).then_some(left)
 }
 
 /// FB.GETANY [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition]… [SOURCES NONE | ALL | source…]
-pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn get_any<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
     let keyspace = store.keyspace();
     let (mut request, mut wanted, mut conditions) = (GetAny::default(), 1, Vec::new());
@@ -73,9 +76,10 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         }
     }
     request.filter = Filter::parse(&keyspace.attributes, &conditions)?;
+    // The store is asked without a wait: the connection's task waits, and the command runs again.
     let wait = std::mem::take(&mut request.wait);
     request.n = wanted;
-    // As many as fit what a client may take at once, as of the native protocol.
+    // The limit is what a client may take at once, as in the native protocol.
     let leases = lease_any(&store, &request, u64::from(turn.shared.limits.window_bytes))?;
     if leases.is_empty()
         && let Some(left) = patience(turn, wait)
@@ -83,6 +87,7 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
         let again = if conditions.is_empty() { LOOK_AGAIN } else { LOOK_AGAIN_FILTERED };
         return Ok(Flow::Later(left.min(again)));
     }
+    // The command is answered: the next one has a patience of its own.
     *turn.patience = None;
     let fragments: usize = leases.iter().map(|lease| lease.fragments.len()).sum();
     (turn.things, turn.cost) = (leases.len() as u64, 1 + leases.len() + fragments);
@@ -90,12 +95,17 @@ pub(super) fn get_any(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
     for mut lease in leases {
         let payload = std::mem::take(&mut lease.fragments);
         turn.sent += payload.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
-        write_lease(turn.replies, keyspace, &lease, payload);
+        write_lease::<S>(turn.replies, keyspace, &lease, payload);
     }
     Ok(Flow::Done)
 }
 
-fn write_lease(replies: &mut Replies, keyspace: &Keyspace, lease: &Lease, payload: Vec<Fragment>) {
+fn write_lease<S: ServedStore>(
+    replies: &mut Replies<S::Fragment>,
+    keyspace: &Keyspace,
+    lease: &LeaseOf<S>,
+    payload: Vec<S::Fragment>,
+) {
     replies.map(9);
     replies.text("primary");
     replies.text(&keyspace.schema.text(lease.primary.as_bytes()));
@@ -114,7 +124,7 @@ fn write_lease(replies: &mut Replies, keyspace: &Keyspace, lease: &Lease, payloa
     write_fragments(replies, keyspace, payload);
 }
 
-fn write_attributes(replies: &mut Replies, keyspace: &Keyspace, attributes: &Attributes) {
+fn write_attributes<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, keyspace: &Keyspace, attributes: &Attributes) {
     let attributes = attributes.text(&keyspace.attributes);
     replies.text("attributes");
     replies.map(attributes.len());
@@ -128,12 +138,12 @@ fn source_of(keyspace: &Keyspace, key: &Key) -> String {
     keyspace.schema.source_text(keyspace.schema.rest_of(key))
 }
 
-fn write_missing(replies: &mut Replies, keyspace: &Keyspace, missing: &[Key]) {
+fn write_missing<F: Deref<Target = [u8]>>(replies: &mut Replies<F>, keyspace: &Keyspace, missing: &[Key]) {
     replies.text("missing");
     replies.texts(missing.iter().map(|key| source_of(keyspace, key)));
 }
 
-fn write_fragments(replies: &mut Replies, keyspace: &Keyspace, fragments: Vec<Fragment>) {
+fn write_fragments<F: ReadFragment>(replies: &mut Replies<F>, keyspace: &Keyspace, fragments: Vec<F>) {
     replies.text("fragments");
     replies.map(fragments.len());
     for fragment in fragments {
@@ -143,7 +153,7 @@ fn write_fragments(replies: &mut Replies, keyspace: &Keyspace, fragments: Vec<Fr
 }
 
 /// FB.EVENT primary [SOURCES NONE | ALL | source…]
-pub(super) fn event(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn event<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?.clone();
     let keyspace = store.keyspace();
     let primary = keys::primary(&keyspace.schema, command.part(1))?;
@@ -181,14 +191,14 @@ pub(super) fn event(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// The event and the token that most commands begin with.
-fn held(store: &Store, command: Command<'_>) -> Result<(Primary, Token), Failure> {
+fn held<S: ServedStore>(store: &S, command: Command<'_>) -> Result<(Primary, Token), Failure> {
     let primary = keys::primary(store.schema(), command.part(1))?;
     Ok((primary, keys::utf8(command.part(2))?.parse()?))
 }
 
 /// FB.ACCEPT primary token stream [stream …] | FB.REJECT primary token | FB.REQUEUE primary token |
 /// FB.PASS primary token stage
-pub(super) fn decide(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn decide<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
     let judgement = match command.part(0).to_ascii_uppercase().as_slice() {
@@ -206,16 +216,16 @@ pub(super) fn decide(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
 }
 
 /// FB.EXTEND primary token milliseconds
-pub(super) fn extend(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn extend<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let (primary, token) = held(store, command)?;
-    store.extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
+    store.holder().extend(&primary, &token, Duration::from_millis(number(Some(command.part(3)))?))?;
     turn.replies.ok();
     Ok(Flow::Done)
 }
 
 /// FB.SEAL primary
-pub(super) fn seal(turn: &mut Turn<'_>, command: Command<'_>) -> Answer {
+pub(super) fn seal<S: ServedStore>(turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
     let store = turn.client.store()?;
     let sealed = store.seal(&keys::primary(store.schema(), command.part(1))?)?;
     turn.replies.number(u64::from(sealed));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: answers come in the order of the commands; what may wait is only done where `may_wait` says so; a command
-//! that was put off is repeated as a whole, and finds what it did (of `MSET` the keys before the one that waits).
+//! that was put off is repeated as a whole, and finds what it did.
 //!
 //! *On failure*: a command that fails is answered with its error; bytes that are no commands end the connection.
 
@@ -22,15 +22,15 @@ use super::replies::Replies;
 use super::table::{self, Place, Spec};
 use super::turn::{Flow, Turn};
 use super::{keys, strings};
+use crate::keyspaces::Keyspaces;
 use crate::shared::Shared;
-use forebay_core::{Call, Error, Key};
-use forebay_store::{PutOptions, PutOutcome, Reservation};
+use forebay_core::{Call, Error, Key, PutOptions, PutOutcome, ReserveFragment, ServedStore};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What commands may cost before others on the same thread have their turn, in commands on one fragment.
+/// The work of one turn, after which other connections of the thread get theirs, counted in commands on one fragment.
 const COST_MAX: usize = 8192;
 
 /// What a session needs next.
@@ -49,13 +49,13 @@ pub(super) enum Step {
 }
 
 /// One connection without its socket.
-pub(super) struct Session {
+pub(super) struct Session<S: ServedStore> {
     shared: Arc<Shared>,
-    client: Client,
+    client: Client<S>,
     parser: Parser,
     pub(super) input: Input,
-    pub(super) replies: Replies,
-    pub(super) landing: Option<Landing>,
+    pub(super) replies: Replies<S::Fragment>,
+    pub(super) landing: Option<Landing<S::Reservation>>,
     patience: Option<Instant>,
     account: Account,
     /// Commands so far.
@@ -64,9 +64,9 @@ pub(super) struct Session {
     held: u64,
 }
 
-impl Session {
-    pub(super) fn new(shared: &Arc<Shared>) -> Session {
-        let client = Client::new(shared);
+impl<S: ServedStore> Session<S> {
+    pub(super) fn new(shared: &Arc<Shared>, keyspaces: &Arc<Keyspaces<S>>) -> Session<S> {
+        let client = Client::new(shared, keyspaces);
         let mut parser = Parser::new(shared.limits.window_bytes as usize);
         parser.set_stranger(client.is_stranger());
         Session {
@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Reads the commands that have come whole, as far as a batch goes, and asks for what they will touch. Answers how it
-    /// stands behind the last of them.
+    /// is behind the last of them.
     fn look_ahead(&mut self, ahead: &mut Ahead) -> Result<Progress, String> {
         ahead.clear();
         let store = self.client.store_at_hand();
@@ -207,6 +207,8 @@ impl Session {
     /// The rest of a command is to come: its memory is counted with that of all requests under way.
     fn need_more(&mut self) -> Step {
         let memory = self.input.memory();
+        // The buffer of the thread is free; what goes beyond it counts, or a few clients with half a command each could
+        // take all memory.
         if self.hold(if memory > READ_BYTES { memory as u64 } else { 0 }) {
             return Step::Read;
         }
@@ -256,6 +258,7 @@ impl Session {
             return Flow::Wait;
         }
         self.account.begin(spec.call, &self.shared.metrics);
+        // A command that is put off runs again as a whole: what it has answered so far is taken back.
         let bookmark = self.replies.bookmark();
         let mut turn = Turn {
             shared: &self.shared,
@@ -270,7 +273,7 @@ impl Session {
             sent: 0,
             cost: 1,
         };
-        let answer = allowed.and_then(|()| (spec.run)(&mut turn, command));
+        let answer = allowed.and_then(|()| table::run(spec.verb, &mut turn, command));
         let Turn { call, things, received, sent, cost: its_cost, .. } = turn;
         *cost += its_cost;
         let flow = match answer {
@@ -282,6 +285,7 @@ impl Session {
             Err(failure) => {
                 self.replies.back_to(bookmark);
                 self.fail(call, &failure);
+                // Too many wrong secrets on one connection: it ends, so that guessing costs a new connection each time.
                 if self.client.guesses() { Flow::End("token") } else { Flow::Done }
             }
         };
@@ -304,6 +308,7 @@ impl Session {
     /// Where the rest of the input is the beginning of a large value of SET: reserves its place in the store.
     fn begin_landing(&mut self, may_wait: bool) -> Option<Flow> {
         let (start, length) = self.parser.last_value()?;
+        // Shorter values are there with the next read; a stranger reserves nothing.
         if length < LANDING_BYTES_MIN || self.parser.parts() != (2, 3) || self.client.is_stranger() {
             return None;
         }
@@ -330,14 +335,14 @@ impl Session {
     }
 
     /// A client that only promises takes no more of the store than all requests together may.
-    fn within_memory(&mut self, length: usize, reservation: Reservation) -> Result<Reservation, Failure> {
+    fn within_memory(&mut self, length: usize, reservation: S::Reservation) -> Result<S::Reservation, Failure> {
         if self.hold(length as u64) {
             return Ok(reservation);
         }
         Err(Error::full("requests under way take all memory that they may (memory_bytes_max)").into())
     }
 
-    fn landed(&mut self, start: usize, mut landing: Landing) {
+    fn landed(&mut self, start: usize, mut landing: Landing<S::Reservation>) {
         self.input.consume(start);
         let came = landing.take(self.input.bytes());
         self.input.consume(came);
@@ -350,6 +355,10 @@ impl Session {
         let landing = self.landing.as_mut()?;
         let came = landing.take(self.input.bytes());
         self.input.consume(came);
+        debug_assert!(
+            self.input.is_empty() || landing.lacks() == 0,
+            "bytes of the value are taken before what is behind it"
+        );
         if landing.lacks() > 0 {
             return Some(Step::Read);
         }
@@ -385,7 +394,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl<S: ServedStore> Drop for Session<S> {
     fn drop(&mut self) {
         self.hold(0);
     }
@@ -393,7 +402,7 @@ impl Drop for Session {
 
 /// Whether this client may ask this.
 #[inline]
-fn allowed(shared: &Shared, client: &Client, spec: &Spec) -> Result<(), Failure> {
+fn allowed<S: ServedStore>(shared: &Shared, client: &Client<S>, spec: &Spec) -> Result<(), Failure> {
     if client.is_stranger() && !spec.is_for_strangers() {
         return Err(Failure::coded("NOAUTH", "Authentication required."));
     }

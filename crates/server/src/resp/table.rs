@@ -4,16 +4,17 @@ use super::replies::Replies;
 use super::turn::{Answer, Turn};
 use super::{about, range, ring, runs, select, strings};
 use crate::resp::parse::Command;
-use forebay_core::{Call, Right};
+use forebay_core::{Call, Right, ServedStore};
+use std::ops::Deref;
 
 /// Where a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// On the event loop: it does not wait, or says itself when it has to.
     Loop,
-    /// There as well, where all data stands in memory.
+    /// There as well, if all data is in memory.
     Data,
-    /// Where it may wait: for a record in flight, for a log that is folded, for space.
+    /// Where it may wait: for a record in flight, for a snapshot of the log, for space.
     Thread,
 }
 
@@ -21,7 +22,7 @@ pub(super) enum Place {
 pub(super) struct Spec {
     /// Its name in lower case.
     pub(super) name: &'static str,
-    /// Parts that it has, its name among them; at least so many, where negative.
+    /// Parts that it has, its name among them; at least this many if negative.
     pub(super) arity: i32,
     /// The call as which it is allowed and counted; `None` says that it concerns the connection only, or that it sees to
     /// that itself.
@@ -31,7 +32,8 @@ pub(super) struct Spec {
     keys: (i32, i32, i32),
     /// What a person reads about it.
     summary: &'static str,
-    pub(super) run: fn(&mut Turn<'_>, Command<'_>) -> Answer,
+    /// What carries it out, for [`run`].
+    pub(super) verb: Verb,
 }
 
 impl Spec {
@@ -46,7 +48,7 @@ impl Spec {
         self.place == Place::Loop && self.keys == ONE_KEY
     }
 
-    /// Whether it has so many parts.
+    /// Whether it has this many parts.
     #[inline]
     pub(super) fn takes(&self, parts: usize) -> bool {
         if self.arity < 0 { parts >= self.arity.unsigned_abs() as usize } else { parts == self.arity as usize }
@@ -62,7 +64,7 @@ impl Spec {
     }
 
     /// What COMMAND INFO says.
-    pub(super) fn write_info(&self, replies: &mut Replies) {
+    pub(super) fn write_info<F: Deref<Target = [u8]>>(&self, replies: &mut Replies<F>) {
         replies.array(10);
         replies.text(self.name);
         replies.signed(i64::from(self.arity));
@@ -76,7 +78,7 @@ impl Spec {
     }
 
     /// What COMMAND DOCS says.
-    pub(super) fn write_docs(&self, replies: &mut Replies) {
+    pub(super) fn write_docs<F: Deref<Target = [u8]>>(&self, replies: &mut Replies<F>) {
         let group = match (self.call.map(Call::right), self.name.starts_with("fb.")) {
             (_, true) => "forebay",
             (None, _) => "connection",
@@ -94,15 +96,27 @@ impl Spec {
 /// The command of this name.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+    // A walk over some thirty names, the frequent ones first: faster than a hash of the name.
     COMMANDS.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 
 macro_rules! commands {
-    ($($name:literal $arity:literal $place:ident $call:expr, $keys:expr, $run:path, $summary:literal;)*) => {
+    ($($name:literal $verb:ident $arity:literal $place:ident $call:expr, $keys:expr, $run:path, $summary:literal;)*) => {
+        /// What carries a command out: a word, not a function, because the table is one for servers over any store.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Verb { $($verb,)* }
+
         /// All of them; those that come most often first.
         pub(super) const COMMANDS: &[Spec] = &[$(Spec {
-            name: $name, arity: $arity, place: Place::$place, call: $call, keys: $keys, summary: $summary, run: $run,
+            name: $name, arity: $arity, place: Place::$place, call: $call, keys: $keys, summary: $summary,
+            verb: Verb::$verb,
         }),*];
+
+        /// Carries a command out.
+        #[inline]
+        pub(super) fn run<S: ServedStore>(verb: Verb, turn: &mut Turn<'_, S>, command: Command<'_>) -> Answer {
+            match verb { $(Verb::$verb => $run(turn, command),)* }
+        }
     };
 }
 
@@ -111,33 +125,33 @@ const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
 const KEYS: (i32, i32, i32) = (1, -1, 1);
 
 commands! {
-    "set" -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment: equal bytes again are a success, other bytes a conflict";
-    "get" 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
-    "ping" -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
-    "del" -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
-    "info" -1 Loop Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
-    "echo" 2 Loop None, NO_KEY, about::echo, "Returns the message";
-    "hello" -1 Loop None, NO_KEY, about::hello, "Chooses RESP2 or RESP3, and logs in";
-    "auth" -2 Loop None, NO_KEY, about::auth, "Logs in with a token's secret";
-    "select" 2 Loop None, NO_KEY, about::select, "Selects a keyspace by name, or by number in the order of names";
-    "client" -2 Loop None, NO_KEY, about::client, "What concerns this connection: ID, GETNAME, SETNAME, SETINFO";
-    "command" -1 Loop None, NO_KEY, about::command, "Tells about commands: COUNT, LIST, INFO, DOCS";
-    "config" -2 Loop None, NO_KEY, about::config, "CONFIG GET returns what redis-benchmark asks at its start";
-    "quit" -1 Loop None, NO_KEY, about::quit, "Ends the connection";
-    "fb.getany" -1 Data Some(Call::GetAny), NO_KEY, select::get_any, "Leases ready events: [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition] [SOURCES NONE|ALL|source ...]";
-    "fb.accept" -3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Keeps a leased event: primary token stream [stream ...]";
-    "fb.reject" 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Drops a leased event: primary token";
-    "fb.requeue" 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Gives a leased event back unharmed: primary token";
-    "fb.pass" 4 Thread Some(Call::Verdict), NO_KEY, select::decide, "Hands a leased event to a later stage: primary token stage";
-    "fb.extend" 4 Loop Some(Call::Extend), NO_KEY, select::extend, "Lets a lease end so long from now: primary token milliseconds";
-    "fb.event" -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
-    "fb.range" -2 Data Some(Call::Range), NO_KEY, range::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
-    "fb.seal" 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
-    "fb.run" -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
-    "fb.ledger" 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
-    "fb.why" 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
-    "fb.put" -5 Loop Some(Call::Put), NO_KEY, ring::put, "Stores a fragment in a ring: source timestamp span value [RUN n] [STATUS n]";
-    "fb.window" -3 Loop Some(Call::Window), NO_KEY, ring::window, "Returns what a ring has between two ticks: begin end [WAIT ms] [SOURCES ALL|source ...]";
+    "set" Set -3 Loop Some(Call::Put), ONE_KEY, strings::set, "Stores a fragment: equal bytes again are a success, other bytes a conflict";
+    "get" Get 2 Loop Some(Call::Get), ONE_KEY, strings::get, "Returns a fragment's bytes";
+    "ping" Ping -1 Loop None, NO_KEY, about::ping, "Returns PONG, or the message";
+    "del" Del -2 Thread Some(Call::Remove), KEYS, strings::del, "Removes fragments; their keys stay closed while the event lives";
+    "info" Info -1 Loop Some(Call::Look), NO_KEY, about::info, "Returns figures of the server";
+    "echo" Echo 2 Loop None, NO_KEY, about::echo, "Returns the message";
+    "hello" Hello -1 Loop None, NO_KEY, about::hello, "Chooses RESP2 or RESP3, and logs in";
+    "auth" Auth -2 Loop None, NO_KEY, about::auth, "Logs in with a token's secret";
+    "select" Select 2 Loop None, NO_KEY, about::select, "Selects a keyspace by name, or by number in the order of names";
+    "client" Client -2 Loop None, NO_KEY, about::client, "What concerns this connection: ID, GETNAME, SETNAME, SETINFO";
+    "command" Command -1 Loop None, NO_KEY, about::command, "Tells about commands: COUNT, LIST, INFO, DOCS";
+    "config" Config -2 Loop None, NO_KEY, about::config, "CONFIG GET returns what redis-benchmark asks at its start";
+    "quit" Quit -1 Loop None, NO_KEY, about::quit, "Ends the connection";
+    "fb.getany" GetAny -1 Data Some(Call::GetAny), NO_KEY, select::get_any, "Leases ready events: [COUNT n] [STAGE s] [WAIT ms] [LEASE ms] [FILTER condition] [SOURCES NONE|ALL|source ...]";
+    "fb.accept" Accept -3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Keeps a leased event: primary token stream [stream ...]";
+    "fb.reject" Reject 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Drops a leased event: primary token";
+    "fb.requeue" Requeue 3 Thread Some(Call::Verdict), NO_KEY, select::decide, "Gives a leased event back unharmed: primary token";
+    "fb.pass" Pass 4 Thread Some(Call::Verdict), NO_KEY, select::decide, "Hands a leased event to a later stage: primary token stage";
+    "fb.extend" Extend 4 Loop Some(Call::Extend), NO_KEY, select::extend, "Lets a lease end so long from now: primary token milliseconds";
+    "fb.event" Event -2 Data Some(Call::GetEvent), NO_KEY, select::event, "Returns an event: primary [SOURCES NONE|ALL|source ...]";
+    "fb.range" Range -2 Data Some(Call::Range), NO_KEY, range::range, "Returns fragments in key order: bounds [AFTER key] [COUNT n]";
+    "fb.seal" Seal 2 Thread Some(Call::Seal), NO_KEY, select::seal, "Makes an event ready now, with what it has: primary";
+    "fb.run" Run -2 Thread None, NO_KEY, runs::run, "OPEN run [configuration], PAUSE, RESUME, STOP or CLOSE run, LIST";
+    "fb.ledger" Ledger 2 Thread Some(Call::Look), NO_KEY, runs::ledger, "Returns the account of a run";
+    "fb.why" Why 2 Thread Some(Call::Look), ONE_KEY, runs::why, "Says why a fragment is, or is not, in the store: key";
+    "fb.put" Put -5 Loop Some(Call::Put), NO_KEY, ring::put, "Stores a fragment in a ring: source timestamp span value [RUN n] [STATUS n]";
+    "fb.window" Window -3 Loop Some(Call::Window), NO_KEY, ring::window, "Returns what a ring has between two ticks: begin end [WAIT ms] [SOURCES ALL|source ...]";
 }
 
 #[cfg(test)]

@@ -6,15 +6,14 @@ use super::keys;
 use super::parse::Command;
 use super::replies::Replies;
 use crate::shared::Shared;
-use forebay_core::{Call, Key};
-use forebay_store::{Fragment, PutOptions, PutOutcome};
+use forebay_core::{Call, Key, PutOptions, PutOutcome, ServedStore};
 use std::time::{Duration, Instant};
 
 /// What a command works with.
-pub(super) struct Turn<'a> {
+pub(super) struct Turn<'a, S: ServedStore> {
     pub(super) shared: &'a Shared,
-    pub(super) client: &'a mut Client,
-    pub(super) replies: &'a mut Replies,
+    pub(super) client: &'a mut Client<S>,
+    pub(super) replies: &'a mut Replies<S::Fragment>,
     /// Whether this thread may wait: it is none that serves connections.
     pub(super) may_wait: bool,
     /// Until when the command under way waits for events.
@@ -32,7 +31,7 @@ pub(super) struct Turn<'a> {
     pub(super) cost: usize,
 }
 
-/// What follows from a command.
+/// The next step after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It is answered.
@@ -46,16 +45,16 @@ pub(super) enum Flow {
 }
 
 /// What a look for a fragment has shown.
-pub(super) enum Looked {
-    There(Fragment),
+pub(super) enum Looked<F> {
+    There(F),
     Absent,
-    /// It stands on a device, for which this thread must not wait.
+    /// It is on a device, for which this thread must not wait.
     Wait,
 }
 
 pub(super) type Answer = Result<Flow, Failure>;
 
-impl Turn<'_> {
+impl<S: ServedStore> Turn<'_, S> {
     /// The key of the first argument.
     ///
     /// # Errors
@@ -63,6 +62,7 @@ impl Turn<'_> {
     #[inline]
     pub(super) fn key(&self, command: Command<'_>) -> Result<Key, Failure> {
         match self.key {
+            // Read before, when the batch was read ahead for its prefetch.
             Some(key) => Ok(key),
             None => Ok(keys::key(self.client.store()?.schema(), command.part(1))?),
         }
@@ -71,11 +71,12 @@ impl Turn<'_> {
     /// Stores a fragment; `None` where this thread would have to wait.
     ///
     /// # Errors
-    /// As [`forebay_store::Store::put`].
+    /// Those of a put.
     #[inline]
     pub(super) fn put(&self, key: &Key, value: &[u8]) -> Result<Option<PutOutcome>, Failure> {
         let store = self.client.store()?;
         let options = PutOptions::default();
+        // On the event loop only what needs no wait; `None` sends the whole session to a thread.
         Ok(if self.may_wait {
             Some(store.put(key, value, &options)?)
         } else {
@@ -86,12 +87,13 @@ impl Turn<'_> {
     /// Looks for a fragment.
     ///
     /// # Errors
-    /// As [`forebay_store::Store::get`].
+    /// Those of a get.
     #[inline]
-    pub(super) fn look(&self, key: &Key) -> Result<Looked, Failure> {
+    pub(super) fn look(&self, key: &Key) -> Result<Looked<S::Fragment>, Failure> {
         let store = self.client.store()?;
         if self.client.may_be_slow() && !self.may_wait {
             let schema = store.schema();
+            // Asked before the read: once a read of a device has begun it cannot be given up.
             if store.may_wait(&schema.primary_of(key), Some(schema.rest_of(key))) {
                 return Ok(Looked::Wait);
             }

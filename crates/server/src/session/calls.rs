@@ -1,18 +1,21 @@
-//! What frames ask of the store: each request is decoded, called and answered here, on whatever thread.
+//! Executes requests on the store: decodes each, makes the call and encodes the answer, on any thread.
 //!
 //! *Not here*: puts (`put.rs`), what streams (`stream.rs`), what is rare (`control.rs`), what may take long to be there
 //! (`long.rs`).
 
 use super::outbox::{Answer, Payload};
 use forebay_core::{
-    Accept, Call, Error, GetAny, Key, Keyspace, Kind, OpenEvent, Result, ResultFragment, Sources, Token, check_sent,
+    Accept, Call, Error, Event, EventStore, GetAny, Key, Keyspace, Kind, Lease, LeaseHolder, OpenEvent, ReadFragment,
+    Result, ResultFragment, ServedStore, Sources, Token, check_sent,
 };
-use forebay_store::{Event, Fragment, Lease, Store};
 use forebay_wire::{
     FrameHead, WireEvent, WireExtend, WireFragment, WireJudgement, WireLease, WireOpen, WireOutcome, WireReader,
     WireRemove, WireUpdate, WireVerdict, WireWriter,
 };
 use std::time::Duration;
+
+/// A lease on an event of such a store.
+pub(crate) type LeaseOf<S> = Lease<<S as EventStore>::Fragment, <S as EventStore>::Holder>;
 
 /// A request that has arrived whole.
 pub(crate) struct Request {
@@ -22,7 +25,7 @@ pub(crate) struct Request {
 }
 
 /// Whether a request must be made on a thread, because it may wait for space, for a device, or take long.
-pub(super) fn waits(store: &Store, call: Call, request: &Request, has_warm: bool) -> bool {
+pub(super) fn waits<S: ServedStore>(store: &S, call: Call, request: &Request, has_warm: bool) -> bool {
     match call {
         Call::Update | Call::Remove | Call::OpenEvent | Call::Release | Call::Replay => true,
         Call::Get | Call::GetEvent | Call::Lease | Call::LeaseGet => has_warm && touches_warm(store, call, request),
@@ -30,8 +33,10 @@ pub(super) fn waits(store: &Store, call: Call, request: &Request, has_warm: bool
     }
 }
 
-fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
+fn touches_warm<S: ServedStore>(store: &S, call: Call, request: &Request) -> bool {
     let schema = store.schema();
+    // Read twice, here and where it is answered: a thread for each read would cost more than decoding a list of keys.
+    // What cannot be decoded is refused there.
     let mut read = WireReader::new(&request.meta);
     if call == Call::Get {
         let keys = read.list(2, |read| read.key(schema)).unwrap_or_default();
@@ -46,7 +51,7 @@ fn touches_warm(store: &Store, call: Call, request: &Request) -> bool {
 }
 
 /// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
-pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (Result<Answer>, u64) {
+pub(super) fn make<S: ServedStore>(store: &S, call: Call, request: &Request, most: u64) -> (Result<Answer<S>>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
     let answer = match call {
@@ -65,7 +70,7 @@ pub(super) fn make(store: &Store, call: Call, request: &Request, most: u64) -> (
 }
 
 /// What a fragment is, as answers say it.
-pub(super) fn wire_fragment(fragment: &Fragment) -> WireFragment {
+pub(super) fn wire_fragment(fragment: &impl ReadFragment) -> WireFragment {
     WireFragment {
         length: fragment.len() as u32,
         checksum: fragment.checksum(),
@@ -76,14 +81,17 @@ pub(super) fn wire_fragment(fragment: &Fragment) -> WireFragment {
 }
 
 /// Fragments as an answer says them, and their bytes.
-pub(super) fn say_fragments(fragments: Vec<Fragment>, payload: &mut Payload) -> Vec<(Key, WireFragment)> {
+pub(super) fn say_fragments<S: ServedStore>(
+    fragments: Vec<S::Fragment>,
+    payload: &mut Payload<S>,
+) -> Vec<(Key, WireFragment)> {
     let said = fragments.iter().map(|fragment| (fragment.key(), wire_fragment(fragment))).collect();
     fragments.into_iter().for_each(|fragment| payload.push(fragment));
     said
 }
 
 /// The answer that says a meta, and has payload.
-fn answer(out: WireWriter, payload: Payload) -> Answer {
+fn answer<S: ServedStore>(out: WireWriter, payload: Payload<S>) -> Answer<S> {
     Answer { payload, ..Answer::of(out.finish()) }
 }
 
@@ -94,7 +102,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// So many, of about so many bytes each.
+    /// This many, of about this many bytes each.
     fn new(count: usize, bytes: usize) -> Outcomes {
         let mut out = WireWriter::with_capacity(4 + bytes * count);
         out.u32(count as u32);
@@ -106,14 +114,14 @@ impl Outcomes {
         self.out.outcome(outcome, write);
     }
 
-    fn finish(self, payload: Payload) -> Answer {
+    fn finish<S: ServedStore>(self, payload: Payload<S>) -> Answer<S> {
         Answer { failed: self.failed, ..answer(self.out, payload) }
     }
 }
 
-/// What does not fit the client's window behind something else must be asked for again: an answer is made as a whole, and
+/// A client must ask again for things that do not fit its window behind others: an answer is made as a whole, and
 /// holds what it reads until the client has taken it.
-fn check_fits(payload: &Payload, most: u64) -> Result<()> {
+fn check_fits<S: ServedStore>(payload: &Payload<S>, most: u64) -> Result<()> {
     if payload.bytes() < most {
         return Ok(());
     }
@@ -126,17 +134,19 @@ fn check_fits(payload: &Payload, most: u64) -> Result<()> {
 /// Keys from which on asking ahead is worth its time.
 pub(super) const AHEAD_MIN: usize = 4;
 
-fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer> {
+fn get<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer<S>> {
     let mut read = WireReader::new(meta);
     let count = read.count(2)?;
     *things = count as u64;
     let (mut out, mut payload) = (Outcomes::new(count, 18), Payload::default());
+    // All keys before the first look: a frame that is wrong is refused whole, and the prefetch needs them.
     let keys: Vec<Result<Key>> = (0..count).map(|_| read.key(&keyspace.schema)).collect();
     read.end()?;
     if count >= AHEAD_MIN {
         store.prefetch(&keys.iter().flatten().copied().collect::<Vec<_>>());
     }
     for key in keys {
+        // Each key has an outcome of its own: one that is of another schema must not hide the others.
         let found = key.and_then(|key| check_fits(&payload, most).and_then(|()| store.get(&key)));
         out.say(&found, |out, found| {
             out.u8(u8::from(found.is_some()));
@@ -151,7 +161,7 @@ fn get(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: 
     Ok(out.finish(payload))
 }
 
-fn wire_event(keyspace: &Keyspace, event: Event, payload: &mut Payload) -> WireEvent {
+fn wire_event<S: ServedStore>(keyspace: &Keyspace, event: Event<S::Fragment>, payload: &mut Payload<S>) -> WireEvent {
     WireEvent {
         primary: event.primary,
         state: event.state,
@@ -164,7 +174,13 @@ fn wire_event(keyspace: &Keyspace, event: Event, payload: &mut Payload) -> WireE
     }
 }
 
-fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, most: u64) -> Result<Answer> {
+fn get_event<S: ServedStore>(
+    store: &S,
+    keyspace: &Keyspace,
+    meta: &[u8],
+    things: &mut u64,
+    most: u64,
+) -> Result<Answer<S>> {
     let events = WireReader::whole(meta, |read| {
         read.list(3, |read| Ok((read.primary(&keyspace.schema)?, read.sources(&keyspace.schema)?)))
     })?;
@@ -180,10 +196,11 @@ fn get_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64, 
     Ok(out.finish(payload))
 }
 
-fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answer> {
+fn update<S: ServedStore>(store: &S, keyspace: &Keyspace, request: &Request) -> Result<Answer<S>> {
     let mut out = WireWriter::new();
     match WireUpdate::decode(&request.meta, keyspace)? {
         WireUpdate::Fragment { key, token, checksum } => {
+            // Before the store is changed: an update has no second chance to be refused.
             check_sent(&request.payload, checksum)?;
             out.u16(store.update(&key, &request.payload, token.as_ref())?);
         }
@@ -195,7 +212,7 @@ fn update(store: &Store, keyspace: &Keyspace, request: &Request) -> Result<Answe
     Ok(Answer::of(out.finish()))
 }
 
-fn remove(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+fn remove<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer<S>> {
     let removed = match WireRemove::decode(meta, keyspace)? {
         WireRemove::Fragment(key) => u64::from(store.remove(&key)?),
         WireRemove::Event(primary) => u64::from(store.remove_event(&primary)?),
@@ -206,7 +223,7 @@ fn remove(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
     Ok(Answer::of(out.finish()))
 }
 
-fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+fn open_event<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer<S>> {
     let events = WireOpen::decode_all(meta, keyspace)?;
     *things = events.len() as u64;
     let mut out = Outcomes::new(events.len(), 2);
@@ -219,7 +236,7 @@ fn open_event(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64)
 
 /// Events that are leased first: what they have says how many more may be.
 const FIRST_EVENTS: usize = 16;
-/// Most bytes that are said of a lease beside its attributes, fragments and sources; of a fragment; of one that is missing.
+/// Most bytes of meta for a lease without its attributes, fragments and sources; for a fragment; for a missing one.
 const LEASE_BYTES: u64 = 128;
 const FRAGMENT_BYTES: u64 = 48;
 const MISSING_BYTES: u64 = 33;
@@ -227,12 +244,12 @@ const MISSING_BYTES: u64 = 33;
 /// Leases up to as many events as are asked for: no more once they have `most` bytes, which is what the client takes.
 ///
 /// # Errors
-/// Those of `Store::get_any`; `Invalid` for an event of which more must be said than the client takes.
-pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Vec<Lease>> {
+/// Those of `get_any`; `Invalid` for an event of which more must be said than the client takes.
+pub(crate) fn lease_any<S: ServedStore>(store: &S, request: &GetAny, most: u64) -> Result<Vec<LeaseOf<S>>> {
     if request.n <= FIRST_EVENTS {
         return that_fit(store, store.get_any(request)?, most);
     }
-    let mut leases: Vec<Lease> = Vec::new();
+    let mut leases: Vec<LeaseOf<S>> = Vec::new();
     let mut step = FIRST_EVENTS;
     let mut asked = request.clone();
     loop {
@@ -242,31 +259,33 @@ pub(crate) fn lease_any(store: &Store, request: &GetAny, most: u64) -> Result<Ve
             Err(_) if !leases.is_empty() => Vec::new(),
             found => found?,
         };
+        // Fewer than asked: nothing more is ready now.
         let is_all = found.len() < asked.n;
         leases.extend(found);
-        let bytes: u64 = leases.iter().map(|lease| payload_bytes(lease) + 2 * said_bytes(store, lease)).sum();
+        let bytes: u64 = leases.iter().map(|lease| payload_bytes::<S>(lease) + 2 * said_bytes(store, lease)).sum();
         if is_all || leases.len() >= request.n || bytes >= most {
             return that_fit(store, leases, most);
         }
+        // Something is found: waiting for more would hold it back.
         asked.wait = Duration::ZERO;
         let each = bytes / leases.len() as u64;
         step = usize::try_from((most - bytes) / each.max(1)).unwrap_or(usize::MAX).max(1);
     }
 }
 
-fn payload_bytes(lease: &Lease) -> u64 {
+fn payload_bytes<S: ServedStore>(lease: &LeaseOf<S>) -> u64 {
     lease.fragments.iter().map(|fragment| fragment.len() as u64).sum()
 }
 
 /// Bytes that an answer says of a lease, at most.
-fn said_bytes(store: &Store, lease: &Lease) -> u64 {
+fn said_bytes<S: ServedStore>(store: &S, lease: &LeaseOf<S>) -> u64 {
     let (fragments, missing) = (lease.fragments.len() as u64, lease.missing.len() as u64);
     let beside = store.keyspace().attributes.packed_bytes() + lease.sources.packed().len();
     LEASE_BYTES + beside as u64 + FRAGMENT_BYTES * fragments + MISSING_BYTES * missing
 }
 
 /// The leases of which can be said what there is to say; the others are given back unharmed.
-fn that_fit(store: &Store, mut leases: Vec<Lease>, most: u64) -> Result<Vec<Lease>> {
+fn that_fit<S: ServedStore>(store: &S, mut leases: Vec<LeaseOf<S>>, most: u64) -> Result<Vec<LeaseOf<S>>> {
     let mut said = SAID_BYTES_MIN;
     let fit = leases.iter().take_while(|lease| {
         said += said_bytes(store, lease);
@@ -276,6 +295,7 @@ fn that_fit(store: &Store, mut leases: Vec<Lease>, most: u64) -> Result<Vec<Leas
     if fit == leases.len() {
         return Ok(leases);
     }
+    // Given back, not left to run out: that would count as a failed delivery of a worker that never had the event.
     for lease in leases.drain(fit..) {
         // Where that fails the lease comes back by its time.
         let _ = lease.requeue();
@@ -292,7 +312,7 @@ fn that_fit(store: &Store, mut leases: Vec<Lease>, most: u64) -> Result<Vec<Leas
 const SAID_BYTES_MIN: u64 = 64;
 
 /// Leases as an answer says them.
-pub(super) fn say_leases(keyspace: &Keyspace, leases: Vec<Lease>) -> Result<Answer> {
+pub(super) fn say_leases<S: ServedStore>(keyspace: &Keyspace, leases: Vec<LeaseOf<S>>) -> Result<Answer<S>> {
     let (mut out, mut payload) = (WireWriter::new(), Payload::default());
     out.u32(leases.len() as u32);
     for lease in leases {
@@ -301,7 +321,7 @@ pub(super) fn say_leases(keyspace: &Keyspace, leases: Vec<Lease>) -> Result<Answ
     Ok(answer(out, payload))
 }
 
-fn wire_lease(lease: Lease, payload: &mut Payload) -> WireLease {
+fn wire_lease<S: ServedStore>(lease: LeaseOf<S>, payload: &mut Payload<S>) -> WireLease {
     WireLease {
         event: WireEvent {
             primary: lease.primary,
@@ -320,37 +340,37 @@ fn wire_lease(lease: Lease, payload: &mut Payload) -> WireLease {
     }
 }
 
-fn lease(store: &Store, keyspace: &Keyspace, meta: &[u8], most: u64) -> Result<Answer> {
+fn lease<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], most: u64) -> Result<Answer<S>> {
     let (primary, duration) =
         WireReader::whole(meta, |read| Ok((read.primary(&keyspace.schema)?, read.milliseconds()?)))?;
     let lease = store.lease(&primary, Some(duration).filter(|duration| *duration > Duration::ZERO))?;
     say_leases(keyspace, that_fit(store, lease.into_iter().collect(), most)?)
 }
 
-fn lease_get(store: &Store, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer> {
+fn lease_get<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8]) -> Result<Answer<S>> {
     let schema = &keyspace.schema;
     let (primary, token, sources) =
         WireReader::whole(meta, |read| Ok((read.primary(schema)?, read.token()?, read.sources(schema)?)))?;
     let mut payload = Payload::default();
-    let said = say_fragments(store.lease_get(&primary, &token, &sources)?, &mut payload);
+    let said = say_fragments(store.holder().lease_get(&primary, &token, &sources)?, &mut payload);
     let mut out = WireWriter::new();
     out.fragments(&said)?;
     Ok(answer(out, payload))
 }
 
-fn extend(store: &Store, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer> {
+fn extend<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &mut u64) -> Result<Answer<S>> {
     let leases = WireExtend::decode_all(meta, keyspace)?;
     *things = leases.len() as u64;
     let mut out = Outcomes::new(leases.len(), 1);
     for lease in leases {
-        out.say(&store.extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
+        out.say(&store.holder().extend(&lease.primary, &lease.token, lease.duration), |_, ()| {});
     }
     Ok(out.finish(Payload::default()))
 }
 
 /// Whether verdicts must be given on a thread: they bring results, which take space; they wait for a device or for puts; or
 /// they are so many that others would wait for them.
-pub(super) fn verdicts_wait(store: &Store, request: &Request, verdicts: &[WireVerdict]) -> bool {
+pub(super) fn verdicts_wait<S: ServedStore>(store: &S, request: &Request, verdicts: &[WireVerdict]) -> bool {
     !request.payload.is_empty()
         || verdicts.len() > VERDICTS_MAX
         || verdicts.iter().any(|verdict| store.verdict_may_wait(&verdict.primary))
@@ -360,12 +380,13 @@ pub(super) fn verdicts_wait(store: &Store, request: &Request, verdicts: &[WireVe
 const VERDICTS_MAX: usize = 4096;
 
 /// Gives verdicts, whose results stand in the payload.
-pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer {
+pub(super) fn judge_all<S: ServedStore>(store: &S, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer<S> {
     let mut out = Outcomes::new(verdicts.len(), 1);
     for verdict in verdicts {
         let mut results: Vec<ResultFragment<'_>> = Vec::with_capacity(verdict.results.len());
         let mut whole = Ok(());
         for (source, length, checksum) in &verdict.results {
+            // Cut short where the payload is too short; the checksum then refuses this verdict and not its neighbours.
             let (bytes, rest) = payload.split_at((*length as usize).min(payload.len()));
             payload = rest;
             whole = whole.and_then(|()| check_sent(bytes, *checksum));
@@ -381,22 +402,28 @@ pub(super) fn judge_all(store: &Store, verdicts: &[WireVerdict], mut payload: &[
 ///
 /// # Errors
 /// Those of the verdict.
-pub(crate) fn judge(store: &Store, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
-    let (primary, token): (_, &Token) = (&verdict.primary, &verdict.token);
+pub(crate) fn judge<S: ServedStore>(store: &S, verdict: &WireVerdict, results: &[ResultFragment<'_>]) -> Result<()> {
+    let (holder, primary, token): (_, _, &Token) = (store.holder(), &verdict.primary, &verdict.token);
     match &verdict.judgement {
         WireJudgement::Accept(streams) => {
             let streams: Vec<(&str, Sources)> =
                 streams.iter().map(|(name, sources)| (name.as_str(), sources.clone())).collect();
-            store.accept_into(primary, token, &Accept { streams: &streams, results })
+            holder.accept_into(primary, token, &Accept { streams: &streams, results })
         }
-        WireJudgement::Reject => store.reject(primary, token),
-        WireJudgement::Requeue => store.requeue(primary, token),
-        WireJudgement::Pass(stage) => store.pass(primary, token, stage, results),
+        WireJudgement::Reject => holder.reject(primary, token),
+        WireJudgement::Requeue => holder.requeue(primary, token),
+        WireJudgement::Pass(stage) => holder.pass(primary, token, stage, results),
     }
 }
 
 /// Calls that take names of events and answer whether there was something to do.
-fn by_name(store: &Store, keyspace: &Keyspace, call: Call, meta: &[u8], things: &mut u64) -> Result<Answer> {
+fn by_name<S: ServedStore>(
+    store: &S,
+    keyspace: &Keyspace,
+    call: Call,
+    meta: &[u8],
+    things: &mut u64,
+) -> Result<Answer<S>> {
     let events = WireReader::whole(meta, |read| read.list(2, |read| read.primary(&keyspace.schema)))?;
     *things = events.len() as u64;
     let mut out = Outcomes::new(events.len(), 2);

@@ -1,11 +1,13 @@
-//! What is rare, by name: decoded from JSON, called, answered in JSON; and what lives as long as its connection.
+//! Rare calls, by name, with requests and answers in JSON; and the objects that live as long as their connection.
 
 use super::calls::say_fragments;
 use super::outbox::{Answer, Payload};
 use crate::served::Served;
-use forebay_core::{Call, Error, Filter, Result, RingSources, RunConfig, Sampling, Sources};
+use forebay_core::{
+    Call, CountedProducer, Error, EventStore, Filter, FollowRun, OperatedStore, ReportingProducer, Result, RingSources,
+    RunConfig, SampleEvents, Sampling, ServedStore, Sources,
+};
 use forebay_ring::{Ring, RingPin};
-use forebay_store::{Producer, Sampler, Store, Watch};
 use forebay_wire::{Control, ObjectOrder, WireReader, WireSample, WireWriter};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -17,37 +19,55 @@ use std::time::Duration;
 const OBJECTS_MAX: usize = 64;
 
 /// What a connection opened and its end closes.
-#[derive(Clone)]
-pub(super) enum Object {
+pub(super) enum Object<S: ServedStore> {
     /// Counts what is offered.
-    Producer(Arc<Mutex<Option<Producer>>>),
+    Producer(Arc<Mutex<Option<<S as EventStore>::Producer>>>),
     /// Follows a run.
-    Watch(Arc<Mutex<Watch>>),
+    Watch(Arc<Mutex<<S as OperatedStore>::Watch>>),
     /// Draws events.
-    Sampler(Arc<Mutex<Sampler>>),
+    Sampler(Arc<Mutex<<S as OperatedStore>::Sampler>>),
     /// Keeps a stretch of a ring.
     Pin(Arc<Mutex<RingPin>>),
 }
 
-/// Objects of one connection, by number.
-#[derive(Default)]
-pub(super) struct Objects {
-    all: Mutex<BTreeMap<u32, Object>>,
+impl<S: ServedStore> Clone for Object<S> {
+    fn clone(&self) -> Object<S> {
+        match self {
+            Object::Producer(producer) => Object::Producer(producer.clone()),
+            Object::Watch(watch) => Object::Watch(watch.clone()),
+            Object::Sampler(sampler) => Object::Sampler(sampler.clone()),
+            Object::Pin(pin) => Object::Pin(pin.clone()),
+        }
+    }
 }
 
-impl Objects {
-    fn add(&self, object: Object) -> Result<u32> {
+/// Objects of one connection, by number.
+pub(super) struct Objects<S: ServedStore> {
+    all: Mutex<BTreeMap<u32, Object<S>>>,
+}
+
+impl<S: ServedStore> Default for Objects<S> {
+    fn default() -> Objects<S> {
+        Objects { all: Mutex::default() }
+    }
+}
+
+impl<S: ServedStore> Objects<S> {
+    fn add(&self, object: Object<S>) -> Result<u32> {
         let mut all = self.all.lock();
         if all.len() >= OBJECTS_MAX {
             return Err(Error::full(format!("{OBJECTS_MAX} producers, watches, samplers and pins on one connection")));
         }
+        // Behind the highest one: a number that was just dropped must not name another object of a late frame.
         let number = all.keys().next_back().map_or(1, |last| last.wrapping_add(1));
+        debug_assert!(!all.contains_key(&number), "each object has its own number");
         all.insert(number, object);
         Ok(number)
     }
 
-    fn get(&self, number: u32) -> Result<Object> {
+    fn get(&self, number: u32) -> Result<Object<S>> {
         let unknown = || Error::invalid(format!("no object {number} on this connection"));
+        // Cloned out of the lock: calls on an object may wait, and others of the connection go on.
         self.all.lock().get(&number).cloned().ok_or_else(unknown)
     }
 }
@@ -60,7 +80,7 @@ pub(super) fn decode(meta: &[u8]) -> Result<Control> {
     serde_json::from_slice(meta).map_err(|error| Error::invalid(format!("no control: {error}")).with_source(error))
 }
 
-fn json<T: Serialize>(value: T) -> Result<Answer> {
+fn json<S: ServedStore, T: Serialize>(value: T) -> Result<Answer<S>> {
     let text = serde_json::to_vec(&value);
     text.map(Answer::of).map_err(|error| Error::internal("an answer cannot be written as JSON").with_source(error))
 }
@@ -69,7 +89,7 @@ fn json<T: Serialize>(value: T) -> Result<Answer> {
 ///
 /// # Errors
 /// Those of the call; `Invalid` for one that is for the other kind of keyspace.
-pub(super) fn make(served: &Served, objects: &Objects, control: Control) -> Result<Answer> {
+pub(super) fn make<S: ServedStore>(served: &Served<S>, objects: &Objects<S>, control: Control) -> Result<Answer<S>> {
     match (served, control) {
         (_, Control::Drop { object }) => {
             // Its end may take a while: not under the lock.
@@ -82,7 +102,7 @@ pub(super) fn make(served: &Served, objects: &Objects, control: Control) -> Resu
     }
 }
 
-fn of_ring(ring: &Ring, objects: &Objects, control: Control) -> Result<Answer> {
+fn of_ring<S: ServedStore>(ring: &Ring, objects: &Objects<S>, control: Control) -> Result<Answer<S>> {
     match control {
         Control::Stats => json(ring.stats()),
         Control::Losses => json(ring.losses()),
@@ -108,7 +128,7 @@ fn of_ring(ring: &Ring, objects: &Objects, control: Control) -> Result<Answer> {
             }
             json(pin.bytes())
         }
-        other => Err(Served::Ring(ring.clone()).other_kind(&name_of(&other))),
+        other => Err(Served::<S>::Ring(ring.clone()).other_kind(&name_of(&other))),
     }
 }
 
@@ -118,7 +138,7 @@ fn name_of(control: &Control) -> String {
     value.get("call").and_then(|call| call.as_str()).unwrap_or_default().to_owned()
 }
 
-fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answer> {
+fn of_events<S: ServedStore>(store: &S, objects: &Objects<S>, control: Control) -> Result<Answer<S>> {
     let schema = store.schema();
     match control {
         Control::RunOpen { run, config } => json(store.run_open(run, &RunConfig::from_toml(&config, schema)?)?),
@@ -126,7 +146,7 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
         Control::RunResume { run } => json(store.run_resume(run)?),
         Control::RunStop { run } => json(store.run_stop(run)?),
         Control::RunClose { run } => json(store.run_close(run)?),
-        Control::Runs => json(store.runs()),
+        Control::Runs => json(store.runs()?),
         Control::Ledger { run } => json(store.ledger(run)?),
         Control::LedgerBy { run, by } => json(store.ledger_by(run, by)?),
         Control::Sources { run } => json(store.sources(run)?),
@@ -137,9 +157,9 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
             json(store.hold(run, &conditions)?)
         }
         Control::ReleaseHold { id } => json(store.release_hold(id)?),
-        Control::Holds => json(store.holds()),
-        Control::DebugEvents => json(store.debug_events()),
-        Control::Conflicts => json(store.conflicts()),
+        Control::Holds => json(store.holds()?),
+        Control::DebugEvents => json(store.debug_events()?),
+        Control::Conflicts => json(store.conflicts()?),
         Control::Why { key } => json(store.why(&key)?),
         Control::Outputs { primary } => {
             let said = |sources| match sources {
@@ -150,9 +170,9 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
             let outputs = store.outputs(&primary)?;
             json(outputs.map(|all| all.into_iter().map(|(name, sources)| (name, said(sources))).collect::<Vec<_>>()))
         }
-        Control::Stats => json(store.stats()),
-        Control::Segments => json(store.segments()),
-        Control::Losses => json(store.losses()),
+        Control::Stats => json(store.stats()?),
+        Control::Segments => json(store.segments()?),
+        Control::Losses => json(store.losses()?),
         Control::Producer { run, name } => {
             let producer = store.producer(run, &name)?;
             json(objects.add(Object::Producer(Arc::new(Mutex::new(Some(producer)))))?)
@@ -169,6 +189,7 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
                 decided,
                 sources: sources.map_or(Sources::All, Sources::Only),
                 rate_hz,
+                // A sample is copied into the server's memory before it goes out.
                 bytes_max: bytes_max.min(SAMPLE_BYTES_MAX),
             };
             json(objects.add(Object::Sampler(Arc::new(Mutex::new(store.sampler(&sampling)?))))?)
@@ -179,10 +200,10 @@ fn of_events(store: &Store, objects: &Objects, control: Control) -> Result<Answe
     }
 }
 
-/// Most bytes of a sample, whatever is asked for.
+/// Most bytes of a sample, even if the client asks for more.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
 
-/// What is said to a token that has not the right.
+/// The error for a token without the right.
 pub(super) fn no_right(call: Call) -> Error {
     Error::invalid(format!(
         "`{}` needs the right `{}`, which this token has not here",
@@ -191,18 +212,25 @@ pub(super) fn no_right(call: Call) -> Error {
     ))
 }
 
-fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3], order: ObjectOrder) -> Result<()> {
+fn report<S: ServedStore>(
+    objects: &Objects<S>,
+    number: u32,
+    [announced, fragments, bytes]: [u64; 3],
+    order: ObjectOrder,
+) -> Result<()> {
     let Object::Producer(producer) = objects.get(number)? else {
         return Err(Error::invalid(format!("object {number} is no producer")));
     };
     let mut producer = producer.lock();
     let at_work = producer.as_ref().ok_or_else(|| Error::closed("this producer gave its last report"))?;
+    // The client sends what was counted since its last report that arrived: sums are kept here.
     at_work.announced(announced);
     at_work.offered_many(fragments, bytes);
     match order {
         ObjectOrder::Count => Ok(()),
         ObjectOrder::Report => at_work.report(),
         ObjectOrder::Finish => match producer.take() {
+            // Taken out first: after its last report every further one is refused.
             Some(producer) => producer.finish(),
             None => Ok(()),
         },
@@ -213,7 +241,7 @@ fn report(objects: &Objects, number: u32, [announced, fragments, bytes]: [u64; 3
 ///
 /// # Errors
 /// `Invalid` for an object that there is not, and for one from which nothing comes.
-pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)> {
+pub(super) fn asked<S: ServedStore>(objects: &Objects<S>, meta: &[u8]) -> Result<(Object<S>, Duration)> {
     let (number, wait) = WireReader::whole(meta, |read| Ok((read.u32()?, read.milliseconds()?)))?;
     match objects.get(number)? {
         Object::Producer(_) | Object::Pin(_) => Err(Error::invalid(format!("nothing comes from object {number}"))),
@@ -222,7 +250,7 @@ pub(super) fn asked(objects: &Objects, meta: &[u8]) -> Result<(Object, Duration)
 }
 
 /// What a `watch` frame is answered where nothing came.
-pub(super) fn nothing(object: &Object) -> Result<Answer> {
+pub(super) fn nothing<S: ServedStore>(object: &Object<S>) -> Result<Answer<S>> {
     match object {
         Object::Sampler(_) => {
             let mut out = WireWriter::new();
@@ -234,10 +262,10 @@ pub(super) fn nothing(object: &Object) -> Result<Answer> {
 }
 
 /// What an object has next, within the wait: the answer to a `watch` frame; `None` where nothing came.
-pub(super) fn next(store: &Store, object: &Object, wait: Duration) -> Result<Option<Answer>> {
+pub(super) fn next<S: ServedStore>(store: &S, object: &Object<S>, wait: Duration) -> Result<Option<Answer<S>>> {
     match object {
         Object::Producer(_) | Object::Pin(_) => Ok(None),
-        Object::Watch(watch) => watch.lock().next(wait).map(json).transpose(),
+        Object::Watch(watch) => watch.lock().next(wait)?.map(json).transpose(),
         Object::Sampler(sampler) => {
             let Some(sample) = sampler.lock().next(wait)? else { return Ok(None) };
             let (mut out, mut payload) = (WireWriter::new(), Payload::default());

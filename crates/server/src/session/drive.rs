@@ -5,10 +5,12 @@
 
 use super::Session;
 use crate::access::Access;
+use crate::keyspaces::Keyspaces;
 use crate::limits::Limits;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
+use forebay_core::ServedStore;
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub enum Step<'a> {
     /// It sends these bytes.
     Send(&'a [u8]),
-    /// It takes so many bytes.
+    /// It takes this many bytes.
     Take(usize),
     /// It waits a little.
     Wait,
@@ -42,11 +44,11 @@ const END: Duration = Duration::from_secs(5);
 ///
 /// # Panics
 /// Where a session spins, does not end, or says what is no frame.
-pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
-    let keyspaces = [(served.name().to_owned(), served.clone())].into();
-    let shared = Shared::new(keyspaces, Access::default(), limits, 1);
+pub async fn drive<S: ServedStore>(served: &Served<S>, limits: Limits, steps: &[Step<'_>]) -> Vec<FrameHead> {
+    let keyspaces = Keyspaces::of(served.clone());
+    let shared = Shared::new(Access::default(), limits, 1);
     let pipe = Rc::new(RefCell::new(Pipe::default()));
-    let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared));
+    let mut session = Session::new(Memory(pipe.clone()), Arc::new(shared), Arc::new(keyspaces));
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(flag.clone());
     let mut is_over = false;
@@ -64,12 +66,14 @@ pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<F
                 break;
             }
             polls += 1;
+            // A session that wakes itself without getting on would keep a processor busy forever on a real socket.
             assert!(polls < POLLS_MAX, "a session spins at {step:?}");
             tokio::task::yield_now().await;
         }
     }
     {
         let mut pipe = pipe.borrow_mut();
+        // The client goes away and takes everything: after any steps the session must now end.
         (pipe.is_eof, pipe.room) = (true, usize::MAX);
     }
     if !is_over {
@@ -81,7 +85,7 @@ pub async fn drive(served: &Served, limits: Limits, steps: &[Step<'_>]) -> Vec<F
     frames(&output)
 }
 
-/// What was said, which may end anywhere.
+/// The heads of the frames in the output, which may end within a frame.
 fn frames(mut output: &[u8]) -> Vec<FrameHead> {
     let mut heads = Vec::new();
     while let Some((bytes, rest)) = output.split_first_chunk::<FRAME_HEAD_BYTES>() {
@@ -119,7 +123,7 @@ impl AsyncRead for Memory {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut pipe = self.0.borrow_mut();
         if pipe.input.is_empty() {
-            // Whoever adds to it polls again.
+            // The code that adds to it polls again.
             return if pipe.is_eof { Poll::Ready(Ok(())) } else { Poll::Pending };
         }
         let most = to.remaining().min(pipe.input.len());

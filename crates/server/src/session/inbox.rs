@@ -47,8 +47,9 @@ impl Inbox {
         }
     }
 
-    /// Makes room, so that `bytes` can stand there in one piece.
+    /// Makes room, so that `bytes` fit in one piece.
     pub(super) fn reserve(&mut self, bytes: usize) {
+        // Taken with the first byte, given back with the last: thousands of idle connections have no buffer.
         if self.bytes.is_empty() {
             self.bytes = BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
         }
@@ -67,8 +68,9 @@ impl Inbox {
         IoSliceMut::new(&mut self.bytes[self.end..end])
     }
 
-    /// So many bytes were added.
+    /// This many bytes were added.
     pub(super) fn added(&mut self, bytes: usize) {
+        debug_assert!(self.end + bytes <= self.bytes.len(), "no more is added than there was room for");
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
@@ -79,6 +81,7 @@ impl Inbox {
         }
         let bytes = std::mem::take(&mut self.bytes);
         (self.start, self.end) = (0, 0);
+        // Only buffers of the usual size are kept: a large one would stay for the life of the thread.
         if bytes.len() == BUFFER_BYTES {
             BUFFERS.with_borrow_mut(|kept| {
                 if kept.len() < BUFFERS_KEPT {

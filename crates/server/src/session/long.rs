@@ -1,12 +1,11 @@
-//! What may take long to be there: asked for on threads, for a while each time, so that many who ask have their turns.
+//! Calls that may wait long: they run on other threads, for a limited time each turn, so that all of them get turns.
 //!
 //! *Invariants*: nobody keeps a thread for longer than [`TURN`] while nothing is there (tests/session/waiting.rs).
 
 use super::calls;
 use super::control::{self, Object};
 use super::outbox::Answer;
-use forebay_core::{Call, GetAny, Result};
-use forebay_store::Store;
+use forebay_core::{Call, GetAny, Result, ServedStore};
 use forebay_wire::FrameHead;
 use std::time::{Duration, Instant};
 
@@ -14,29 +13,29 @@ use std::time::{Duration, Instant};
 const TURN: Duration = Duration::from_millis(50);
 
 /// A request for what may not be there yet.
-pub(super) struct LongAsking {
+pub(super) struct LongAsking<S: ServedStore> {
     pub(super) head: FrameHead,
     pub(super) call: Call,
     pub(super) from: Instant,
     pub(super) until: Instant,
-    pub(super) store: Store,
-    pub(super) what: Long,
+    pub(super) store: S,
+    pub(super) what: Long<S>,
 }
 
 /// What is asked for.
-pub(super) enum Long {
+pub(super) enum Long<S: ServedStore> {
     /// Ready events, where a device may have to be read for them; so many bytes at most.
     GetAny(GetAny, u64),
     /// What an object of the connection has next.
-    Next(Object),
+    Next(Object<S>),
 }
 
-impl LongAsking {
+impl<S: ServedStore> LongAsking<S> {
     /// Asks for one turn; `None` where nothing was there.
     ///
     /// # Errors
     /// Those of the call.
-    pub(super) fn ask(&mut self) -> Result<Option<Answer>> {
+    pub(super) fn ask(&mut self) -> Result<Option<Answer<S>>> {
         let wait = self.until.saturating_duration_since(Instant::now()).min(TURN);
         match &mut self.what {
             Long::GetAny(request, most) => {
@@ -51,11 +50,11 @@ impl LongAsking {
         }
     }
 
-    /// What is answered where nothing came in its time.
+    /// The answer if nothing came in its time.
     ///
     /// # Errors
     /// None that a caller could meet.
-    pub(super) fn nothing(&self) -> Result<Answer> {
+    pub(super) fn nothing(&self) -> Result<Answer<S>> {
         match &self.what {
             Long::GetAny(..) => calls::say_leases(self.store.keyspace(), Vec::new()),
             Long::Next(object) => control::nothing(object),

@@ -28,15 +28,15 @@ mod request;
 mod stream;
 mod window;
 
-pub(crate) use calls::{judge, lease_any};
+pub(crate) use calls::{LeaseOf, judge, lease_any};
 
 use crate::access::Rights;
+use crate::keyspaces::Keyspaces;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use control::Objects;
-use forebay_core::{Call, Error, GetAny, Result};
-use forebay_store::{Lease, Store};
+use forebay_core::{Call, Error, GetAny, Result, ServedStore};
 use forebay_wire::{FrameHead, FrameKind, WireWriter};
 use inbox::Inbox;
 use long::LongAsking;
@@ -65,9 +65,14 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) const LOOK_AGAIN_FILTERED: Duration = Duration::from_millis(5);
 
 /// Serves one connection to its end; why it ended.
-pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'static str {
-    let mut session = Session::new(stream, shared.clone());
+pub(crate) async fn serve<T: Transport, S: ServedStore>(
+    stream: T,
+    shared: &Arc<Shared>,
+    keyspaces: &Arc<Keyspaces<S>>,
+) -> &'static str {
+    let mut session = Session::new(stream, shared.clone(), keyspaces.clone());
     let mut stopping = pin!(shared.stop_notice.notified());
+    // Registered before the flag is read, so that a stop in between is not missed.
     stopping.as_mut().enable();
     if shared.stopping.load(Ordering::Acquire) {
         session.stop();
@@ -84,14 +89,14 @@ pub(crate) async fn serve<T: Transport>(stream: T, shared: &Arc<Shared>) -> &'st
 }
 
 /// Who is there, after its hello.
-struct Peer {
-    served: Served,
+struct Peer<S> {
+    served: Served<S>,
     rights: Rights,
     has_warm: bool,
 }
 
 /// A frame that is being received.
-enum Receiving {
+enum Receiving<S: ServedStore> {
     /// Its head.
     Head,
     /// Its meta.
@@ -99,20 +104,20 @@ enum Receiving {
     /// Its payload, into memory of the server.
     Payload(FrameHead, Vec<u8>),
     /// Its payload, into memory of the store.
-    Put(Box<Putting>),
+    Put(Box<Putting<S>>),
 }
 
 /// What a thread has done.
-enum Done {
-    Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer> },
+enum Done<S: ServedStore> {
+    Answer { head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer<S>> },
     Put { job: u64, outcomes: Vec<(usize, Result<u8>)> },
-    Nothing(Box<LongAsking>),
-    Part { streaming: Streaming, answer: Result<Answer> },
+    Nothing(Box<LongAsking<S>>),
+    Part { streaming: Streaming<S>, answer: Result<Answer<S>> },
 }
 
 /// A put of which some fragments wait, on so many threads.
-struct Job {
-    putting: Box<Putting>,
+struct Job<S: ServedStore> {
+    putting: Box<Putting<S>>,
     left: usize,
 }
 
@@ -125,9 +130,9 @@ struct Asking {
 }
 
 /// What comes from the client, up to the frame that is looked at.
-struct Incoming {
+struct Incoming<S: ServedStore> {
     inbox: Inbox,
-    receiving: Receiving,
+    receiving: Receiving<S>,
     /// What the client may still send.
     credit: u64,
     /// Bytes from the front of the inbox to the first frame whose credit was not taken yet.
@@ -145,27 +150,44 @@ struct Incoming {
     accounted: u64,
 }
 
+/// Where threads tell what they have done, and where the session hears it.
+type Tellers<S> = (UnboundedSender<Done<S>>, UnboundedReceiver<Done<S>>);
+
 /// Requests that were taken and are not answered.
-#[derive(Default)]
-struct UnderWay {
-    jobs: BTreeMap<u64, Job>,
+struct UnderWay<S: ServedStore> {
+    jobs: BTreeMap<u64, Job<S>>,
     next_job: u64,
     /// Requests on threads.
     on_threads: usize,
     /// Payload of requests on threads.
     on_threads_bytes: u64,
-    streams: Vec<Streaming>,
+    streams: Vec<Streaming<S>>,
     asking: Vec<Asking>,
     /// Windows of a ring that are waited for.
     awaiting: Vec<Awaiting>,
-    objects: Option<Arc<Objects>>,
+    objects: Option<Arc<Objects<S>>>,
     /// How threads tell what they have done; made with the first thread, because most connections need none.
-    done: Option<(UnboundedSender<Done>, UnboundedReceiver<Done>)>,
+    done: Option<Tellers<S>>,
     /// Told by the store when events become ready.
     waker: Option<Waker>,
 }
 
-impl UnderWay {
+impl<S: ServedStore> UnderWay<S> {
+    fn none() -> UnderWay<S> {
+        UnderWay {
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            on_threads: 0,
+            on_threads_bytes: 0,
+            streams: Vec::new(),
+            asking: Vec::new(),
+            awaiting: Vec::new(),
+            objects: None,
+            done: None,
+            waker: None,
+        }
+    }
+
     /// Nothing is under way but what goes out.
     fn is_idle(&self) -> bool {
         self.jobs.is_empty() && self.waiting() == 0
@@ -178,13 +200,14 @@ impl UnderWay {
 }
 
 /// One connection.
-pub(crate) struct Session<T> {
+pub(crate) struct Session<T, S: ServedStore> {
     stream: T,
     shared: Arc<Shared>,
-    peer: Option<Box<Peer>>,
-    incoming: Incoming,
-    work: UnderWay,
-    outbox: Outbox,
+    keyspaces: Arc<Keyspaces<S>>,
+    peer: Option<Box<Peer<S>>>,
+    incoming: Incoming<S>,
+    work: UnderWay<S>,
+    outbox: Outbox<S>,
     /// When the client must have taken a frame's worth of what goes out, or all of it.
     taken_by: Option<Instant>,
     /// What it took since that was set.
@@ -194,8 +217,8 @@ pub(crate) struct Session<T> {
     ending: Option<&'static str>,
 }
 
-impl<T: Transport> Session<T> {
-    pub(crate) fn new(stream: T, shared: Arc<Shared>) -> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
+    pub(crate) fn new(stream: T, shared: Arc<Shared>, keyspaces: Arc<Keyspaces<S>>) -> Session<T, S> {
         let incoming = Incoming {
             inbox: Inbox::default(),
             receiving: Receiving::Head,
@@ -211,9 +234,10 @@ impl<T: Transport> Session<T> {
         Session {
             stream,
             shared,
+            keyspaces,
             peer: None,
             incoming,
-            work: UnderWay::default(),
+            work: UnderWay::none(),
             outbox: Outbox::new(),
             taken_by: None,
             taken: 0,
@@ -252,9 +276,11 @@ impl<T: Transport> Session<T> {
     async fn leave(mut self) {
         let (done, on_threads) = (self.work.done.take(), self.work.on_threads);
         // The other side is told that this is the end (TLS has words for it), as far as it listens.
+        // Bounded: a client that does not read must not keep the connection in the count.
         let _ = tokio::time::timeout(LEAVE, self.stream.shutdown()).await;
         drop(self);
         if let Some((sender, mut done)) = done {
+            // Its own sender goes first: the channel then ends with the last thread.
             drop(sender);
             for _ in 0..on_threads {
                 if done.recv().await.is_none() {
@@ -268,6 +294,8 @@ impl<T: Transport> Session<T> {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
         let mut turns = 0;
         loop {
+            // In this order: what threads have done frees credit and places, which decides how many further frames may
+            // be looked at.
             self.take_done(context);
             let was_full = self.outbox.is_full();
             self.ask_again(context);
@@ -360,6 +388,7 @@ impl<T: Transport> Session<T> {
     fn take_done(&mut self, context: &mut Context<'_>) {
         loop {
             let Some((_, done)) = &mut self.work.done else { return };
+            // Polled to `Pending`, so that this task is woken by the next result.
             let Poll::Ready(Some(done)) = done.poll_recv(context) else { return };
             debug_assert!(self.work.on_threads > 0, "a thread tells once what it has done");
             self.work.on_threads -= 1;
@@ -393,7 +422,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Queues an answer, and counts it.
-    fn answered(&mut self, head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer>) {
+    fn answered(&mut self, head: FrameHead, call: Call, things: u64, from: Instant, answer: Result<Answer<S>>) {
         let failed = answer.as_ref().err().map(Error::kind);
         for kind in answer.iter().flat_map(|answer| &answer.failed) {
             self.shared.metrics.failed(call, *kind);
@@ -403,7 +432,7 @@ impl<T: Transport> Session<T> {
         self.outbox.answer(head.kind, head.request, answer.unwrap_or_else(Answer::error), credit);
     }
 
-    /// What the client may send anew, now that a request of so many bytes is answered.
+    /// What the client may send again, now that a request of this many bytes is answered.
     fn give_back(&mut self, bytes: u64) -> u32 {
         self.incoming.credit += bytes;
         debug_assert!(
@@ -413,7 +442,7 @@ impl<T: Transport> Session<T> {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    fn answer_put(&mut self, putting: Putting) {
+    fn answer_put(&mut self, putting: Putting<S>) {
         let mut out = WireWriter::with_capacity(4 + 2 * putting.outcomes.len());
         out.u32(putting.outcomes.len() as u32);
         for outcome in &putting.outcomes {
@@ -434,13 +463,15 @@ impl<T: Transport> Session<T> {
     }
 
     /// Has a thread do something that may wait.
-    fn on_thread(&mut self, work: impl FnOnce() -> Done + Send + 'static) {
+    fn on_thread(&mut self, work: impl FnOnce() -> Done<S> + Send + 'static) {
         let (sender, _) = self.work.done.get_or_insert_with(unbounded_channel);
         let sender = sender.clone();
         self.work.on_threads += 1;
+        // Counted before it is queued: the count bounds what waits for threads, not only what runs.
         let counted = OnThread::new(&self.shared);
         tokio::task::spawn_blocking(move || {
             let done = work();
+            // Before the result is sent: a session that sees its result must not still find itself crowded by it.
             drop(counted);
             // The session may be gone: then nobody wants to know.
             let _ = sender.send(done);
@@ -472,6 +503,7 @@ impl<T: Transport> Session<T> {
             self.answered(asking.head, Call::GetAny, 1, asking.from, answer);
         }
         if !self.work.asking.is_empty() {
+            // After the look: an event that became ready in between is found by the timer (`LOOK_AGAIN`) at the latest.
             store.wake_when_ready(context.waker());
             if !self.work.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 self.work.waker = Some(context.waker().clone());
@@ -485,7 +517,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Leases as many events as were asked for, as long as they fit what the client takes at once.
-    fn lease_any(&self, store: &Store, request: &GetAny) -> Result<Vec<Lease>> {
+    fn lease_any(&self, store: &S, request: &GetAny) -> Result<Vec<LeaseOf<S>>> {
         calls::lease_any(store, request, self.outbox.window())
     }
 
@@ -506,7 +538,7 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    fn part(&mut self, streaming: Streaming, answer: Result<Answer>) {
+    fn part(&mut self, streaming: Streaming<S>, answer: Result<Answer<S>>) {
         let more = answer.as_ref().is_ok_and(|answer| answer.more) && !self.outbox.is_over();
         let head = streaming.head;
         let credit = if more { 0 } else { self.give_back(head.frame_bytes()) };
@@ -520,7 +552,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Ends a put whose bytes have all come.
-    fn received(&mut self, putting: Box<Putting>, waiting: Vec<Waiting>) {
+    fn received(&mut self, putting: Box<Putting<S>>, waiting: Vec<Waiting<S>>) {
         if waiting.is_empty() {
             return self.answer_put(*putting);
         }
@@ -534,6 +566,8 @@ impl<T: Transport> Session<T> {
         let left = if self.is_crowded() { 1 } else { room.clamp(1, waiting.len()) };
         let mut groups: Vec<Vec<_>> = (0..left).map(|_| Vec::new()).collect();
         for (number, one) in waiting.into_iter().enumerate() {
+            // Dealt out in turn: neighbours in a frame often wait for the same thing, and should not wait one behind
+            // the other.
             groups[number % left].push((putting.puts[one.index()].clone(), one));
         }
         for group in groups {
@@ -558,6 +592,7 @@ impl<T: Transport> Session<T> {
         let timer = match &mut self.timer {
             Some(timer) => {
                 // One that ends earlier is looked at again when it does.
+                // Set only to an earlier time: resetting a timer for each frame costs more than one early wake-up.
                 if timer.deadline().into_std() > next || timer.is_elapsed() {
                     timer.as_mut().reset(next.into());
                 }
@@ -585,7 +620,7 @@ impl<T: Transport> Session<T> {
     }
 }
 
-impl<T> Drop for Session<T> {
+impl<T, S: ServedStore> Drop for Session<T, S> {
     fn drop(&mut self) {
         self.shared.account(self.incoming.accounted, 0);
         let store = self.peer.as_ref().and_then(|peer| peer.served.store());
@@ -596,11 +631,12 @@ impl<T> Drop for Session<T> {
     }
 }
 
-/// Work on a thread, counted until it is done, whatever becomes of the connection that asked for it.
+/// Work on a thread, counted until it is done, even if the connection that asked for it ends before.
 struct OnThread(Arc<Shared>);
 
 impl OnThread {
     fn new(shared: &Arc<Shared>) -> OnThread {
+        // Relaxed: the count steers admission and guards no data.
         shared.on_threads.fetch_add(1, Ordering::Relaxed);
         OnThread(shared.clone())
     }
@@ -608,7 +644,8 @@ impl OnThread {
 
 impl Drop for OnThread {
     fn drop(&mut self) {
-        self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.on_threads.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "work on a thread is counted until it is done");
     }
 }
 

@@ -5,12 +5,11 @@
 //! ```
 //!
 //! *Invariants*: no more bytes are on their way than the client has agreed to take; payloads of fragments go out from
-//! where they stand, small ones are copied together.
+//! where they are, small ones are copied together.
 
 use crate::slices::Slice;
 use crate::transport::{Transport, poll_write_from};
-use forebay_core::{Error, Kind};
-use forebay_store::Fragment;
+use forebay_core::{Error, Kind, ServedStore};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameFlags, FrameHead, FrameKind, WireWriter};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Payloads below so many bytes are copied together: cheaper than a piece of their own in the system call.
+/// Payloads below this many bytes are copied together: cheaper than a piece of their own in the system call.
 const COPIED_BYTES: usize = 1024;
 /// Most payload bytes of a frame.
 const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
@@ -29,21 +28,23 @@ const PIECES: usize = 128;
 const UNSENT_BYTES: u64 = 2 << 20;
 
 /// What keeps bytes where they stand.
-#[derive(Clone)]
-pub(crate) enum Guard {
+pub(crate) enum Guard<S: ServedStore> {
     /// A fragment of an event.
-    Fragment(Arc<Fragment>),
+    Fragment(Arc<S::Fragment>),
     /// One of a slice of a ring's window, by its place there.
     Slice(Arc<Slice>, usize),
 }
 
-impl From<Fragment> for Guard {
-    fn from(fragment: Fragment) -> Guard {
-        Guard::Fragment(Arc::new(fragment))
+impl<S: ServedStore> Clone for Guard<S> {
+    fn clone(&self) -> Guard<S> {
+        match self {
+            Guard::Fragment(fragment) => Guard::Fragment(fragment.clone()),
+            Guard::Slice(slice, at) => Guard::Slice(slice.clone(), *at),
+        }
     }
 }
 
-impl Deref for Guard {
+impl<S: ServedStore> Deref for Guard<S> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -55,42 +56,57 @@ impl Deref for Guard {
 }
 
 /// Bytes that go out.
-pub(crate) enum Piece {
+pub(crate) enum Piece<S: ServedStore> {
     /// Copied.
     Copied(Vec<u8>),
     /// Where they stand, from and to.
-    Guard(Guard, usize, usize),
+    Guard(Guard<S>, usize, usize),
 }
 
-impl Piece {
+impl<S: ServedStore> Piece<S> {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            // What a ring's entry says is read anew: it may have been damaged since.
+            // What a ring's entry says is read again: it may have been damaged since.
             Piece::Guard(guard, from, to) => guard.get(*from..*to).unwrap_or_default(),
         }
     }
 }
 
 /// Payloads of an answer, in order.
-#[derive(Default)]
-pub(crate) struct Payload {
-    pieces: Vec<Piece>,
+pub(crate) struct Payload<S: ServedStore> {
+    pieces: Vec<Piece<S>>,
     bytes: u64,
 }
 
-impl Payload {
+impl<S: ServedStore> Default for Payload<S> {
+    fn default() -> Payload<S> {
+        Payload { pieces: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<S: ServedStore> Payload<S> {
     /// Adds the bytes of a fragment.
-    pub(crate) fn push<G: Deref<Target = [u8]> + Into<Guard>>(&mut self, fragment: G) {
-        let length = fragment.len();
+    pub(crate) fn push(&mut self, fragment: S::Fragment) {
+        self.add(fragment, |fragment| Guard::Fragment(Arc::new(fragment)));
+    }
+
+    /// Adds the bytes of a fragment of a ring.
+    pub(super) fn push_of_ring(&mut self, slice: &Arc<Slice>, at: usize) {
+        self.add(Guard::Slice(slice.clone(), at), |guard| guard);
+    }
+
+    fn add<B: Deref<Target = [u8]>>(&mut self, bytes: B, guard: impl FnOnce(B) -> Guard<S>) {
+        let length = bytes.len();
         self.bytes += length as u64;
+        // A long payload keeps its guard until it is sent, so its bytes go from the store's memory to the socket.
         if length >= COPIED_BYTES {
-            self.pieces.push(Piece::Guard(fragment.into(), 0, length));
+            self.pieces.push(Piece::Guard(guard(bytes), 0, length));
             return;
         }
         match self.pieces.last_mut() {
-            Some(Piece::Copied(bytes)) => bytes.extend_from_slice(&fragment),
-            _ => self.pieces.push(Piece::Copied(fragment.to_vec())),
+            Some(Piece::Copied(copied)) => copied.extend_from_slice(&bytes),
+            _ => self.pieces.push(Piece::Copied(bytes.to_vec())),
         }
     }
 
@@ -101,47 +117,47 @@ impl Payload {
 }
 
 /// What is answered to a request.
-pub(crate) struct Answer {
+pub(crate) struct Answer<S: ServedStore> {
     /// Its meta, or the error that stands for it.
     pub(crate) meta: Result<Vec<u8>, Error>,
     /// What follows.
-    pub(crate) payload: Payload,
+    pub(crate) payload: Payload<S>,
     /// More answers to the same request follow.
     pub(crate) more: bool,
     /// Kinds of the errors that it says of single things.
     pub(crate) failed: Vec<Kind>,
 }
 
-impl Answer {
+impl<S: ServedStore> Answer<S> {
     /// A meta alone.
-    pub(crate) fn of(meta: Vec<u8>) -> Answer {
+    pub(crate) fn of(meta: Vec<u8>) -> Answer<S> {
         Answer { meta: Ok(meta), payload: Payload::default(), more: false, failed: Vec::new() }
     }
 
     /// An error.
-    pub(crate) fn error(error: Error) -> Answer {
+    pub(crate) fn error(error: Error) -> Answer<S> {
         Answer { meta: Err(error), ..Answer::of(Vec::new()) }
     }
 }
 
-struct Frame {
+struct Frame<S: ServedStore> {
     head: FrameHead,
     meta: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<Piece<S>>,
 }
 
 /// Answers of one connection.
-pub(super) struct Outbox {
-    held: VecDeque<Frame>,
-    queue: VecDeque<Piece>,
+pub(super) struct Outbox<S: ServedStore> {
+    held: VecDeque<Frame<S>>,
+    queue: VecDeque<Piece<S>>,
     /// Bytes of the first piece that went out.
     gone: usize,
     /// The stream may keep some of what it took: TLS does.
     is_kept: bool,
     unsent: u64,
-    /// What the client still takes.
+    /// Bytes that the client still takes.
     credit: u64,
-    /// What it takes at most.
+    /// Bytes that it takes at most.
     window: u64,
     /// The client gives no more credit: what it has none for cannot go out.
     is_last: bool,
@@ -149,8 +165,8 @@ pub(super) struct Outbox {
     is_over: bool,
 }
 
-impl Outbox {
-    pub(super) fn new() -> Outbox {
+impl<S: ServedStore> Outbox<S> {
+    pub(super) fn new() -> Outbox<S> {
         // Before its hello a client takes an answer to it.
         Outbox {
             held: VecDeque::new(),
@@ -165,7 +181,7 @@ impl Outbox {
         }
     }
 
-    /// What the client takes at most.
+    /// Bytes that the client takes at most.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
@@ -194,13 +210,14 @@ impl Outbox {
     /// The client takes more.
     pub(super) fn grant(&mut self, credit: u32) {
         if !self.is_last {
+            // Capped: a client that grants more than it announced must not make the server hold more for it.
             self.credit = (self.credit + u64::from(credit)).min(self.window);
             self.release();
         }
     }
 
     /// Queues the answer to a request; `credit` is what the client may send anew.
-    pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer, credit: u32) {
+    pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer<S>, credit: u32) {
         let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
             Ok(meta) if meta.len() as u64 + FRAME_HEAD_BYTES as u64 > self.window / 2 => {
@@ -223,7 +240,8 @@ impl Outbox {
                 return self.release();
             }
         };
-        // No frame has more than half of the window: a client that gives credit by halves is never waited for in vain.
+        // No frame has more than half of the window: so the session never waits forever for a client that returns
+        // credit by halves.
         let room = self.window / 2 - FRAME_HEAD_BYTES as u64;
         let mut most = FRAME_PAYLOAD_BYTES.min(room - meta.len() as u64);
         let mut left = payload.bytes;
@@ -233,6 +251,7 @@ impl Outbox {
             let (part, bytes) = if left <= most { (pieces.drain(..).collect(), left) } else { cut(&mut pieces, most) };
             left -= bytes;
             most = FRAME_PAYLOAD_BYTES.min(room);
+            // Credit for the request goes with its last frame: only then is the request's memory free.
             let flags = if left > 0 || more { FrameFlags::MORE } else { FrameFlags::ANSWER };
             let credit = if left > 0 || more { 0 } else { credit };
             self.frame(
@@ -247,7 +266,7 @@ impl Outbox {
         }
     }
 
-    fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece>, payload_bytes: u32) {
+    fn frame(&mut self, head: FrameHead, meta: Vec<u8>, pieces: Vec<Piece<S>>, payload_bytes: u32) {
         if self.is_over && !head.flags.is_error() {
             return;
         }
@@ -262,7 +281,7 @@ impl Outbox {
             if bytes > self.credit {
                 if self.is_last {
                     self.is_over = true;
-                    // An error is the last thing that is said, and short: with credit or without.
+                    // An error ends the connection and is short, so it is sent with or without credit.
                     self.held.retain(|frame| frame.head.flags.is_error());
                     self.held.truncate(1);
                     self.credit = u64::MAX;
@@ -274,6 +293,7 @@ impl Outbox {
             // What a client has no credit for would wait in its socket in front of what it needs.
             debug_assert!(bytes <= self.credit, "no more goes out than the client has agreed to take");
             self.credit -= bytes;
+            debug_assert!(self.credit <= self.window || self.is_over, "credit stays within the window");
             self.unsent += bytes;
             let tail = match self.queue.back_mut() {
                 Some(Piece::Copied(tail)) if tail.len() < 16 << 10 => tail,
@@ -333,6 +353,7 @@ impl Outbox {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(bytes)) => {
                     sent += bytes as u64;
+                    // TLS may have taken the bytes into a record of its own: only a flush brings them to the socket.
                     self.is_kept = true;
                     self.sent(bytes);
                 }
@@ -360,6 +381,7 @@ impl Outbox {
         self.gone += bytes;
         while let Some(piece) = self.queue.front() {
             let length = piece.bytes().len();
+            // The piece went out in part: its guard stays until all of it did.
             if self.gone < length {
                 return;
             }
@@ -370,7 +392,7 @@ impl Outbox {
 }
 
 /// Takes so many bytes away at the front.
-fn cut(pieces: &mut VecDeque<Piece>, most: u64) -> (Vec<Piece>, u64) {
+fn cut<S: ServedStore>(pieces: &mut VecDeque<Piece<S>>, most: u64) -> (Vec<Piece<S>>, u64) {
     let mut part = Vec::new();
     let mut left = most as usize;
     while left > 0 {

@@ -2,21 +2,23 @@
 
 use super::calls::AHEAD_MIN;
 use crate::served::Served;
-use forebay_core::{Error, Key, PutOptions, PutOutcome, Result, RingOutcome, RingPut, RingStamp, SourceId, check_sent};
+use forebay_core::{
+    Error, Key, PutOptions, PutOutcome, ReserveFragment, Result, RingOutcome, RingPut, RingStamp, ServedStore,
+    SourceId, check_sent,
+};
 use forebay_ring::{Ring, RingReservation};
-use forebay_store::Reservation;
 use forebay_wire::{WireOutcome, WirePut};
 use std::ops::{Deref, DerefMut};
 
 /// Memory for one fragment.
-pub(super) enum Place {
+pub(super) enum Place<S: ServedStore> {
     /// Of a store of events.
-    Events(Reservation),
+    Events(S::Reservation),
     /// Of a ring.
     Ring(RingReservation),
 }
 
-impl Deref for Place {
+impl<S: ServedStore> Deref for Place<S> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -27,7 +29,7 @@ impl Deref for Place {
     }
 }
 
-impl DerefMut for Place {
+impl<S: ServedStore> DerefMut for Place<S> {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
             Place::Events(place) => place,
@@ -36,7 +38,7 @@ impl DerefMut for Place {
     }
 }
 
-impl Place {
+impl<S: ServedStore> Place<S> {
     /// Whether its commit may wait.
     pub(super) fn commit_may_wait(&self) -> bool {
         match self {
@@ -58,10 +60,11 @@ impl Place {
 }
 
 /// Puts of a session, without and with a wait. Rings never wait.
-impl Served {
+impl<S: ServedStore> Served<S> {
     /// A hint that these keys come next.
     pub(super) fn prefetch(&self, keys: impl ExactSizeIterator<Item = Key>) {
         if let Served::Events(store) = self
+            // For a few keys the hint costs more than the misses that it saves.
             && keys.len() >= AHEAD_MIN
         {
             store.prefetch(&keys.collect::<Vec<_>>());
@@ -85,7 +88,7 @@ impl Served {
     ///
     /// # Errors
     /// Those of a put.
-    pub(super) fn try_reserve(&self, put: &WirePut) -> Result<Option<Place>> {
+    pub(super) fn try_reserve(&self, put: &WirePut) -> Result<Option<Place<S>>> {
         let length = put.length as usize;
         match self {
             Served::Events(store) => Ok(store.try_reserve(&put.key, length, &options(put))?.map(Place::Events)),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! *Invariants*: memory is reserved for what is read next, at most [`AHEAD_BYTES`] of it and one fragment more; a
-//! fragment whose put fails is passed over, and the others stand.
+//! fragment whose put fails is passed over; the others are stored.
 //!
 //! *On failure*: a connection that ends in the middle gives its reservations back; nothing of them was visible.
 
@@ -15,18 +15,18 @@ use super::place::Place;
 use crate::served::Served;
 use crate::shared::Shared;
 use crate::transport::Transport;
-use forebay_core::{Error, Kind, Result};
+use forebay_core::{Error, Kind, Result, ServedStore};
 use forebay_wire::WirePut;
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Fragments from so many bytes on are read into memory of the store; shorter ones are copied there.
+/// Fragments of at least this many bytes are read into memory of the store; shorter ones are copied there.
 const DIRECT_BYTES: u32 = 2048;
 /// Bytes for which memory is reserved ahead of the socket.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Short fragments of which the store hears together, before they are put.
+/// Short fragments that the store prefetches together before they are put.
 const TOLD: usize = 32;
 /// Places of one system call.
 const PLACES: usize = 32;
@@ -42,31 +42,31 @@ fn no_memory(length: usize) -> Error {
 }
 
 /// What a fragment's bytes go to.
-enum Target {
+enum Target<S: ServedStore> {
     /// Memory of the store.
-    Place(Place),
+    Place(Place<S>),
     /// Memory of the server: the put must wait.
     Held(Vec<u8>),
     /// Nowhere: the put has failed.
     Nowhere,
 }
 
-struct Open {
+struct Open<S: ServedStore> {
     index: usize,
-    target: Target,
+    target: Target<S>,
     filled: usize,
     length: usize,
 }
 
 /// A fragment whose put waits, on a thread.
-pub(super) enum Waiting {
+pub(super) enum Waiting<S: ServedStore> {
     /// Its commit waits.
-    Commit(usize, Place),
+    Commit(usize, Place<S>),
     /// It waits for space, or for another put.
     Put(usize, Vec<u8>),
 }
 
-impl Waiting {
+impl<S: ServedStore> Waiting<S> {
     /// Which fragment of its frame it is.
     pub(super) fn index(&self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl Waiting {
 }
 
 /// A put under way.
-pub(super) struct Putting {
+pub(super) struct Putting<S: ServedStore> {
     /// Number of the request.
     pub(super) request: u64,
     /// When its meta was there.
@@ -84,22 +84,22 @@ pub(super) struct Putting {
     /// Bytes of its frame.
     pub(super) frame_bytes: u64,
     pub(super) puts: Vec<WirePut>,
-    /// Outcomes by fragment, as the wire says them; `None` where there is none yet.
+    /// Outcomes by fragment, as the wire says them; `None` while there is none.
     pub(super) outcomes: Vec<Option<Result<u8>>>,
     next: usize,
     /// Up to which fragment the store was told what comes.
     told: usize,
-    open: VecDeque<Open>,
+    open: VecDeque<Open<S>>,
     /// What was received and must wait.
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Waiting<S>>,
     /// Bytes of fragments that wait in the server's memory.
     pub(super) held: u64,
     /// Bytes of the frame's payload that are still to come from the inbox or the socket.
     left: u64,
 }
 
-impl Putting {
-    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting {
+impl<S: ServedStore> Putting<S> {
+    pub(super) fn new(request: u64, frame_bytes: u64, puts: Vec<WirePut>) -> Putting<S> {
         let left = puts.iter().map(|put| u64::from(put.length)).sum();
         let outcomes = puts.iter().map(|_| None).collect();
         Putting {
@@ -133,7 +133,7 @@ impl Putting {
     }
 
     /// Takes what is in the inbox; answers the puts that must wait.
-    pub(super) fn take(&mut self, served: &Served, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting> {
+    pub(super) fn take(&mut self, served: &Served<S>, shared: &Shared, inbox: &mut Inbox) -> Vec<Waiting<S>> {
         let mut waiting = Vec::new();
         loop {
             while let Some(open) = self.open.front_mut() {
@@ -155,6 +155,8 @@ impl Putting {
                 continue;
             }
             if inbox.len() < length || refused {
+                // A short fragment is waited for: it is copied once it is there whole. For a longer one memory is
+                // reserved now.
                 if inbox.len() == 0 || (put.length < DIRECT_BYTES && !refused) {
                     return waiting;
                 }
@@ -163,6 +165,7 @@ impl Putting {
             }
             if self.next >= self.told && put.length < DIRECT_BYTES {
                 self.told = (self.next + TOLD).min(self.puts.len());
+                // Told in batches: the store loads index entries of later keys while it puts the first ones.
                 served.prefetch(self.puts[self.next..self.told].iter().map(|put| put.key));
             }
             let value = &inbox.bytes()[..length];
@@ -173,6 +176,7 @@ impl Putting {
                 }
                 Ok(None) => {
                     self.held += length as u64;
+                    // Copied out of the inbox: the frames behind it go on while this put waits on a thread.
                     waiting.push(Waiting::Put(self.next, value.to_vec()));
                 }
                 Err(error) => self.outcomes[self.next] = Some(Err(error)),
@@ -184,7 +188,7 @@ impl Putting {
     }
 
     /// Opens the next fragment.
-    fn begin(&mut self, served: &Served, shared: &Shared) {
+    fn begin(&mut self, served: &Served<S>, shared: &Shared) {
         let put = &self.puts[self.next];
         let length = put.length as usize;
         let reserved = if self.outcomes[self.next].is_some() { Ok(None) } else { served.try_reserve(put) };
@@ -208,9 +212,10 @@ impl Putting {
         self.next += 1;
     }
 
-    fn finish(&mut self, open: Open, waiting: &mut Vec<Waiting>) {
+    fn finish(&mut self, open: Open<S>, waiting: &mut Vec<Waiting<S>>) {
         let index = open.index;
         match open.target {
+            // A commit that waits for a device must not do so on the event loop.
             Target::Place(place) if place.commit_may_wait() => waiting.push(Waiting::Commit(index, place)),
             Target::Place(place) => self.outcomes[index] = Some(place.commit_checked(self.puts[index].checksum)),
             Target::Held(bytes) => waiting.push(Waiting::Put(index, bytes)),
@@ -218,10 +223,10 @@ impl Putting {
         }
     }
 
-    /// Reads what comes next to where it belongs; so many bytes came, 0 at the end of the stream.
+    /// Reads the next bytes of the stream to their destination. Answers how many came, 0 at the end of the stream.
     pub(super) fn poll_receive<T: Transport>(
         &mut self,
-        served: &Served,
+        served: &Served<S>,
         shared: &Shared,
         inbox: &mut Inbox,
         stream: &mut T,
@@ -242,12 +247,14 @@ impl Putting {
             && let Some(put) = self.puts.get(self.next)
             && (put.length >= DIRECT_BYTES || put.length == 0)
         {
+            // Several at once: one system call can then fill several fragments.
             ahead += put.length as usize;
             self.begin(served, shared);
         }
         let last = self.next == self.puts.len();
         inbox.reserve(TAIL_BYTES);
         let mut places: Vec<IoSliceMut<'_>> = Vec::with_capacity(PLACES);
+        // A fragment whose put failed is still in the stream, and must be read past.
         let mut nowhere: [u8; 4096] = [0; 4096];
         let mut discard = Some(&mut nowhere);
         let mut until_discard = false;
@@ -273,6 +280,7 @@ impl Putting {
                 break;
             }
         }
+        // The tail reads the head of the next frame along, which saves a system call for each frame.
         if last && !until_discard {
             places.push(inbox.spare(TAIL_BYTES));
         }
@@ -285,12 +293,13 @@ impl Putting {
             bytes -= part;
             self.left -= part as u64;
         }
+        debug_assert!(bytes <= TAIL_BYTES, "what is left over was read to the inbox");
         inbox.added(bytes);
         Poll::Ready(Ok(read))
     }
 }
 
-impl Open {
+impl<S: ServedStore> Open<S> {
     fn fill(&mut self, bytes: &[u8]) {
         match &mut self.target {
             Target::Place(place) => place[self.filled..self.filled + bytes.len()].copy_from_slice(bytes),
@@ -305,12 +314,18 @@ impl Open {
 }
 
 /// Ends puts that wait, on a thread, one after another; their deadlines run from the same time on.
-pub(super) fn wait_all(served: &Served, waiting: Vec<(WirePut, Waiting)>, from: Instant) -> Vec<(usize, Result<u8>)> {
+pub(super) fn wait_all<S: ServedStore>(
+    served: &Served<S>,
+    waiting: Vec<(WirePut, Waiting<S>)>,
+    from: Instant,
+) -> Vec<(usize, Result<u8>)> {
     // One waited for space as long as the store waits by itself: so have those behind it.
     let mut waited = false;
-    let one = |(mut put, one): (WirePut, Waiting)| {
+    let one = |(mut put, one): (WirePut, Waiting<S>)| {
         let own = put.deadline.map(|deadline| deadline.saturating_sub(from.elapsed()));
         let is_default = own.is_none();
+        // The store is full for all of them: waiting the full time again for each would hold this thread many times as
+        // long.
         put.deadline = own.or(waited.then_some(Duration::ZERO));
         let (index, outcome) = wait(served, &put, one);
         waited |= is_default && outcome.as_ref().is_err_and(|error| error.kind() == Kind::Full);
@@ -320,7 +335,7 @@ pub(super) fn wait_all(served: &Served, waiting: Vec<(WirePut, Waiting)>, from: 
 }
 
 /// Ends a put that waits, on a thread.
-fn wait(served: &Served, put: &WirePut, waiting: Waiting) -> (usize, Result<u8>) {
+fn wait<S: ServedStore>(served: &Served<S>, put: &WirePut, waiting: Waiting<S>) -> (usize, Result<u8>) {
     match waiting {
         Waiting::Commit(index, place) => (index, place.commit_checked(put.checksum)),
         Waiting::Put(index, bytes) => (index, served.put(put, &bytes)),

@@ -1,7 +1,7 @@
 //! Frames as they come in: head, meta, payload.
 //!
 //! *Invariants*: a head is checked before anything that it says is believed, and its length against what the client may
-//! send before memory is taken; memory for what was promised grows only as it comes; credit that stands behind requests
+//! send before memory is taken; memory for what was promised grows only as it comes; credit that arrives behind requests
 //! which must wait is seen nevertheless.
 
 use super::calls::Request;
@@ -9,7 +9,7 @@ use super::{Receiving, Session};
 use crate::served::Served;
 use crate::session::put::Putting;
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Keyspace, Result};
+use forebay_core::{Call, Error, Keyspace, Result, ServedStore};
 use forebay_wire::{FRAME_HEAD_BYTES, FrameHead, FrameKind, WirePut};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -18,12 +18,12 @@ use std::time::Instant;
 
 /// Bytes that are asked of the socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// Payloads of other requests than puts, up to so many bytes, are taken from the inbox in one piece.
+/// Payloads of other requests than puts, up to this many bytes, are taken from the inbox in one piece.
 const WHOLE_BYTES: u64 = 32 << 10;
-/// Bytes that are read beyond a client's window, for the credit that stands behind its requests.
+/// Bytes that are read beyond a client's window, to find the credit that arrives behind its requests.
 const CREDIT_BYTES: usize = 64 << 10;
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// Whether anything more is read: requests, or behind those that must wait the credit that the client gives.
     pub(super) fn wants_more(&self) -> bool {
         if self.incoming.is_eof || self.ending.is_some_and(|_| !self.outbox.lacks_credit()) {
@@ -94,8 +94,10 @@ impl<T: Transport> Session<T> {
                 let Some(bytes) = self.incoming.inbox.bytes().first_chunk::<FRAME_HEAD_BYTES>() else {
                     return Ok(false);
                 };
+                // Before its hello a client may send little: it has shown no token yet.
                 let window = if self.peer.is_some() { u64::from(self.shared.limits.window_bytes) } else { 4096 };
                 let head = FrameHead::decode(bytes, window).map_err(|error| (FrameKind::Hello, 0, error))?;
+                // Credit of a frame is taken once: here, or earlier by `scan_credit` while the frame waited.
                 if self.incoming.scanned == 0 {
                     if self.peer.is_some() {
                         self.outbox.grant(head.credit);
@@ -103,6 +105,7 @@ impl<T: Transport> Session<T> {
                     self.incoming.scanned = head.frame_bytes() as usize;
                 }
                 self.take(FRAME_HEAD_BYTES);
+                // Before its meta is read: a frame beyond the credit must take no memory.
                 self.spend(&head).map_err(|error| (head.kind, head.request, error))?;
                 self.incoming.receiving = Receiving::Meta(head);
                 Ok(true)
@@ -171,6 +174,7 @@ impl<T: Transport> Session<T> {
             )));
         }
         let bytes = head.frame_bytes();
+        // The client keeps this account as well. If the two differ, one of them is wrong, and the connection ends.
         let left = self.incoming.credit.checked_sub(bytes).ok_or_else(|| {
             Error::invalid(format!(
                 "a frame of {bytes} bytes where {} more are allowed: wait for answers",
@@ -214,12 +218,14 @@ impl<T: Transport> Session<T> {
                     }
                 };
                 let wait_max = self.shared.limits.wait_max;
+                // Cut to what the server allows: each waiting put may hold a thread and memory for its deadline.
                 puts.iter_mut().for_each(|put| put.deadline = put.deadline.map(|deadline| deadline.min(wait_max)));
                 let fenced = self.shared.check_epoch(head.epoch).err();
                 let allowed = peer.rights.allow(Call::Put.right());
                 self.take(length);
                 self.shared.metrics.bytes(head.frame_bytes(), 0);
                 let mut putting = Box::new(Putting::new(head.request, head.frame_bytes(), puts));
+                // Refused fragment by fragment, and their bytes passed over: the frames behind this one stay readable.
                 if !allowed {
                     let error = super::control::no_right(Call::Put);
                     self.shared.refuse("native", "right", error.message());
@@ -228,6 +234,7 @@ impl<T: Transport> Session<T> {
                 if let Some(error) = fenced {
                     putting.refuse(|| Error::fenced(error.message()));
                 }
+                // A guess about the next frame: how much is read ahead of it (`read_ahead`).
                 self.incoming.long_fragments = putting.is_of_long_fragments();
                 self.incoming.receiving = Receiving::Put(putting);
             }
@@ -304,13 +311,14 @@ impl<T: Transport> Session<T> {
         };
         let jobs: u64 = self.work.jobs.values().map(|job| job.putting.held).sum();
         let now = self.incoming.inbox.memory() + receiving + jobs + self.work.on_threads_bytes;
+        // Written only on a change: the counter is shared by all threads.
         if now != self.incoming.accounted {
             self.shared.account(self.incoming.accounted, now);
             self.incoming.accounted = now;
         }
     }
 
-    /// Looks at the heads of frames that wait, for the credit that they bring: whoever waits for it must see it.
+    /// Looks at the heads of frames that wait, for the credit that they bring: an answer that waits for it must see it.
     fn scan_credit(&mut self) {
         if self.peer.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! What a client asks, once it is there whole: whether it may, and who does it.
+//! Dispatches a complete request: checks its right, and chooses the thread that executes it.
 //!
 //! *Invariants*: nothing that may wait is done here (test `a_verdict_that_lets_a_put_end_delays_nothing_else` and others in
 //! tests/session/waiting.rs).
@@ -12,12 +12,11 @@ use super::{Asking, Done, EVENTS_MAX, Peer, Session, WINDOW_BYTES_MIN};
 use crate::access::{Grant, Rights};
 use crate::served::Served;
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Result};
-use forebay_store::Store;
+use forebay_core::{Call, Error, Result, ServedStore};
 use forebay_wire::{FrameHead, FrameKind, Hello, Welcome, WireReader, WireVerdict};
 use std::time::{Duration, Instant};
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// The first frame of a connection.
     pub(super) fn hello(&mut self, head: FrameHead, meta: &[u8]) -> Result<()> {
         if head.kind != FrameKind::Hello {
@@ -32,14 +31,16 @@ impl<T: Transport> Session<T> {
             )));
         }
         let access = &self.shared.access;
+        // Before the keyspace is looked up: a client without a token does not learn which keyspaces exist.
         let grant: Option<Grant> = if hello.token.is_empty() { access.anonymous() } else { access.grant(&hello.token) };
         let Some(grant) = grant else {
             let what = if hello.token.is_empty() { "no token" } else { "a token that is not known" };
             self.shared.refuse("native", "token", format_args!("{what}, by a client called {:?}", hello.name));
             return Err(Error::invalid("this server wants a token, and this is none that it knows"));
         };
-        let served = self.shared.served(&hello.keyspace)?.named(&hello.name);
+        let served = self.keyspaces.served(&hello.keyspace)?.named(&hello.name);
         let rights = grant.rights(served.name());
+        // Told at the hello: a client without any right here would else learn it with each call.
         if rights == Rights::default() {
             let why = format!("token `{}` has no right in keyspace `{}`", grant.name, served.name());
             self.shared.refuse("native", "right", &why);
@@ -59,6 +60,7 @@ impl<T: Transport> Session<T> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         tracing::debug!(client = hello.name, token = %grant.name, keyspace = served.name(), "hello");
+        // Both windows open before the welcome goes out, and the hello counts in neither.
         self.outbox.open(hello.window_bytes);
         self.incoming.credit = u64::from(window);
         self.peer = Some(Box::new(Peer { served, rights, has_warm }));
@@ -85,6 +87,7 @@ impl<T: Transport> Session<T> {
                 return self.fail(other, head.request, error);
             }
         };
+        // Before anything is done: under a wrong map the request may belong to another server.
         if let Err(error) = self.shared.check_epoch(head.epoch) {
             return self.answered(head, call, 1, from, Err(error));
         }
@@ -105,7 +108,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Makes a call on events, here or where it may wait.
-    fn call(&mut self, call: Call, request: Request, store: Store, has_warm: bool, from: Instant) {
+    fn call(&mut self, call: Call, request: Request, store: S, has_warm: bool, from: Instant) {
         let head = request.head;
         match call {
             Call::GetAny => self.get_any(request, &store, from),
@@ -144,7 +147,7 @@ impl<T: Transport> Session<T> {
         }
     }
 
-    fn verdicts(&mut self, request: Request, store: Store, from: Instant) {
+    fn verdicts(&mut self, request: Request, store: S, from: Instant) {
         let (head, call) = (request.head, Call::Verdict);
         let verdicts = match WireVerdict::decode_all(&request.meta, head.payload_bytes, store.keyspace()) {
             Ok(verdicts) => verdicts,
@@ -161,7 +164,7 @@ impl<T: Transport> Session<T> {
         self.answered(head, call, things, from, Ok(calls::judge_all(&store, &verdicts, &request.payload)));
     }
 
-    fn control(&mut self, request: Request, served: Served, rights: Rights, from: Instant) {
+    fn control(&mut self, request: Request, served: Served<S>, rights: Rights, from: Instant) {
         let head = request.head;
         let control = match control::decode(&request.meta) {
             Ok(control) => control,
@@ -180,13 +183,15 @@ impl<T: Transport> Session<T> {
         });
     }
 
-    fn get_any(&mut self, request: Request, store: &Store, from: Instant) {
+    fn get_any(&mut self, request: Request, store: &S, from: Instant) {
         let head = request.head;
         let mut asked = match WireReader::whole(&request.meta, |read| read.get_any(store.keyspace())) {
             Ok(asked) => asked,
             Err(error) => return self.answered(head, Call::GetAny, 1, from, Err(error)),
         };
+        // A lease that is not taken comes back only by its time: no client gets more at once than it can work on.
         asked.n = asked.n.min(EVENTS_MAX);
+        // The store is asked without a wait: the event loop waits, for all its connections together.
         let wait = std::mem::take(&mut asked.wait).min(self.shared.limits.wait_max);
         if store.get_any_may_wait(asked.level) {
             let (store, what) = (store.clone(), Long::GetAny(asked, self.outbox.window()));
@@ -202,7 +207,7 @@ impl<T: Transport> Session<T> {
     }
 
     /// Has a thread ask for what may not be there yet: for a while, so that many who ask have their turns.
-    pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking>) {
+    pub(super) fn ask_on_thread(&mut self, mut asking: Box<LongAsking<S>>) {
         self.on_thread(move || match asking.ask() {
             Ok(None) => Done::Nothing(asking),
             answer => {

@@ -7,41 +7,42 @@
 use super::calls::wire_fragment;
 use super::outbox::{Answer, Payload};
 use super::window::WindowParts;
-use forebay_core::{Bounds, EventInfo, Key, Result};
-use forebay_store::{Range, Store};
+use forebay_core::{Bounds, EventInfo, Key, ReadFragment, Result, ServedStore};
 use forebay_wire::{FrameHead, WireRange, WireWriter};
 
 /// Bytes and fragments of one part.
 const PART_BYTES: u64 = 256 << 10;
 const PART_THINGS: usize = 1024;
-/// Most bytes that are said of one fragment or event.
+/// Most bytes of meta for one fragment or event.
 const THING_BYTES: u64 = 64;
 
 /// A range that is being answered.
-pub(super) struct Streaming {
+pub(super) struct Streaming<S: ServedStore> {
     pub(super) head: FrameHead,
-    what: What,
+    what: What<S>,
     /// Fragments or events of one part.
     things: usize,
 }
 
-enum What {
-    Fragments { range: Box<Range>, after: Option<Key> },
-    Events { store: Store, bounds: Bounds, list: Option<std::vec::IntoIter<EventInfo>> },
+enum What<S: ServedStore> {
+    Fragments { range: Box<S::Range>, after: Option<Key> },
+    Events { store: S, bounds: Bounds, list: Option<std::vec::IntoIter<EventInfo>> },
     Window(WindowParts),
 }
 
 /// Things of one part for a client that takes `window` bytes at once.
 fn things(window: u64) -> usize {
-    (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize
+    let things = (window / 4 / THING_BYTES).min(PART_THINGS as u64) as usize;
+    debug_assert!(things > 0, "a part without things would never come to an end");
+    things
 }
 
-impl Streaming {
+impl<S: ServedStore> Streaming<S> {
     /// Starts to answer a client that takes `window` bytes at once.
     ///
     /// # Errors
     /// `Invalid` for what is no range.
-    pub(super) fn start(store: &Store, head: FrameHead, meta: &[u8], window: u64) -> Result<Streaming> {
+    pub(super) fn start(store: &S, head: FrameHead, meta: &[u8], window: u64) -> Result<Streaming<S>> {
         let asked = WireRange::decode(meta, store.keyspace())?;
         let what = if asked.events {
             What::Events { store: store.clone(), bounds: asked.bounds, list: None }
@@ -52,7 +53,7 @@ impl Streaming {
     }
 
     /// Starts to answer with a window of a ring.
-    pub(super) fn of_window(head: FrameHead, parts: WindowParts, window: u64) -> Streaming {
+    pub(super) fn of_window(head: FrameHead, parts: WindowParts, window: u64) -> Streaming<S> {
         Streaming { head, what: What::Window(parts), things: things(window) }
     }
 
@@ -74,12 +75,13 @@ impl Streaming {
     ///
     /// # Errors
     /// Those of the range.
-    pub(super) fn part(&mut self) -> Result<Answer> {
+    pub(super) fn part(&mut self) -> Result<Answer<S>> {
         match &mut self.what {
             What::Window(parts) => parts.next(self.things, PART_BYTES),
             What::Events { store, bounds, list } => {
                 let events = match list {
                     Some(events) => events,
+                    // One look at the store for all parts: the answer is a list of one moment.
                     none => none.insert(store.events(bounds)?.into_iter()),
                 };
                 let part: Vec<EventInfo> = events.by_ref().take(self.things).collect();
@@ -104,6 +106,8 @@ impl Streaming {
                         more = false;
                         break;
                     };
+                    // A client that continues after a lost connection has these already. They are skipped by key:
+                    // fragments may have come and gone meanwhile.
                     if after.is_some_and(|after| fragment.key() <= after) {
                         continue;
                     }

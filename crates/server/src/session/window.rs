@@ -1,15 +1,15 @@
 //! Windows of a ring: waited for without a thread, answered in parts.
 //!
 //! *Invariants*: a connection has one slice of one window in place, and what is on its way of it (tests/session/ring.rs): a
-//! ring stands still for nobody who reads slowly.
+//! ring waits for no slow reader.
 
 use super::calls::Request;
-use super::outbox::{Answer, Guard, Payload};
+use super::outbox::{Answer, Payload};
 use super::stream::Streaming;
 use super::{LOOK_AGAIN_FILTERED, Session};
 use crate::slices::{Slice, Slices};
 use crate::transport::Transport;
-use forebay_core::{Call, Error, Result, SourceSchema};
+use forebay_core::{Call, Error, Result, ServedStore, SourceSchema};
 use forebay_ring::Ring;
 use forebay_wire::{FrameHead, WireRingFragment, WireWindow, WireWindowPart};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Awaiting {
     next_look: Instant,
 }
 
-impl<T: Transport> Session<T> {
+impl<T: Transport, S: ServedStore> Session<T, S> {
     /// Answers with a window, now or once it is all there.
     pub(super) fn window(&mut self, request: &Request, ring: &Ring, from: Instant) {
         let asked = WireWindow::decode(&request.meta, &ring.keyspace().source);
@@ -47,6 +47,7 @@ impl<T: Transport> Session<T> {
             until,
             next_look: from + LOOK_AGAIN_FILTERED,
         };
+        // A client that does not wait gets what is there, with the rest named as not yet there.
         if all || awaiting.window.wait.is_zero() {
             self.give_window(awaiting);
             self.pump_streams();
@@ -68,6 +69,7 @@ impl<T: Transport> Session<T> {
                 at += 1;
                 continue;
             }
+            // A ring gives no notice of single sources: it is asked again, for each window at most once in this time.
             *next_look = now + LOOK_AGAIN_FILTERED;
             let all = ring.has_window(window.begin, window.end, &window.sources);
             if matches!(all, Ok(false)) && now < *until && !is_leaving {
@@ -116,11 +118,11 @@ impl WindowParts {
         self.slice.is_some()
     }
 
-    /// The next part, of so many things and about so many bytes.
+    /// The next part, with its number of things and about its number of bytes.
     ///
     /// # Errors
     /// `Closed` where the ring closes meanwhile.
-    pub(super) fn next(&mut self, things: usize, bytes: u64) -> Result<Answer> {
+    pub(super) fn next<S: ServedStore>(&mut self, things: usize, bytes: u64) -> Result<Answer<S>> {
         let (mut parts, mut payload, mut left) = (Vec::new(), Payload::default(), things);
         while left > 0 && payload.bytes() < bytes {
             let slice = match self.slice.take() {
@@ -134,6 +136,7 @@ impl WindowParts {
                 },
             };
             left -= 1;
+            // Stretches before fragments: the client joins them by source, part by part.
             let coverage: Vec<_> = slice.coverage()[self.stretch..].iter().take(left).copied().collect();
             (self.stretch, left) = (self.stretch + coverage.len(), left - coverage.len());
             let mut fragments = Vec::new();
@@ -145,18 +148,19 @@ impl WindowParts {
                     .map_err(|_| Error::internal("a fragment longer than any can be"))?;
                 let forebay_ring::RingFragment { timestamp, span, run, status, checksum, .. } = fragment;
                 fragments.push(WireRingFragment { timestamp, span, run, status, length, checksum });
-                payload.push(Guard::Slice(slice.clone(), self.fragment));
+                payload.push_of_ring(&slice, self.fragment);
                 (self.fragment, left) = (self.fragment + 1, left - 1);
             }
             parts.push(WireWindowPart { source: slice.source(), coverage, fragments });
             if self.stretch < slice.coverage().len() || self.fragment < slice.fragments().end {
+                // Its pins stay until its last fragment is queued; the next slice is read after that.
                 self.slice = Some(slice);
             }
         }
         self.answer(&parts, payload, true)
     }
 
-    fn answer(&self, parts: &[WireWindowPart], payload: Payload, more: bool) -> Result<Answer> {
+    fn answer<S: ServedStore>(&self, parts: &[WireWindowPart], payload: Payload<S>, more: bool) -> Result<Answer<S>> {
         Ok(Answer { payload, more, ..Answer::of(WireWindowPart::encode_all(parts, &self.schema)?) })
     }
 }

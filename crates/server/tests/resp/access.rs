@@ -2,7 +2,7 @@
 
 use crate::bed::{Bed, config, request};
 use forebay_core::Keyspace;
-use forebay_server::{Endpoint, Limits, Protocol, Right, Secret, ServerConfig, TlsFiles, Token};
+use forebay_server::{AccessToken, Endpoint, Limits, Protocol, Right, Secret, ServerConfig, TlsFiles};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ const OPERATOR: &str = "the-secret-of-the-operator";
 const READER: &str = "the-secret-of-the-reader";
 const READOUT: &str = "the-secret-of-the-readout";
 
-fn token(name: &str, secret: &str, rights: &[(&str, &[Right])]) -> Token {
+fn token(name: &str, secret: &str, rights: &[(&str, &[Right])]) -> AccessToken {
     let rights = rights.iter().map(|(keyspace, rights)| (keyspace.to_string(), rights.to_vec())).collect();
-    Token { name: name.to_owned(), secret: Secret::new(secret.as_bytes()).unwrap(), rights }
+    AccessToken { name: name.to_owned(), secret: Secret::new(secret.as_bytes()).unwrap(), rights }
 }
 
 fn guarded(limits: Limits) -> Bed {
@@ -90,7 +90,7 @@ fn rights_are_those_of_the_keyspace() {
     assert_eq!(reader.ask("GET 1/1/1"), "x");
     let refused = "-NOPERM token 'reader' has no right 'write' in keyspace 'a', which 'set' needs";
     assert_eq!(reader.ask("SET 1/2/1 x"), refused);
-    // A large value is refused as well, read to its end, and what stands behind it is found.
+    // A large value is refused as well, read to its end, and what is behind it is found.
     let mut bytes = request(&["SET", "1/3/1", &"x".repeat(1_000_000)]);
     bytes.extend(request(&["PING"]));
     reader.send(&bytes);

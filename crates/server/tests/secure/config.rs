@@ -1,4 +1,4 @@
-//! What is wrong with a configuration is said with its line and with what to write instead.
+//! An error in a configuration names its line and says what to write instead.
 
 use crate::Temp;
 use forebay_core::Kind;
@@ -65,7 +65,7 @@ fn what_is_missing_is_said_where_it_belongs() {
 fn tokens_are_complete_and_their_secrets_elsewhere() {
     let token = |rest: &str| refused(&format!("[[token]]\nname = \"t\"\n{rest}"));
     let inline = token("secret = \"correct horse battery staple\"\n");
-    assert!(inline.starts_with("server.toml:5:1: a secret never stands in the configuration"), "{inline}");
+    assert!(inline.starts_with("server.toml:5:1: a secret is never in the configuration"), "{inline}");
     assert!(!inline.contains("horse"), "{inline}");
     assert!(token("rights = { \"*\" = [\"read\"] }\n").contains("`secret_file`"));
     assert!(token("secret_env = \"A\"\nsecret_file = \"b\"\n").contains("one of them, not both"));

@@ -1,4 +1,4 @@
-//! Connections: as many as there may be, in total and from one address; floods end at the limit and leave nothing behind.
+//! Connections: up to the limits, in total and from one address; floods end at the limit and leave nothing behind.
 //! Silent clients of a TLS listener hold a connection until the handshake's deadline.
 
 use crate::certificates::{Authority, NOW, connect, refusal};

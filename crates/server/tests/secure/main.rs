@@ -1,4 +1,4 @@
-//! Configuration, and what stands before every session: limits, TLS, tokens; starts and stops.
+//! Configuration, and what comes before every session: limits, TLS, tokens; starts and stops.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,4 @@
-//! `docs/server.toml` says what the code does: it reads, every value stands in it, and every default is the code's.
+//! `docs/server.toml` says what the code does: it reads, every value is in it, and every default is the code's.
 
 use forebay_server::Settings;
 use std::collections::BTreeSet;
@@ -92,7 +92,7 @@ fn a_ring_is_made_of_the_sample_of_its_keyspace() {
     cut.check_start(&cut.server().unwrap()).unwrap();
     drop(cut.ring[0].open().unwrap());
     drop(cut.ring[0].open().unwrap());
-    // A ring whose region is gone, as after a restart of the machine, is nothing to make anew without a word.
+    // A ring whose region is gone, as after a restart of the machine, is not created again silently.
     std::fs::remove_file(dir.join("cut/ring.fb")).unwrap();
     cut.ring[0].open().err().unwrap();
     assert!(!dir.join("cut/ring.fb").exists());

@@ -3,7 +3,9 @@
 use crate::certificates::{Authority, NOW};
 use crate::{Temp, address};
 use forebay_core::Kind;
-use forebay_server::{KeyspaceSettings, Limits, Phase, Protocol, Right, Secret, Server, ServerConfig, Settings, Token};
+use forebay_server::{
+    AccessToken, KeyspaceSettings, Limits, Phase, Protocol, Right, Secret, Server, ServerConfig, Settings,
+};
 use forebay_store::{PutOptions, PutOutcome};
 use std::net::TcpStream;
 use std::path::Path;
@@ -65,7 +67,7 @@ fn what_cannot_be_served_is_refused_before_anybody_connects() {
     assert!(twice.message().contains("two keyspaces are called `events`"), "{twice}");
     let secret = Secret::new(b"0123456789abcdef").unwrap();
     let rights = [("evnets".to_owned(), vec![Right::Read])].into();
-    let tokens = vec![Token { name: "t".to_owned(), secret, rights }];
+    let tokens = vec![AccessToken { name: "t".to_owned(), secret, rights }];
     let nowhere = Server::start(vec![one.clone()], ServerConfig { tokens, ..on_loopback() }).err().unwrap();
     assert!(nowhere.message().contains("keyspace `evnets`"), "{nowhere}");
     let none = Server::start(vec![one], ServerConfig { threads: 0, ..on_loopback() }).err().unwrap();

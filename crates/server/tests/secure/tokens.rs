@@ -3,18 +3,18 @@
 use crate::{Temp, log};
 use forebay_client::{Client, Options};
 use forebay_core::{GetAny, Kind, PutOptions, PutOutcome};
-use forebay_server::{Right, Secret, Server, ServerConfig, Token};
+use forebay_server::{AccessToken, Right, Secret, Server, ServerConfig};
 use std::time::{Duration, Instant};
 
 const SECRET: &[u8] = b"a readout's own secret";
 const WRONG: &[u8] = b"a guess of a stranger";
 
-fn token(name: &str, secret: &[u8], rights: &[(&str, &[Right])]) -> Token {
+fn token(name: &str, secret: &[u8], rights: &[(&str, &[Right])]) -> AccessToken {
     let rights = rights.iter().map(|(keyspace, rights)| ((*keyspace).to_owned(), rights.to_vec()));
-    Token { name: name.to_owned(), secret: Secret::new(secret).unwrap(), rights: rights.collect() }
+    AccessToken { name: name.to_owned(), secret: Secret::new(secret).unwrap(), rights: rights.collect() }
 }
 
-fn server(temp: &Temp, tokens: Vec<Token>) -> (Server, String) {
+fn server(temp: &Temp, tokens: Vec<AccessToken>) -> (Server, String) {
     let native = vec!["tcp://127.0.0.1:0".parse().unwrap()];
     let stores = vec![temp.store("events"), temp.store("calib")];
     let http = Some("127.0.0.1:0".parse().unwrap());

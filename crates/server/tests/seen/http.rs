@@ -60,7 +60,7 @@ fn heads_are_bounded() {
 fn slow_clients_are_shown_out() {
     let scene = Scene::new();
     let address = scene.address();
-    // Each gives a piece of a request and no more. As many as are served at once, then some more.
+    // Each gives a piece of a request and no more. The number that is served at once, then some more.
     let slow: Vec<TcpStream> = (0..80)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();

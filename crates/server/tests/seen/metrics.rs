@@ -107,7 +107,7 @@ fn metrics_follow_the_conventions() {
             assert!(kinds.insert(name, kind).is_none(), "{name} has two types");
         } else {
             let sample = line.rsplit_once(' ').unwrap().0;
-            assert!(seen.insert(sample), "{sample} stands twice");
+            assert!(seen.insert(sample), "{sample} appears twice");
         }
     }
     assert_eq!(help.keys().collect::<Vec<_>>(), kinds.keys().collect::<Vec<_>>());

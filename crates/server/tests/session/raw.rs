@@ -66,7 +66,7 @@ impl Raw {
         Raw { socket: Box::new(socket), next: 1 }
     }
 
-    /// Says hello, and takes so many bytes at once.
+    /// Says hello, and takes this many bytes at once.
     pub(crate) fn hello(mut self, window_bytes: u32) -> Raw {
         self.write(&hello(window_bytes));
         let welcome = self.frame();

@@ -103,7 +103,7 @@ fn slow_readers_do_not_stop_data_taking() {
     }
     assert!(from.elapsed() < Duration::from_secs(60));
     let stats = scene.ring.stats();
-    assert_eq!((stats.refused.no_space, stats.refused.too_late), (0, 0), "{most} guards stood in the way");
+    assert_eq!((stats.refused.no_space, stats.refused.too_late), (0, 0), "{most} guards blocked the ring");
     // One slice of each connection, of about four chunks, and of those before what is on its way.
     assert!(most <= 4 * 12, "{most} guards");
 }

@@ -104,7 +104,7 @@ impl Scene {
         self.keyspace.schema.key(&[RUN, event, source]).unwrap()
     }
 
-    /// Puts fragments of so many bytes for an event with all its sources, without the server.
+    /// Puts fragments of this many bytes for an event with all its sources, without the server.
     pub(crate) fn event(&self, event: u64, bytes: usize) {
         for source in 0..2 {
             let options = PutOptions { deadline: Some(Duration::from_secs(5)), ..PutOptions::default() };

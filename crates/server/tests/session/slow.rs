@@ -134,7 +134,7 @@ fn frames_that_begin_and_do_not_end() {
     quiet.ping();
 }
 
-/// A client that takes all that comes gets all, whatever its window: nobody waits for the other.
+/// A client that takes all that comes gets all, with any window: no side waits for the other.
 #[test]
 fn windows_of_any_size_are_enough() {
     let scene = Scene::with(|_| {}, |config| config.hot_bytes = 32 << 20);
@@ -169,7 +169,7 @@ fn windows_of_any_size_are_enough() {
     }
 }
 
-/// Thousands of requests before any answer is read: the credit for the answers stands behind them all.
+/// Thousands of requests before any answer is read: the credit for the answers arrives behind them all.
 #[test]
 fn credit_behind_requests_that_must_wait_is_seen() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! What no client should send: a clear error, the end of that connection, and of no other.
+//! Input that no client should send: a clear error, the end of that connection, and of no other.
 
 use crate::raw::{Raw, credit, frame, get, hello, outcomes, put, sealed};
 use crate::scene::{Scene, WINDOW, resident_bytes};

@@ -7,9 +7,8 @@ use crate::runs::KnownRun;
 use crate::{LedgerBy, LedgerRow, RunState, RunStatus, RunSummary, Store};
 use forebay_core::{Error, Ledger, LiveState, Result, Tally};
 use forebay_media::bytes::Decision;
-use forebay_media::sync::deadline_after;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 impl Store {
     /// All runs that the store knows, with their accounts.
@@ -73,8 +72,8 @@ pub struct Watch {
 impl Watch {
     /// The run's status once it differs from the last one given; `None` at the end of the wait.
     pub fn next(&mut self, wait: Duration) -> Option<RunStatus> {
-        let deadline = deadline_after(wait);
         let engine = self.store.engine();
+        let deadline = engine.deadline_after(wait);
         loop {
             // A run once known stays known.
             let known = engine.known(&mut engine.runs.known.lock(), self.run).ok()?.clone();
@@ -84,11 +83,9 @@ impl Watch {
                 return Some(status);
             }
             // Polled: a notice from every put would cost each of them more than a look now and then costs the watcher.
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if !engine.poll(Duration::from_millis(10), deadline) {
                 return None;
             }
-            std::thread::sleep(left.min(Duration::from_millis(10)));
         }
     }
 
@@ -144,7 +141,7 @@ impl Engine {
         sums
     }
 
-    /// What a run leaves behind.
+    /// The summary of a run.
     pub(crate) fn summary(&self, known: &KnownRun, ledger: Ledger) -> Result<RunSummary> {
         let producers: Vec<_> = known.producers.iter().map(|producer| producer.now()).collect();
         let announced = producers.iter().map(|producer| producer.announced).sum::<u64>();

@@ -9,9 +9,7 @@ use crate::shards::Shard;
 use crate::{OpenEvent, PutOutcome, Store};
 use forebay_core::{Attributes, Error, Primary, Result};
 use forebay_media::hot::Class;
-use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// Why an announcement must be tried again.
 enum Again {
@@ -32,7 +30,7 @@ impl Store {
         let engine = self.engine();
         engine.check_primary(primary)?;
         let sources = engine.check_announcement(how)?;
-        let deadline = deadline_after(engine.config.put_deadline);
+        let deadline = engine.deadline_after(engine.config.put_deadline);
         loop {
             match engine.try_announce(primary, sources.as_deref(), how.attributes)? {
                 Ok(outcome) => return Ok(outcome),
@@ -41,7 +39,7 @@ impl Store {
                 Err(Again::Full(error)) => {
                     // The log may hold what a snapshot would free, and only this thread knows that somebody waits for it.
                     engine.relieve_log();
-                    if !engine.placement.hot.wait_for_space(Class::NewEvent, deadline) || Instant::now() >= deadline {
+                    if !engine.wait_for_space(Class::NewEvent, deadline) || engine.timer().now() >= deadline {
                         return Err(error);
                     }
                 }
@@ -160,7 +158,8 @@ impl Engine {
             shard.events.set_own_rule(event, sources.to_vec());
         }
         shard.events[event].set(Flag::Announced);
-        if let Err(error) = self.write_event_record(shard, event, &merged) {
+        let announces = sources.is_some() && own.is_none();
+        if let Err(error) = self.write_event_record(shard, event, &merged, announces) {
             // Nothing is durable: the event is as it was.
             if own.is_none() {
                 shard.events.own_rules.remove(&event);
@@ -179,7 +178,7 @@ impl Engine {
         }
         debug_assert!(shard.events.attribute_word(event).is_some(), "an announced event has its record");
         self.follow_attributes(shard, event, &merged);
-        if sources.is_some() && own.is_none() {
+        if announces {
             self.reconsider(shard, event);
         }
         Ok(PutOutcome::Stored)

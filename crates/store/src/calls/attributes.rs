@@ -17,7 +17,7 @@ use forebay_media::hot::{Class, Location, checksum};
 const OWN_SOURCES: u32 = 1;
 const ANNOUNCED: u32 = 2;
 
-/// What an event's record says.
+/// The content of an event record.
 pub(crate) struct EventRecord {
     pub(crate) attributes: Attributes,
     pub(crate) own: Option<Vec<Vec<u8>>>,
@@ -39,7 +39,7 @@ impl Engine {
         if merged == earlier {
             return Ok(());
         }
-        self.write_event_record(shard, event, &merged)?;
+        self.write_event_record(shard, event, &merged, false)?;
         self.follow_attributes(shard, event, &merged);
         Ok(())
     }
@@ -58,11 +58,19 @@ impl Engine {
         })
     }
 
-    /// Writes a new version of the event's record: these attributes, and what the shard knows of its sources.
-    pub(crate) fn write_event_record(&self, shard: &mut Shard, event: u32, attributes: &Attributes) -> Result<()> {
+    /// Writes a new version of the event's record: these attributes, and what the shard knows of its sources. `announces`:
+    /// these sources are new, and what the event has is counted by them after this.
+    pub(crate) fn write_event_record(
+        &self,
+        shard: &mut Shard,
+        event: u32,
+        attributes: &Attributes,
+        announces: bool,
+    ) -> Result<()> {
         let leaf = &shard.events[event];
         if leaf.is(Flag::Booked) && !leaf.is_marked_ready() {
-            // Ready by another rule than the one that this record may bring: that stays so, whatever it asks for.
+            // Ready by another rule than the one that this record may bring: it stays ready, even if the new rule would
+            // still wait.
             shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
@@ -101,11 +109,12 @@ impl Engine {
                 self.placement.hot.fill() * 100.0
             ))
         })?;
-        // Under the key of source 0, whatever that source has: the flags say that it is no fragment.
+        // Under the key of source 0, even if that source has a fragment: the flags say that it is no fragment.
         let zeros = [0; forebay_core::limits::KEY_BYTES_MAX];
         let key = self.keyspace.schema.join(&shard.events.primary(event), &zeros[..self.keyspace.schema.rest_bytes()]);
         let head = RecordHead { key, status, version, flags: EntryFlags::ATTRIBUTES };
-        self.placement.write_record(&place, &head, &packed, StateWord::FRESH);
+        let state = self.record_state(shard, event, attributes, announces);
+        self.placement.write_record(&place, &head, &packed, state);
         self.placement.hot.region.fence();
         shard.events.set_attribute_word(event, Word::of(place.location));
         debug_assert!(current != Some(place.location), "a version has a place of its own");
@@ -123,18 +132,54 @@ impl Engine {
         Ok(())
     }
 
-    /// What follows from an event's attributes: the rule of its class, its rank in delivery, whether a hold covers it.
-    pub(crate) fn follow_attributes(&self, shard: &mut Shard, event: u32, attributes: &Attributes) {
-        let class = self.roles.class.and_then(|at| attributes.get(at));
+    /// The word of a new record. Of an event that waits no more it says that it is ready, and whether masks complete it by the
+    /// rule that this record brings: the marks beside its fragments follow later, and a crash in between leaves those of the
+    /// rule before.
+    fn record_state(&self, shard: &mut Shard, event: u32, attributes: &Attributes, announces: bool) -> StateWord {
+        let leaf = &shard.events[event];
+        if !leaf.is(Flag::Booked) {
+            return StateWord::FRESH;
+        }
+        let rule = self.rule_by(shard, event, attributes);
+        let masked = match announces || rule != leaf.rule {
+            true => shard.events.is_masked_by(event, rule),
+            // Also by masks that were lifted since.
+            false => leaf.is(Flag::LacksMasked),
+        };
+        StateWord { ready: true, masked, ..StateWord::FRESH }
+    }
+
+    /// Masks complete the event since its record was written: where the record says that it is ready, it is believed before
+    /// the marks beside fragments. Flushed, not fenced.
+    pub(crate) fn mark_record(&self, shard: &Shard, event: u32) {
+        let hot = &self.placement.hot;
+        let record = shard.events.attribute_word(event).map(Word::location).filter(|location| !location.is_warm());
+        let marks = shard.events[event].marks();
+        if let Some((location, state)) = record.and_then(|location| Some((location, hot.state_of(location)?)))
+            && state.ready
+            && state.masked != marks.masked
+        {
+            hot.mark(location, StateWord { masked: marks.masked, ..state });
+        }
+    }
+
+    /// The rule of an event with these attributes. Sources of its own, where it was announced with some, are more than its
+    /// class says: those stay.
+    fn rule_by(&self, shard: &Shard, event: u32, attributes: &Attributes) -> u8 {
         let leaf = &shard.events[event];
         let plan = &shard.events.runs[leaf.run as usize].plan;
-        if plan.has_classes() && !shard.events.own_rules.contains_key(&event) {
-            // Sources of its own, where it was announced with some, are more than its class says: those stay.
-            let rule = plan.rule_of_class(class);
-            if rule != leaf.rule {
-                shard.events[event].rule = rule;
-                self.reconsider(shard, event);
-            }
+        if !plan.has_classes() || shard.events.own_rules.contains_key(&event) {
+            return leaf.rule;
+        }
+        plan.rule_of_class(self.roles.class.and_then(|at| attributes.get(at)))
+    }
+
+    /// What follows from an event's attributes: the rule of its class, its rank in delivery, whether a hold covers it.
+    pub(crate) fn follow_attributes(&self, shard: &mut Shard, event: u32, attributes: &Attributes) {
+        let rule = self.rule_by(shard, event, attributes);
+        if rule != shard.events[event].rule {
+            shard.events[event].rule = rule;
+            self.reconsider(shard, event);
         }
         if let Some(rank) = self.rank_of(attributes) {
             let before = shard.events.rank(event);
@@ -201,7 +246,7 @@ impl Engine {
         })
     }
 
-    /// Ends an event's record, on whatever level it is.
+    /// Ends an event's record, on any level.
     pub(crate) fn end_attributes(&self, location: Location) {
         let length = if location.is_warm() { 0 } else { self.placement.hot.length_of(location) };
         self.end_record(location, length);

@@ -63,7 +63,7 @@ fn a_range_asks_under_the_lock_whether_its_store_is_closed() {
     });
 }
 
-/// What closing does not wait for to the end it names, and the call hears that the store is closed.
+/// If closing stops waiting for a call, it names the call; that call then answers that the store is closed.
 #[test]
 fn a_close_that_a_call_outlasts_says_so() {
     let store = store();

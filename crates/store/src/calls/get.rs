@@ -12,7 +12,7 @@ use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result};
 use forebay_media::hot::Location;
 
 impl Store {
-    /// The fragment of a key; `None` where there is none.
+    /// The fragment of a key; `None` if there is none.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Corrupt` where its entry does not verify, `Closed`.

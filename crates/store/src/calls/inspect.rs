@@ -1,4 +1,4 @@
-//! What people and monitors see: the store at a glance, its segments.
+//! Reports for people and monitors: the store at a glance, its segments.
 
 use crate::inhibit::Look;
 use crate::{Marks, MemoryStats, SegmentInfo, Stats, Store};

@@ -1,4 +1,4 @@
-//! What people and programs do with a store; one file per operation, named as the call.
+//! The public calls of a store, one file per operation, named as the call.
 
 mod account;
 mod announce;

@@ -1,5 +1,5 @@
-//! Producers: who puts into a run, and what each says it has offered and announced; a check that does not come from the
-//! store's own counting.
+//! Producers: the clients that put into a run, and what each reports as offered and announced; a check that does not
+//! come from the store's own counting.
 //!
 //! *On failure*: a producer that goes without its last report is listed as unknown, with its last figures.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 /// Most producers of one run.
 const PRODUCERS_MAX: usize = 20_000;
 
-/// Somebody who puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
+/// A client that puts into a run and counts what it offers. Dropped without [`Producer::finish`] it is listed as unknown.
 #[derive(Debug)]
 pub struct Producer {
     store: Store,
@@ -57,7 +57,8 @@ impl Store {
             fragments: before.as_ref().map_or(0, |before| before.fragments),
             bytes: before.as_ref().map_or(0, |before| before.bytes),
         };
-        let ticket = engine.journal_blob(Blob::Producer, &encode_producer(run, &status), name.as_bytes())?;
+        let ticket =
+            engine.journal_blob(Blob::Producer, &encode_producer(run, &status), &name_of_producer(run, name))?;
         let counts = Arc::new(Counts {
             announced: status.announced.into(),
             fragments: status.fragments.into(),
@@ -76,7 +77,7 @@ impl Store {
 }
 
 impl Producer {
-    /// It offered a fragment of this many bytes, whatever the answer was.
+    /// It offered a fragment of this many bytes, regardless of the answer.
     #[inline]
     pub fn offered(&self, bytes: u64) {
         // Relaxed: figures of one producer, compared with the ledger after its last put.
@@ -116,7 +117,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Its last figures stay with the run, whatever became of it.
+        // Its last figures stay with the run, no matter how it ended.
         let engine = self.store.engine();
         let mut runs = engine.runs.known.lock();
         let Some(known) = runs.iter_mut().find(|known| known.run == self.run) else { return };
@@ -138,9 +139,28 @@ impl Engine {
         // The journal first: what is shown as finished stays finished after a restart.
         let status = ProducerStatus { finished, ..known.producers[at].now() };
         let bytes = encode_producer(producer.run, &status);
-        let ticket = self.journal_blob(Blob::Producer, &bytes, producer.name.as_bytes())?;
+        let ticket = self.journal_blob(Blob::Producer, &bytes, &name_of_producer(producer.run, &producer.name))?;
         known.producers[at].status = status;
         drop((runs, effects));
         self.settle(ticket)
+    }
+}
+
+/// What a call of a producer is known by where it waits for devices. With a word before it: a person may name a producer as
+/// other calls are known.
+fn name_of_producer(run: u64, name: &str) -> Vec<u8> {
+    [&b"producer"[..], &run.to_le_bytes(), name.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of_producer;
+
+    #[test]
+    fn a_producer_is_known_apart_from_other_calls_and_runs() {
+        for other in ["output", "stream", "mask"] {
+            assert_ne!(name_of_producer(1, other), other.as_bytes());
+        }
+        assert_ne!(name_of_producer(1, "readout"), name_of_producer(2, "readout"));
     }
 }

@@ -20,7 +20,6 @@ use crate::{PutOptions, PutOutcome, Reservation, Store};
 use forebay_core::{Error, Key, Kind, LiveState, Result, Tally, check_sent_as};
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location, Place, checksum, will_copy};
-use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,7 @@ impl Claimed {
         Claimed { key: of.key, event, place, length, version, status: of.status, late, result }
     }
 
-    /// What its record says.
+    /// The head of its record.
     pub(crate) fn head(&self) -> RecordHead {
         let flags = match (self.result, self.late) {
             (true, _) => EntryFlags::RESULT,
@@ -56,7 +55,7 @@ impl Claimed {
     }
 }
 
-/// What a claim met.
+/// The result of a claim.
 pub(super) enum Claim {
     Claimed(Claimed),
     /// There is a fragment; its segment is pinned.
@@ -190,7 +189,7 @@ impl Engine {
         )))
     }
 
-    /// What follows from a claim of a put: the bytes are copied and published, or compared with those that are there.
+    /// Carries out a claim: the bytes are copied and published, or compared with those that are there.
     #[inline]
     fn put_claimed(
         &self,
@@ -258,27 +257,26 @@ impl Engine {
     /// Waits for what the first try lacked, to the deadline.
     #[cold]
     fn claim_slowly(&self, key: &Key, length: u32, options: &PutOptions<'_>, again: Again) -> Result<Claim> {
-        let deadline = deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
+        let deadline = self.deadline_after(options.deadline.unwrap_or(self.config.put_deadline));
         let mut again = again;
         loop {
             match again {
                 Again::UnknownRun(run) => self.open_unknown_run(run)?,
                 Again::Closing(run) => self.await_close(run, deadline)?,
                 Again::InFlight => {
-                    if Instant::now() >= deadline {
+                    // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
+                    if !self.poll(Duration::from_micros(50), deadline) {
                         return Err(Error::unavailable(format!(
                             "{}: another put of this key is in flight and did not end in time",
                             self.keyspace.schema.text(key.as_bytes())
                         )));
                     }
-                    // Polled: a copy takes microseconds, and a wake-up per key would cost every put a lock.
-                    std::thread::sleep(Duration::from_micros(50));
                 }
                 Again::NoSpace(class) => {
                     // Dead ends give their space back: write cursors without live records, a log of which a snapshot is smaller.
                     self.placement.hot.close_idle_cursors();
                     self.relieve_log();
-                    if !self.placement.hot.wait_for_space(class, deadline) {
+                    if !self.wait_for_space(class, deadline) {
                         return Err(self.refuse_full(key, length));
                     }
                 }
@@ -287,7 +285,7 @@ impl Engine {
                 Ok(claim) => return Ok(claim),
                 Err(next) => next,
             };
-            if Instant::now() >= deadline && matches!(again, Again::NoSpace(_)) {
+            if matches!(again, Again::NoSpace(_)) && self.timer().now() >= deadline {
                 return Err(self.refuse_full(key, length));
             }
         }
@@ -299,10 +297,9 @@ impl Engine {
     /// `Unavailable` past the deadline.
     #[cold]
     pub(crate) fn await_close(&self, run: u64, deadline: Instant) -> Result<()> {
-        if Instant::now() >= deadline {
+        if !self.poll(Duration::from_micros(100), deadline) {
             return Err(Error::unavailable(format!("run {run} is being closed, which did not end in time")));
         }
-        std::thread::sleep(Duration::from_micros(100));
         Ok(())
     }
 
@@ -415,7 +412,7 @@ impl Engine {
         let primary = &key.as_bytes()[..self.keyspace.schema.primary_bytes()];
         let number = self.keyspace.schema.run_of(primary);
         let Some(run) = shard.events.run_index(number) else {
-            // A run takes room in the log for ever: only where its first event finds some as well.
+            // A run takes room in the log forever, so it is opened only if its first event finds room as well.
             let room = self.placement.hot.admits(Class::NewEvent);
             return Ok(Err(if room { Again::UnknownRun(number) } else { Again::NoSpace(Class::NewEvent) }));
         };
@@ -468,7 +465,7 @@ impl Engine {
         let late = shard.events[event].state == State::Live(LiveState::Ready);
         let rest = self.keyspace.schema.rest_of(key);
         shard.insert_slot(event, slot, rest, Word::of(place.location).of_fragment(late, length).pending());
-        // Keeps the event's number from being used again until this record reports, whatever becomes of the event.
+        // Keeps the event's number from being used again until this record reports, no matter what becomes of the event.
         shard.events[event].pending += 1;
         let version = self.first_version(shard, event, key);
         Claimed { key: *key, event, place, length, version, status, late, result: false }
@@ -490,7 +487,7 @@ impl Engine {
         Error::closed(format!("run {number} is {state}"))
     }
 
-    /// A fragment that comes too late is offered, not stored, and remembered for who asks why.
+    /// A fragment that comes too late is offered, not stored, and remembered for `why`.
     #[cold]
     fn book_late(&self, shard: &mut Shard, run: usize, key: &Key, length: u32, kind: IncidentKind) {
         let run = &mut shard.events.runs[run];
@@ -562,10 +559,11 @@ impl Engine {
         if claimed.late {
             shard.events.runs[run].sources.of(rest).late += 1;
         }
-        // Also one that was in flight when its event became ready may complete it, but for the masked.
+        // Also one that was in flight when its event became ready may complete it, except for the masked.
         let leaf = &shard.events[event];
         if leaf.is(Flag::LacksMasked) && !complete && leaf.is_marked_ready() {
             self.mark_event(&mut shard, event);
+            self.mark_record(&shard, event);
             self.placement.hot.region.fence();
         }
         let became_ready = state == State::Live(LiveState::Open) && shard.events[event].state != state;
@@ -590,12 +588,18 @@ impl Engine {
     /// An event that is ready by a rule which may change (its class, masks) stays ready also after recovery.
     #[inline]
     pub(crate) fn keep_ready(&self, shard: &mut Shard, event: u32) {
-        let leaf = &shard.events[event];
-        if leaf.rule != 0 || !shard.events.runs[leaf.run as usize].masks.is_empty() {
+        if self.may_wait_again(shard, event) {
             shard.events[event].mark_ready();
             self.mark_event(shard, event);
             self.placement.hot.region.fence();
         }
+    }
+
+    /// Whether what made an event ready may change, so that without a mark a later life could find it open.
+    #[inline]
+    pub(crate) fn may_wait_again(&self, shard: &Shard, event: u32) -> bool {
+        let leaf = &shard.events[event];
+        leaf.rule != 0 || !shard.events.runs[leaf.run as usize].masks.is_empty()
     }
 
     /// Takes back a claim whose bytes never came.

@@ -12,7 +12,7 @@ use forebay_media::bytes::{Decision, DecisionKind, StateWord};
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// Removes one fragment; `false` where there is none. The key stays closed while its event lives.
+    /// Removes one fragment; `false` if there is none. The key stays closed while its event lives.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Closed`, `Full` without space in the log beyond what live events reserve,
@@ -23,7 +23,7 @@ impl Store {
         engine.remove_key(key)
     }
 
-    /// Removes an event in any state; a lease on it is fenced. `false` where there is none.
+    /// Removes an event in any state; a lease on it is fenced. `false` if there is none.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
@@ -115,7 +115,7 @@ impl Engine {
         let group = self.group_of(&shard, event);
         let tally = shard.events.tally(event);
         let record = Decision { detail: output, ..shard.events.decision(event, kind, group) };
-        // From here on it has ended, whatever follows: the record is durable, effects are done again by recovery.
+        // From here on it has ended, no matter what follows: the record is durable, effects are done again by recovery.
         let ticket = self.record(&shard, event, &record)?;
         if leased {
             self.events.lease_ends();

@@ -55,14 +55,14 @@ impl Store {
     }
 
     /// Stops a run: no new events. Open ones may be completed for the run's grace time (`stop_grace`); then what is there
-    /// is ready, whatever it misses, and gets decided. Without grace that is at once.
+    /// is ready, even with missing fragments, and gets decided. Without grace that is at once.
     ///
     /// # Errors
     /// `Invalid` for an unknown run, `Closed` where it is closed, `OutcomeUnknown` where a device does not make it durable.
     pub fn run_stop(&self, run: u64) -> Result<()> {
         let engine = self.engine();
         let changed = engine.change_run(run, RunState::Stopped);
-        // Also where it is not known whether every device has heard so.
+        // Also if it is not known whether every device has the record.
         if changed.as_ref().is_err_and(|error| error.kind() != forebay_core::Kind::OutcomeUnknown) {
             return changed;
         }

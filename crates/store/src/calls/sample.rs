@@ -13,9 +13,9 @@ use crate::events::{Flag, State};
 use crate::limits::SHARDS;
 use crate::runs::{Mailbox, Pinned};
 use crate::shards::Shard;
+use crate::time;
 use crate::{Fragment, Sample, Sampling, Sources, Store};
 use forebay_core::{Error, Primary, Result};
-use forebay_media::sync::deadline_after;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -61,7 +61,14 @@ impl Store {
         }
         drop(all);
         let pause = Duration::from_secs_f64((1.0 / sampling.rate_hz).min(1e6));
-        Ok(Sampler { store: self.clone(), mailbox, next: Instant::now(), pause, after: vec![None; SHARDS], shard: 0 })
+        Ok(Sampler {
+            store: self.clone(),
+            mailbox,
+            next: engine.timer().now(),
+            pause,
+            after: vec![None; SHARDS],
+            shard: 0,
+        })
     }
 }
 
@@ -71,31 +78,28 @@ impl Sampler {
     /// # Errors
     /// `Corrupt` for a record that does not verify, `Closed`.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Sample>> {
-        let deadline = deadline_after(wait);
-        let due = self.next;
-        if due > deadline {
-            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
-            return Ok(None);
-        }
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let store = self.store.clone();
         let engine = store.engine();
+        let deadline = engine.deadline_after(wait);
+        let due = self.next;
+        time::sleep(engine.timer(), due.min(deadline));
+        if due > deadline {
+            return Ok(None);
+        }
         let found = loop {
             engine.check_open()?;
             let found = if self.mailbox.sampling.decided { self.await_decided(deadline) } else { self.look(engine)? };
             if found.is_some() {
                 break found;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            // One that waits for decided events has waited to the deadline, or the store is closed.
+            let pause = if self.mailbox.sampling.decided { Duration::ZERO } else { Duration::from_millis(5) };
+            if !engine.poll(pause, deadline) {
                 return Ok(None);
-            }
-            if !self.mailbox.sampling.decided {
-                std::thread::sleep(left.min(Duration::from_millis(5)));
             }
         };
         // A sampler that was slow does not catch up: its rate is a bound on what the store does for it.
-        self.next = Instant::now().max(due + self.pause);
+        self.next = engine.timer().now().max(due + self.pause);
         found.map(|pinned| self.copy(pinned)).transpose()
     }
 
@@ -107,9 +111,11 @@ impl Sampler {
         slot.wanted = true;
         // Counted while it waits only: verdicts ask this figure, and look for mailboxes where it is not 0.
         engine.runs.samplers.wanting.fetch_add(1, Ordering::SeqCst);
-        while slot.event.is_none() && !engine.is_closed() && Instant::now() < deadline {
-            let pause = deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(50));
-            self.mailbox.filled.wait_for(&mut slot, pause);
+        while slot.event.is_none()
+            && !engine.is_closed()
+            && let Some(most) = engine.timer().block_at_most(deadline)
+        {
+            time::block(&self.mailbox.filled, &mut slot, most.min(Duration::from_millis(50)));
         }
         slot.wanted = false;
         let before = engine.runs.samplers.wanting.fetch_sub(1, Ordering::SeqCst);
@@ -207,7 +213,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // A verdict may have left one that nobody fetched: its pins would keep segments for ever.
+        // A verdict may have left a sample that nobody fetched: its pins would keep segments forever.
         if let Some(pinned) = self.mailbox.slot.lock().event.take() {
             let engine = self.store.engine();
             pinned.locations.iter().for_each(|&location| engine.unpin(location));

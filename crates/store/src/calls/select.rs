@@ -19,9 +19,8 @@ use forebay_core::nanoseconds;
 use forebay_core::{Attributes, Error, Filter, Key, Level, LiveState, Order, Primary, Result, Token};
 use forebay_media::bytes::StateWord;
 use forebay_media::hot::Location;
-use forebay_media::sync::deadline_after;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An event under lease. Dropping it without a verdict leaves it to its time-out, which counts as a worker's failure.
 pub type Lease = forebay_core::Lease<Fragment, Store>;
@@ -67,18 +66,15 @@ impl Store {
             if request.wait.is_zero() || request.n == 0 {
                 return Ok(Vec::new());
             }
-            let deadline = *deadline.get_or_insert_with(|| deadline_after(request.wait));
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(Vec::new());
-            }
+            let deadline = *deadline.get_or_insert_with(|| engine.deadline_after(request.wait));
+            let Some(most) = engine.timer().block_at_most(deadline) else { return Ok(Vec::new()) };
             // Ready events that do not match, or are too young, send no notice: look again now and then.
             let there = || request.filter.is_empty() && request.min_age.is_zero() && engine.has_ready(stage);
-            engine.events.waiting.wait(left.min(Duration::from_millis(20)), there);
+            engine.events.waiting.wait(most.min(Duration::from_millis(20)), there);
         }
     }
 
-    /// Leases a named event in whatever stage; `None` where it is not there, not ready, held back, or leased.
+    /// Leases a named event in any stage; `None` where it is not there, not ready, held back, or leased.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Full`, `Corrupt`, `Closed`.
@@ -402,7 +398,7 @@ impl Engine {
         // The shard is in the number: a repeat of a verdict finds the memory of its grant without the event, which is gone.
         shard.events.leases.granted += 1;
         let counter = shard.events.leases.granted * SHARDS as u64 + index as u64;
-        // Whatever a worker asks for, a lease ends by `max_hold`.
+        // A lease ends by `max_hold`, even if a worker asks for more.
         let most = self.config.max_hold.min(duration.unwrap_or(self.config.lease));
         let deadline_ns = now.saturating_add(nanoseconds(most));
         shard.events.move_to(event, LiveState::Leased);

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 // A mask of streams leaves the top bit, which says that the rest is the number of an output.
 const _: () = assert!(STREAMS_MAX <= 31 && OUTPUT == 1 << 31);
 
-/// The detail of a choice that has no number: nobody who may name one asks, it can only be a repetition.
+/// The detail of a choice that has no number: no holder of a lease asks for it, so it can only be a repetition.
 const UNNUMBERED: u32 = u32::MAX;
 
 impl Store {
@@ -80,7 +80,7 @@ impl Engine {
             }
             chosen.push((self.stream_number(name, &may_add)?, with_sources(sources, results)));
         }
-        // In one order, whatever the caller's was: the same choice has the same bytes, and one number.
+        // In one order, regardless of the caller's: the same choice has the same bytes, and one number.
         chosen.sort_unstable_by_key(|stream| stream.0);
         if let Some(twice) = chosen.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let at = usize::from(twice[0].0);

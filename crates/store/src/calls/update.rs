@@ -18,8 +18,8 @@ use crate::shards::Shard;
 use forebay_core::{Attributes, Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, Entry, StateWord};
 use forebay_media::hot::{Class, Location, checksum};
-use forebay_media::sync::deadline_after;
-use std::time::{Duration, Instant};
+use forebay_media::sync::{deadline_after, is_over};
+use std::time::Duration;
 
 /// Why a claim must be tried again.
 enum Again {
@@ -44,7 +44,7 @@ impl Store {
         if let Some(version) = engine.repeat_update(key, value)? {
             return Ok(version);
         }
-        let deadline = deadline_after(engine.config.put_deadline);
+        let deadline = engine.deadline_after(engine.config.put_deadline);
         let mut known = None;
         let (claimed, old_length) = loop {
             match engine.claim_version(key, length, token, known)? {
@@ -57,13 +57,12 @@ impl Store {
                 }
                 Err(again) => {
                     let full = matches!(again, Again::NoSpace);
-                    let pause = Instant::now() + Duration::from_millis(1);
                     if full {
-                        engine.placement.hot.wait_for_space(Class::Existing, deadline);
+                        engine.wait_for_space(Class::Existing, deadline);
                     } else {
-                        std::thread::sleep(pause.saturating_duration_since(Instant::now()));
+                        engine.poll(Duration::from_millis(1), deadline);
                     }
-                    if Instant::now() >= deadline {
+                    if engine.timer().now() >= deadline {
                         return Err(if full {
                             Error::full(format!(
                                 "no space for a new version, fill {:.0} %",
@@ -135,7 +134,8 @@ impl Engine {
     /// Has the version in force persisted where a device has one before it, and then tells the shadows that this one ended:
     /// a device must not be the only one to hear that. Telling them of a later version covers this one as well.
     fn tell_version(&self, key: &Key, version: u16) -> Result<u16> {
-        let deadline = self.placement.level.as_ref().map_or_else(Instant::now, |level| level.deadline());
+        let deadline =
+            self.placement.level.as_ref().map_or_else(|| deadline_after(Duration::ZERO), |level| level.deadline());
         let (primary, _) = key.as_bytes().split_at(self.keyspace.schema.primary_bytes());
         let unknown = |why: &str| {
             Error::unknown(format!(
@@ -162,7 +162,7 @@ impl Engine {
                 }
                 last
             };
-            if persisted.is_some() && Instant::now() >= deadline {
+            if persisted.is_some() && is_over(deadline) {
                 return Err(unknown("one update follows another"));
             }
             // Without the lock: this waits for a device, and another update may come in between.

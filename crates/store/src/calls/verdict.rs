@@ -1,4 +1,4 @@
-//! What lease holders decide: keep, drop, or hand to a later stage; with results of their own.
+//! Verdicts of lease holders: keep, drop, or hand to a later stage; with results of their own.
 //!
 //! ```text
 //! results written (not in force) ─▶ token checked ─▶ decision record ─▶ effects ─▶ shadows durable ─▶ answer
@@ -18,8 +18,7 @@ use crate::{Accept, ResultFragment, Sources, Store};
 use forebay_core::{Error, Key, LiveState, Primary, Result, Tally, Token};
 use forebay_media::bytes::{Decision, DecisionKind, EntryFlags, StateWord};
 use forebay_media::hot::{Class, Location};
-use forebay_media::sync::deadline_after;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A result on the medium that is not in force yet.
 struct Written {
@@ -28,7 +27,7 @@ struct Written {
     length: u32,
 }
 
-/// What a holder decided, with what the record needs.
+/// A verdict, with the data that its record needs.
 struct Judgement<'a> {
     verdict: Verdict,
     /// Output of an accept, next stage of a pass.
@@ -42,7 +41,7 @@ impl Store {
     /// Keeps a leased event, in these streams, whole. Repeating it with the same token gives the same answer.
     ///
     /// # Errors
-    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or ill-named
+    /// `Fenced` where the token is not the lease in force and did not accept before, `Invalid` for too many or wrongly named
     /// streams, `Closed`, `OutcomeUnknown` where a device does not make it durable.
     pub fn accept(&self, primary: &Primary, token: &Token, streams: &[&str]) -> Result<()> {
         let engine = self.engine();
@@ -106,7 +105,7 @@ impl Store {
         engine.decide(primary, token, &Judgement { verdict: Verdict::Passed, detail, check: detail, results })
     }
 
-    /// The archive has taken over an accepted or debug event: its space is freed. `false` where there is none.
+    /// The archive has taken over an accepted or debug event: its space is freed. `false` if there is none.
     ///
     /// # Errors
     /// `Invalid` for a key of another schema, `Closed`, `OutcomeUnknown` where a device does not make it durable.
@@ -165,7 +164,7 @@ impl Engine {
     }
 
     /// Lets puts that began before the event was leased end first (late), so that a verdict covers exactly what the
-    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up for ever. A token that is not in
+    /// event has. Bounded: a reservation that somebody keeps does not hold a verdict up forever. A token that is not in
     /// force has nothing to wait for: while one is, nothing more begins.
     fn await_records_in_flight(&self, primary: &Primary, token: &Token) {
         let in_flight = || {
@@ -175,12 +174,11 @@ impl Engine {
         };
         let mut deadline = None;
         while in_flight() {
-            let deadline = *deadline.get_or_insert_with(|| deadline_after(self.config.put_deadline));
-            if Instant::now() >= deadline {
+            let deadline = *deadline.get_or_insert_with(|| self.deadline_after(self.config.put_deadline));
+            // Polled: copies of a fragment end within microseconds, and this is the rare case.
+            if !self.poll(Duration::from_micros(50), deadline) {
                 return;
             }
-            // Polled: copies of a fragment end within microseconds, and this is the rare case.
-            std::thread::sleep(Duration::from_micros(50));
         }
     }
 
@@ -311,9 +309,9 @@ impl Engine {
         Ok(Some(ticket))
     }
 
-    /// What would make a verdict impossible, before anything is recorded.
+    /// Checks that a verdict is possible, before anything is recorded.
     fn check_judgement(&self, shard: &Shard, event: u32, judgement: &Judgement<'_>, written: &[Written]) -> Result<()> {
-        // An event that could pass back would be selected for ever.
+        // An event that could pass back would be selected forever.
         let stage = shard.events[event].stage();
         if judgement.verdict == Verdict::Passed && judgement.detail <= u32::from(stage) {
             return Err(Error::invalid(format!(

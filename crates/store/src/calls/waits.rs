@@ -1,9 +1,10 @@
-//! Whether a call may wait, and who is woken instead: for an event loop that serves many.
+//! Calls that must not wait, and the callbacks that wake their caller: for an event loop that serves many clients.
 //!
 //! *Invariants*: nothing here waits for space, for another put or for a device; a call that says that it would wait has
 //! booked nothing (tests/embedded.rs).
 //!
-//! *Not here*: the waiting: an event loop that hears `None` from a `try_` call makes the ordinary call on a thread that may wait.
+//! *Not here*: the waiting: an event loop that gets `None` from a `try_` call makes the ordinary call on a thread that
+//! may wait.
 
 use crate::Store;
 use forebay_core::{Level, Primary};

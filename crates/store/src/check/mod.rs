@@ -23,12 +23,12 @@ use forebay_media::region_file::read_superblock;
 use serde::Serialize;
 use std::path::Path;
 
-/// What a check found, on both levels.
+/// The report of a check, of both levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
     /// Segments in the region.
     pub segments: u32,
-    /// Whole entries: in data segments, and in the tables of images on the warm level. A fragment that stands on both
+    /// Whole entries: in data segments, and in the tables of images on the warm level. A fragment that is on both
     /// levels has two.
     pub entries: u64,
     /// Entries that no decision, update or move has ended.
@@ -37,7 +37,7 @@ pub struct CheckReport {
     pub dead: u64,
     /// Places of open segments before the last whole entry that hold none: never acknowledged.
     pub incomplete: u64,
-    /// Slots of the decision logs, folded ones included while they are not overwritten.
+    /// Slots of the decision logs, including those that a snapshot replaced while they are not overwritten.
     pub decisions: u64,
     /// Devices of the warm level.
     pub devices: u32,
@@ -72,7 +72,7 @@ pub fn check(dir: &Path, deep: bool) -> Result<CheckReport> {
     let config = Config { warm, accept_loss: true, ..Config::default() };
     let path = dir.join(REGION_FILE);
     if (std::fs::metadata(&path).is_err() || Region::is_unfinished(&path)) && levels::has_devices(dir) {
-        report.problems.push(format!("{REGION_FILE}: the hot level is gone; what stood on it alone is lost"));
+        report.problems.push(format!("{REGION_FILE}: the hot level is gone; data on it alone is lost"));
         warm::check_alone(&keyspace, &config, deep, &mut report)?;
         return Ok(report);
     }

@@ -1,4 +1,4 @@
-//! Devices that are read and never written, whatever an opening would like to finish on them.
+//! Devices that are read and never written, even if an opening would have something to finish on them.
 
 use crate::config::WarmDevice;
 use crate::levels;

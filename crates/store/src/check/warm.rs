@@ -114,7 +114,7 @@ fn look_at_ledgers(engine: &Engine, report: &mut CheckReport) {
 }
 
 impl Engine {
-    /// Whether the index says of a fragment that it stands in this image, alone or beside its record on the hot level.
+    /// Whether the index says of a fragment that it is in this image, alone or beside its record on the hot level.
     fn stands_at(&self, primary: &[u8], rest: &[u8], place: ImagePlace, index: u32) -> bool {
         let shard = self.shards.cells[self.shards.shard_of(primary)].lock();
         let word =

@@ -1,4 +1,4 @@
-//! How a store is opened: sizes, water marks, durations, and the parts that tests replace.
+//! Configuration of the opening of a store: sizes, water marks, durations, and the parts that tests replace.
 
 mod marks;
 
@@ -119,7 +119,7 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// Where arrivals are reported to, beside this store's own home.
     pub arrivals: Option<Arc<dyn Arrivals>>,
-    /// Who is told of every change of inhibit.
+    /// A listener to every change of inhibit.
     pub inhibit: Option<Arc<dyn InhibitListener>>,
 }
 
@@ -161,7 +161,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks the marks, as each opening does; those of demotion and of the warm level only where there is one.
+    /// Checks the marks, as each opening does; those of demotion and of the warm level only if there is one.
     ///
     /// # Errors
     /// `Invalid`, naming the mark that is no part of a level, or the two that contradict each other.

@@ -1,4 +1,4 @@
-//! What was decided about events of devices that are not there.
+//! Decisions about events of devices that are absent.
 
 use super::Superseded;
 

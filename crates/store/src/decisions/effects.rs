@@ -41,7 +41,7 @@ impl Effects {
         EffectsGuard { counter }
     }
 
-    /// Returns once all calls have ended that had begun. Not for somebody who has a guard.
+    /// Returns once all calls that had begun have ended. A caller that has a guard itself would wait forever.
     pub(crate) fn settled(&self) {
         // Two that turned pages at once would each wait on a page that the other keeps busy.
         let _one_at_a_time = self.waiting.lock();

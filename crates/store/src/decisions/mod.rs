@@ -1,5 +1,5 @@
-//! What was decided, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided about events of
-//! devices that are not there.
+//! The decisions of a store, in the words of the log: blobs and snapshots, outputs of accepts, and what was decided
+//! about events of devices that are not there.
 //!
 //! *Not here*: what a decision means for an event (`events`), when it is durable (`levels/decide.rs`), the logs themselves
 //! (`forebay-media`).
@@ -16,7 +16,7 @@ pub(crate) use journal::{
     decode_hold, decode_mask, decode_producer, decode_run, encode_hold, encode_mask, encode_producer, encode_run,
 };
 pub(crate) use outputs::{OUTPUT, Output, Outputs, encode as encode_output, log_bytes, output_number};
-pub(crate) use snapshot::{Folded, FoldedRun, HotLength, KeyTable, Seen, Sum, Taken, mark_of, mark_parts};
+pub(crate) use snapshot::{HotLength, KeyTable, Seen, SnapshotContent, SnapshotRun, Sum, Taken, mark_of, mark_parts};
 
 use crate::locks::{self, Owner, RankedRw};
 use forebay_core::Keyspace;
@@ -37,7 +37,7 @@ pub(crate) struct Superseded {
     pub(crate) on_hot_only: bool,
 }
 
-/// What a store decided, and what the words of its log mean.
+/// The decisions of a store, and the numbers of names in its log.
 pub(crate) struct Decisions {
     pub(crate) log: Log,
     /// Calls between a decision's record and the last of its effects.
@@ -72,5 +72,5 @@ pub(crate) fn decode_all(keyspace: &Keyspace, bytes: &[u8]) {
     let _ = decode_hold(bytes, &keyspace.attributes);
     let _ = decode_producer(bytes);
     let _ = Outputs::default().adopt(0, bytes, keyspace.schema.rest_bytes());
-    let _ = Folded::read(keyspace, bytes);
+    let _ = SnapshotContent::read(keyspace, bytes);
 }

@@ -70,7 +70,7 @@ impl Outputs {
         self.by_content.values().for_each(|known| known.asked.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// A snapshot begins: outputs that are asked for from now on stay, whatever it finds in use.
+    /// A snapshot begins: outputs that are asked for from now on stay, even if the snapshot does not find them in use.
     pub(crate) fn begin_turn(&mut self) -> u64 {
         // Under the lock for writers: a caller asked either before this, and has its effects guard, or in the new turn.
         self.turn += 1;

@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 
 /// Everything that a log says, as recovery collects it.
 #[derive(Default)]
-pub(crate) struct Folded {
+pub(crate) struct SnapshotContent {
     /// Where the hot log goes on after the snapshot.
     pub(crate) boundary: Boundary,
     /// How far the logs were when runs (with masks and producers), streams, outputs and holds were taken.
@@ -45,7 +45,7 @@ pub(crate) struct Folded {
     pub(crate) accounts_seen: Vec<[Seen; SHARDS]>,
     pub(crate) streams: Vec<String>,
     pub(crate) outputs: Vec<(u32, Vec<u8>)>,
-    pub(crate) runs: Vec<FoldedRun>,
+    pub(crate) runs: Vec<SnapshotRun>,
     /// Output of each accepted event of which not every image says so.
     pub(crate) accepted: KeyTable,
     /// Reason of each event of the debug stream.
@@ -160,7 +160,7 @@ fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-pub(crate) struct FoldedRun {
+pub(crate) struct SnapshotRun {
     pub(crate) known: KnownRun,
     pub(crate) ledger: Ledger,
     /// Ended events that were complete, and incomplete.
@@ -188,7 +188,7 @@ fn terms(ledger: &mut Ledger) -> [&mut Tally; 10] {
     ]
 }
 
-/// What a snapshot says, part by part as it was taken.
+/// The parts of a snapshot, as they were taken.
 pub(crate) struct Taken {
     pub(crate) boundary: Boundary,
     pub(crate) seen: [Seen; 4],
@@ -283,9 +283,9 @@ impl Taken {
     }
 }
 
-impl Folded {
+impl SnapshotContent {
     /// Reads what [`Taken::write`] wrote.
-    pub(crate) fn read(keyspace: &Keyspace, bytes: &[u8]) -> Result<Folded> {
+    pub(crate) fn read(keyspace: &Keyspace, bytes: &[u8]) -> Result<SnapshotContent> {
         let schema = &keyspace.schema;
         let mut reader = Reader(bytes);
         let (version, shards) = (reader.u32()?, reader.u32()?);
@@ -295,8 +295,8 @@ impl Folded {
             )));
         }
         let boundary = Boundary { order: reader.u64()?, slot: reader.u32()?, position: reader.u64()? };
-        let mut folded = Folded { boundary, ..Folded::default() };
-        for seen in &mut folded.seen {
+        let mut content = SnapshotContent { boundary, ..SnapshotContent::default() };
+        for seen in &mut content.seen {
             *seen = read_seen(&mut reader)?;
         }
         for _ in 0..reader.u32()? {
@@ -304,7 +304,7 @@ impl Folded {
             for seen in &mut batch {
                 *seen = read_seen(&mut reader)?;
             }
-            folded.accounts_seen.push(batch);
+            content.accounts_seen.push(batch);
         }
         // Counts come from a medium: nothing is allocated by them before the bytes are there.
         let streams = reader.u32()?;
@@ -312,40 +312,40 @@ impl Folded {
             return Err(Error::corrupt(format!("a snapshot names {streams} streams")));
         }
         for _ in 0..streams {
-            folded.streams.push(reader.text()?);
+            content.streams.push(reader.text()?);
         }
         for _ in 0..reader.u32()? {
-            folded.outputs.push((reader.u32()?, reader.bytes()?.to_vec()));
+            content.outputs.push((reader.u32()?, reader.bytes()?.to_vec()));
         }
         for _ in 0..reader.u32()? {
-            folded.runs.push(read_folded_run(&mut reader, keyspace)?);
+            content.runs.push(read_snapshot_run(&mut reader, keyspace)?);
         }
         let key = schema.key_bytes();
-        folded.accepted = KeyTable::read(&mut reader)?;
-        folded.debug = KeyTable::read(&mut reader)?;
+        content.accepted = KeyTable::read(&mut reader)?;
+        content.debug = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {
-            folded.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
+            content.removed.push((reader.exactly(key)?, reader.u32()? & 1 != 0));
         }
         for _ in 0..reader.u32()? {
             let (key, word) = (reader.exactly(key)?, reader.u32()?);
-            folded.superseded.push((key, Superseded { version: word as u16, on_hot_only: word & ON_HOT_ONLY != 0 }));
+            content.superseded.push((key, Superseded { version: word as u16, on_hot_only: word & ON_HOT_ONLY != 0 }));
         }
-        folded.marks = KeyTable::read(&mut reader)?;
+        content.marks = KeyTable::read(&mut reader)?;
         for _ in 0..reader.u32()? {
             let code = Code(reader.u32()? as u16);
-            folded.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
+            content.verdicts.push(Given { code, boot: reader.u32()?, counter: reader.u64()? });
         }
-        folded.next_hold = reader.u32()?;
+        content.next_hold = reader.u32()?;
         for _ in 0..reader.u32()? {
-            folded.holds.push(decode_hold(reader.bytes()?, &keyspace.attributes)?.0);
+            content.holds.push(decode_hold(reader.bytes()?, &keyspace.attributes)?.0);
         }
         for _ in 0..reader.u32()? {
             let key = schema.key_from_bytes(&reader.exactly(key)?)?;
             let (kind, length) = (reader.u32()? as u8, reader.u32()?);
             let kind = IncidentKind::from_byte(kind).ok_or_else(|| Error::corrupt("an incident of no kind"))?;
-            folded.incidents.push(Incident { key, kind, at_ns: 0, length });
+            content.incidents.push(Incident { key, kind, at_ns: 0, length });
         }
-        Ok(folded)
+        Ok(content)
     }
 }
 
@@ -403,7 +403,7 @@ impl Sum {
             sum.late = sum.late.saturating_add(count.late);
             sum.conflicts = sum.conflicts.saturating_add(count.conflicts);
         }
-        // Live fragments are counted again at recovery, but for those on the warm level.
+        // Live fragments are counted again at recovery, except for those on the warm level.
         for event in events.all_events().filter(|&event| events[event].run == index) {
             for (rest, place) in events.fragments(event, |_| true) {
                 let Some(length) = hot_length(place) else { continue };
@@ -491,7 +491,7 @@ fn write_marks_of(known: &KnownRun, out: &mut Writer) {
     }
 }
 
-fn read_folded_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<FoldedRun> {
+fn read_snapshot_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<SnapshotRun> {
     let schema = &keyspace.schema;
     let mut known = read_run(reader, schema)?;
     let mut ledger = Ledger::default();
@@ -551,7 +551,7 @@ fn read_folded_run(reader: &mut Reader<'_>, keyspace: &Keyspace) -> Result<Folde
     for _ in 0..reader.u32()? {
         known.producers.push(KnownProducer::recovered(decode_producer(reader.bytes()?)?.1));
     }
-    Ok(FoldedRun { known, ledger, ended, decided, groups, released, sources })
+    Ok(SnapshotRun { known, ledger, ended, decided, groups, released, sources })
 }
 
 /// Joins neighbours in a sorted list.

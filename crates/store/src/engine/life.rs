@@ -46,7 +46,7 @@ impl Life {
 
     /// Guards out, by holder.
     pub(crate) fn holder_stats(&self) -> Vec<HolderStats> {
-        // Weak and cleaned here: a holder ends with its last handle or guard, on whatever thread that is.
+        // Weak and cleaned here: a holder ends with its last handle or guard, on any thread.
         let mut holders = self.holders.lock();
         holders.retain(|holder| holder.strong_count() > 0);
         let all = holders.iter().filter_map(Weak::upgrade);

@@ -21,19 +21,22 @@ use life::Life;
 
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::events::{DecidedForm, Ended, Events, Flag, Form, Plan, Recent, Run, Shape};
+use crate::events::{DecidedForm, Ended, Events, Flag, Form, Recent, Run, RunPlan, Shape};
 use crate::inhibit::Inhibition;
 use crate::limits::{INCIDENT_BYTES, SHARDS, VERDICT_BYTES, endings_bytes, incidents_kept, verdicts_kept};
 use crate::locks::{self, Owner, Ranked};
 use crate::placement::Placement;
 use crate::runs::Runs;
 use crate::shards::{Shard, Shards};
-use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig};
+use crate::time;
+use forebay_core::{AttributeKind, Error, Key, Keyspace, Order, Result, RunConfig, Timer};
 use forebay_media::bytes::{DecisionKind, Superblock};
-use forebay_media::hot::{Hot, Kept};
+use forebay_media::hot::{Class, Hot, Kept};
+use forebay_media::sync::deadline_after;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Somebody who holds guards, by name.
 pub(crate) struct Holder {
@@ -65,9 +68,9 @@ pub(crate) struct Engine {
 pub(crate) struct Roles {
     /// The event's class.
     pub(crate) class: Option<usize>,
-    /// What orders delivery.
+    /// The attribute that orders delivery.
     pub(crate) order: Option<usize>,
-    /// What splits the ledger.
+    /// The attribute that splits the ledger.
     pub(crate) ledger: Option<usize>,
 }
 
@@ -134,6 +137,30 @@ impl Engine {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.config.clock.now_ns()
+    }
+
+    /// What the waits of calls end by.
+    pub(crate) fn timer(&self) -> &dyn Timer {
+        self.config.clock.timer()
+    }
+
+    pub(crate) fn deadline_after(&self, wait: Duration) -> Instant {
+        time::deadline_after(self.timer(), wait)
+    }
+
+    /// A moment for another thread, before it is looked at again; `false` if the deadline is over.
+    pub(crate) fn poll(&self, every: Duration, deadline: Instant) -> bool {
+        time::poll(self.timer(), every, deadline)
+    }
+
+    /// Waits until a class has space; `false` if it has none when the deadline is over.
+    pub(crate) fn wait_for_space(&self, class: Class, deadline: Instant) -> bool {
+        while let Some(most) = self.timer().block_at_most(deadline) {
+            if self.placement.hot.wait_for_space(class, deadline_after(most)) {
+                return true;
+            }
+        }
+        self.placement.hot.wait_for_space(class, deadline_after(Duration::ZERO))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -203,8 +230,8 @@ impl Engine {
         self.life.kept(users)
     }
 
-    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<Plan> {
-        Plan::new(config, &self.keyspace.attributes)
+    pub(crate) fn plan(&self, config: &RunConfig) -> Arc<RunPlan> {
+        RunPlan::new(config, &self.keyspace.attributes)
     }
 
     /// Whether events have records of their own.

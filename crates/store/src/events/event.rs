@@ -42,7 +42,7 @@ pub(crate) struct Event {
     /// What is durable beside its first fragment: deliveries (4 bits), stage (3), ready (1). Packed so that an event with
     /// its table fills 48 bytes.
     marks: u8,
-    /// What completes it: 0 the run's rule, [`RULE_OWN`] its own, else that of its class.
+    /// Its completeness rule: 0 the run's, [`RULE_OWN`] its own, else that of its class.
     pub(crate) rule: u8,
     flags: u8,
 }
@@ -234,7 +234,7 @@ impl Event {
     /// The stage that it has reached, and its deliveries there; at most [`DELIVERIES_MAX`] are counted.
     pub(crate) fn set_progress(&mut self, stage: u8, deliveries: u8) {
         debug_assert!(usize::from(stage) < STAGES_MAX, "stage {stage}");
-        // Capped, not wrapped: an event that fails for ever has to stay past `deliveries_max`, or it would never reach the
+        // Capped, not wrapped: an event that fails forever has to stay past `deliveries_max`, or it would never reach the
         // debug stream.
         self.marks = self.marks & READY | stage << STAGE_SHIFT | deliveries.min(DELIVERIES_MAX);
         debug_assert_eq!(self.stage(), stage, "a stage keeps within its bits");

@@ -1,4 +1,4 @@
-//! What became of puts that were not stored: remembered, bounded, for the question why something is missing.
+//! Incidents: puts that were not stored, remembered in bounded number to explain why something is missing.
 
 use forebay_core::Key;
 use std::collections::VecDeque;

@@ -15,14 +15,14 @@ use forebay_media::bytes::{Decision, DecisionKind};
 use std::sync::Arc;
 
 impl ShardEvents {
-    /// What the event weighs in the ledger.
+    /// The event's part of the ledger.
     pub(crate) fn tally(&self, event: u32) -> Tally {
         let event = &self.slab[event];
         debug_assert!(event.present == 0 || event.is(Flag::Counted), "fragments belong to an event that is counted");
         Tally { events: u64::from(event.is(Flag::Counted)), fragments: u64::from(event.present), bytes: event.bytes }
     }
 
-    /// What completes the event.
+    /// The completeness rule of the event.
     #[inline]
     pub(crate) fn rule(&self, event: u32) -> &Rule {
         let leaf = &self.slab[event];
@@ -194,6 +194,20 @@ impl ShardEvents {
             }
         }
         self.consider(event);
+    }
+
+    /// Whether masks complete the event by this rule: as [`ShardEvents::reconsider`] will find it. Nothing of it changes.
+    pub(crate) fn is_masked_by(&mut self, event: u32, rule: u8) -> bool {
+        let leaf = &mut self.slab[event];
+        let before = (leaf.rule, leaf.arrived);
+        leaf.rule = rule;
+        self.count_again(event);
+        let leaf = &self.slab[event];
+        let judged = leaf.present > 0 || leaf.is(Flag::Complete);
+        let masked = judged && self.is_complete(event) && !self.has_all(event);
+        let leaf = &mut self.slab[event];
+        (leaf.rule, leaf.arrived) = before;
+        masked
     }
 
     fn count_again(&mut self, event: u32) {
@@ -430,7 +444,7 @@ impl ShardEvents {
         self.tables.free(table.block);
     }
 
-    /// The event waits for these sources, whatever its class and run say.
+    /// The event waits for these sources, regardless of its class and run.
     pub(crate) fn set_own_rule(&mut self, event: u32, sources: Vec<Vec<u8>>) {
         debug_assert!(!self.own_rules.contains_key(&event), "an event is announced with its sources once");
         self.own_rules.insert(event, Arc::new(Rule::new(&Completeness::Sources(sources))));

@@ -8,6 +8,8 @@ mod event;
 mod incidents;
 mod life;
 mod list;
+#[cfg_attr(not(test), expect(dead_code, reason = "the home of a cluster is its user; until then `tests.rs` is"))]
+mod outside;
 mod ready;
 mod reason;
 mod rule;
@@ -26,7 +28,7 @@ pub(crate) use event::{EventSlab, Flag, NIL, State};
 pub(crate) use incidents::{Incident, IncidentKind};
 pub(crate) use list::List;
 pub(crate) use reason::Reason;
-pub(crate) use rule::{Mask, Plan, Until};
+pub(crate) use rule::{Mask, RunPlan, Until};
 pub(crate) use run::{Decided, DecidedForm, Ending, GroupAccount, Run};
 pub(crate) use shard::{Ended, LeaseState, Shape, ShardEvents, shard_of, shard_of_parts};
 pub(crate) use slot::{Form, PlaceBits, Word};

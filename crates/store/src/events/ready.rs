@@ -87,7 +87,7 @@ impl Ready {
         }
     }
 
-    /// The hot level's, last first: by rank where there is one, else by arrival.
+    /// The hot level's, last first: by rank if the event has one, else by arrival.
     pub(crate) fn last_first<'a>(&'a self, events: &'a EventSlab) -> Box<dyn Iterator<Item = u32> + 'a> {
         match &self.ranked {
             Some(ranked) => Box::new(ranked.iter().rev().map(|place| place.2)),

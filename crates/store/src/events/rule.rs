@@ -1,4 +1,5 @@
-//! What completes an event: the sources that its announcement, its class or its run names, less those that are masked.
+//! The completeness rule of an event: the sources that its announcement, its class or its run names, less those that
+//! are masked.
 
 use super::event::RULE_OWN;
 use crate::SourceState;
@@ -76,9 +77,9 @@ pub(crate) fn code(rest: &[u8]) -> Option<u64> {
     }
 }
 
-/// What a run's events wait for.
+/// The rules of a run: what its events wait for, and how long.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     pub(crate) config: RunConfig,
     pub(crate) within_ns: u64,
     pub(crate) grace_ns: u64,
@@ -88,8 +89,8 @@ pub(crate) struct Plan {
     classes: Vec<u128>,
 }
 
-impl Plan {
-    pub(crate) fn new(config: &RunConfig, attributes: &AttributeSchema) -> Arc<Plan> {
+impl RunPlan {
+    pub(crate) fn new(config: &RunConfig, attributes: &AttributeSchema) -> Arc<RunPlan> {
         let nanoseconds = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let code = |name: &String| attributes.classes().iter().position(|class| class == name).unwrap_or(usize::MAX);
         // Asked by binary search on every arrival, and told from a dense list by its ends.
@@ -103,7 +104,7 @@ impl Plan {
         );
         debug_assert!(config.classes.len() < usize::from(RULE_OWN), "the number of a rule is never that of an own one");
         let of_classes = config.classes.iter().map(|(_, completeness)| Rule::new(completeness));
-        Arc::new(Plan {
+        Arc::new(RunPlan {
             within_ns: nanoseconds(config.complete_within),
             grace_ns: nanoseconds(config.stop_grace),
             // The run's own first: an event without a class has rule 0, and needs no search.
@@ -181,7 +182,7 @@ mod tests {
         let attributes = AttributeSchema::parse(&["class"], &["physics", "calib", "cosmic"]).unwrap();
         let mut config = RunConfig::new(Completeness::Count(5), Duration::from_secs(1));
         config.classes = vec![("calib".to_owned(), Completeness::Count(2))];
-        let plan = Plan::new(&config, &attributes);
+        let plan = RunPlan::new(&config, &attributes);
         let wanted = |class| plan.rules[plan.rule_of_class(class) as usize].wanted();
         assert_eq!([None, Some(0), Some(1), Some(2)].map(wanted), [Some(5), Some(5), Some(2), Some(5)]);
 

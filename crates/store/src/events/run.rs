@@ -1,7 +1,7 @@
 //! A run as one shard sees it: what completes its events, which are open, its account, and the memory of the decided.
 
 use super::list::List;
-use super::rule::{Mask, Plan};
+use super::rule::{Mask, RunPlan};
 use super::sources::SourceCounts;
 use crate::RunState;
 use forebay_core::{IntervalSet, KeySchema, Ledger, Tally};
@@ -122,7 +122,7 @@ impl Decided {
     }
 }
 
-/// What has ended of one value of the ledger's attribute.
+/// Totals of ended events with one value of the ledger's attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupAccount {
     pub(crate) rejected: Tally,
@@ -155,7 +155,7 @@ impl GroupAccount {
 pub(crate) struct Run {
     pub(crate) run: u64,
     pub(crate) state: RunState,
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<RunPlan>,
     pub(crate) masks: Arc<Vec<Mask>>,
     /// Pauses, the last of which may have no end yet, in nanoseconds of this life.
     pub(crate) pauses: Vec<(u64, u64)>,
@@ -185,7 +185,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(run: u64, plan: Arc<Plan>, state: RunState, now_ns: u64, keeps_decided: bool) -> Run {
+    pub(crate) fn new(run: u64, plan: Arc<RunPlan>, state: RunState, now_ns: u64, keeps_decided: bool) -> Run {
         let mut fresh = Run {
             run,
             state: RunState::Open,
@@ -220,7 +220,7 @@ impl Run {
         if state != RunState::Paused
             && let Some(last) = self.pauses.last_mut()
         {
-            // The least: a pause that has ended keeps its end, whatever the run becomes after it.
+            // The least: a pause that has ended keeps its end, regardless of what the run becomes after it.
             last.1 = last.1.min(now_ns);
         }
         match state {
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_pause_does_not_count_as_waiting() {
-        let plan = Plan::new(
+        let plan = RunPlan::new(
             &forebay_core::RunConfig::new(forebay_core::Completeness::Seal, std::time::Duration::from_secs(1)),
             &Default::default(),
         );

@@ -17,7 +17,7 @@ use super::event::{Event, EventSlab, State};
 use super::incidents::Incidents;
 use super::list::List;
 use super::ready::Ready;
-use super::rule::{Plan, Rule};
+use super::rule::{Rule, RunPlan};
 use super::run::{DecidedForm, Run};
 use super::slot::{Form, PlaceBits, Table, Word};
 use super::timers::Timers;
@@ -64,7 +64,7 @@ pub(crate) struct Shape {
     pub(crate) keeps_decided: bool,
 }
 
-/// The lists that events are in, but for those that wait for fragments (`Run::open`).
+/// The lists that events are in, except for those that wait for fragments (`Run::open`).
 pub(crate) struct Lists {
     /// By stage.
     pub(crate) ready: Vec<Ready>,
@@ -227,7 +227,7 @@ impl ShardEvents {
     }
 
     /// `shadowed`: position of its opening in the shadows.
-    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<Plan>, state: crate::RunState, now_ns: u64, shadowed: u64) {
+    pub(crate) fn add_run(&mut self, run: u64, plan: Arc<RunPlan>, state: crate::RunState, now_ns: u64, shadowed: u64) {
         debug_assert!(self.runs.last().is_none_or(|last| last.run != run), "run {run} is added once");
         let fresh = Run::new(run, plan, state, now_ns, self.shape.keeps_decided);
         self.runs.push(Run { shadowed, ..fresh });

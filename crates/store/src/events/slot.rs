@@ -1,4 +1,4 @@
-//! What an event knows of each of its sources, and the table that has it: a table from remaining sub-keys to words.
+//! The slot of each source of an event, and the table of slots: a table from remaining sub-keys to words.
 //!
 //! ```text
 //! table block:  primary key | attribute record's word (8, with attributes only) | slot | slot | …   sorted by sub-key
@@ -15,7 +15,8 @@ use crate::SourceState;
 use crate::index::{Arena, BLOCK_BYTES_MAX, Block};
 use forebay_core::limits::FRAGMENTS_PER_EVENT_MAX;
 
-/// Where a fragment is, as 58 bits that only `placement` reads. An event is complete or not, decided or not, whatever they are.
+/// Where a fragment is, as 58 bits that only `placement` reads. Whether an event is complete or decided does not depend
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceBits(pub(crate) u64);
 

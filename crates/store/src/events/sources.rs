@@ -1,4 +1,4 @@
-//! What each source of a run has put, in one shard: a few words that every arrival touches.
+//! Counts of what each source of a run has put, in one shard: a few words that every arrival touches.
 
 use super::rule::code;
 use std::collections::BTreeMap;

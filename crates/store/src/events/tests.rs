@@ -1,5 +1,6 @@
-//! Events alone, as the home of a cluster has them: nothing of an event is here but what was heard of it.
+//! Events alone, as the home of a cluster has them: nothing of an event is here except reports about it.
 
+use super::outside::Heard;
 use super::*;
 use crate::RunState;
 use forebay_core::{AttributeSchema, Completeness, Keyspace, LiveState, RunConfig};
@@ -23,29 +24,25 @@ fn home(keyspace: &Keyspace) -> ShardEvents {
         keeps_decided: false,
     });
     let config = RunConfig::new(Completeness::Count(2), Duration::from_secs(1));
-    events.add_run(1, Plan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
+    events.add_run(1, RunPlan::new(&config, &AttributeSchema::default()), RunState::Open, 0, 0);
     events
 }
 
-/// What a home does with a report that a fragment is stored somewhere.
-fn hear(events: &mut ShardEvents, keyspace: &Keyspace, source: u64, length: u32) -> u32 {
+/// A node says that it has a fragment.
+fn hear(events: &mut ShardEvents, keyspace: &Keyspace, source: u64, length: u32) -> Option<u32> {
     let key = keyspace.schema.key(&[1, 5, source]).unwrap();
-    let (primary, rest) = key.as_bytes().split_at(keyspace.schema.primary_bytes());
-    let event = events.find(primary).unwrap_or_else(|| events.create(primary, 0, 0));
-    let slot = events.slot(event, rest).unwrap_err();
-    events.insert_slot(event, slot, rest, Word::at(ELSEWHERE));
-    events.runs[0].ledger.offered += forebay_core::Tally { events: 0, fragments: 1, bytes: u64::from(length) };
-    events.arrived(event, (primary, rest), length);
-    event
+    let key = key.as_bytes().split_at(keyspace.schema.primary_bytes());
+    events.hear(&Heard { key, run: 0, place: ELSEWHERE, length, now_ns: 0 })
 }
 
 #[test]
 fn an_event_whose_fragments_are_elsewhere_becomes_ready_and_is_decided() {
     let keyspace = Keyspace::events("home", 2);
     let mut events = home(&keyspace);
-    let event = hear(&mut events, &keyspace, 0, 100);
+    let event = hear(&mut events, &keyspace, 0, 100).unwrap();
+    assert_eq!(hear(&mut events, &keyspace, 0, 100), None, "it is said again, by the same node or another one");
     assert_eq!(events[event].state, State::Live(LiveState::Open));
-    assert_eq!(hear(&mut events, &keyspace, 1, 50), event);
+    assert_eq!(hear(&mut events, &keyspace, 1, 50), Some(event));
     assert_eq!(events[event].state, State::Live(LiveState::Ready));
     assert_eq!(events.next_ready(0, false, None), Some(event));
     assert_eq!(events.fragments(event, |_| true).map(|(_, place)| place).collect::<Vec<_>>(), [ELSEWHERE; 2]);
@@ -53,9 +50,15 @@ fn an_event_whose_fragments_are_elsewhere_becomes_ready_and_is_decided() {
     // A decision that somebody else took.
     let mut ended = Ended::new();
     let primary = events.primary(event);
-    events.end(event, DecisionKind::Reject, 0, &mut ended);
+    assert!(events.heed(primary.as_bytes(), DecisionKind::Reject, 0, &mut ended));
+    assert!(!events.heed(primary.as_bytes(), DecisionKind::Reject, 0, &mut ended), "it is said again");
     assert_eq!(ended, [ELSEWHERE; 2], "the nodes that have the fragments are told which");
     assert_eq!(events.find(primary.as_bytes()), None);
+    assert_eq!(
+        hear(&mut events, &keyspace, 1, 50),
+        None,
+        "an arrival that comes after the decision brings nothing back"
+    );
     let run = &events.runs[0];
     assert!(run.decided.contains(events.shape.decided_form, primary.as_bytes()));
     assert_eq!((run.ledger.rejected.fragments, run.ledger.rejected.bytes), (2, 150));

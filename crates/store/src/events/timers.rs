@@ -61,7 +61,7 @@ impl Timers {
             (Some(queued), Some(straggler)) => Some(queued.min(straggler)),
             (queued, straggler) => queued.or(straggler),
         };
-        // One that is missing would never run out: its event would be leased for ever.
+        // One that is missing would never run out: its event would be leased forever.
         debug_assert_eq!(first.is_some(), self.counting > 0, "{} leases count", self.counting);
         debug_assert!(
             first.is_none_or(|(deadline, lease)| leases[lease].deadline_ns == deadline),

@@ -6,7 +6,7 @@ use forebay_core::{Token, crc32c, crc32c_append};
 use forebay_media::bytes::DecisionKind;
 use std::collections::{HashMap, VecDeque};
 
-/// What a lease holder decided.
+/// The kind of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Verdict {
@@ -123,7 +123,7 @@ impl Recent {
         self.by_name.get(&(token.boot, token.counter)).copied()
     }
 
-    /// What a restart must know, oldest first.
+    /// The verdicts that a restart must know, oldest first.
     pub(crate) fn last(&self) -> impl Iterator<Item = Given> + '_ {
         self.last.iter().copied()
     }

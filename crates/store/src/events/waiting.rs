@@ -3,6 +3,7 @@
 //! *Invariants*: a thread that finds nothing ready and waits is woken by what becomes ready after it looked: it looks again
 //! under the lock that a notice passes, and counts itself before it looks.
 
+use crate::time;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +42,7 @@ impl Waiting {
         let mut guard = self.lock.lock();
         self.threads.fetch_add(1, Ordering::SeqCst);
         if !there() {
-            self.ready.wait_for(&mut guard, pause);
+            time::block(&self.ready, &mut guard, pause);
         }
         let before = self.threads.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "a waiting thread is counted");

@@ -1,4 +1,4 @@
-//! How an event is found by its primary key: a radix tree whose leaves are events, and compact storage for both.
+//! Finds an event by its primary key: a radix tree whose leaves are events, and compact storage for both.
 //!
 //! *Not here*: what an event is (`events`), where its fragments lie (`hot`).
 

@@ -11,7 +11,7 @@ const _: () = assert!(KEY_BYTES_MAX <= u8::MAX as usize);
 // A reference has 3 bits for the kind.
 const _: () = assert!((Kind::Node256 as u32) < 1 << 3);
 
-/// What a reference points to.
+/// The target of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     None,
@@ -59,7 +59,7 @@ impl Default for Ref {
     }
 }
 
-/// What every node has: children counted, compressed path.
+/// The fields of every node: number of children, compressed path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     pub(crate) count: u16,
@@ -147,7 +147,7 @@ impl Node16 {
 }
 
 /// The lowest bit of each byte. A byte that is 0 is the lowest one for which `x - LOWS & !x` has its top bit set: all keys
-/// are compared at once, and whatever is behind the last key is not reached before it.
+/// are compared at once, and bytes behind the last key are not reached before it.
 const LOWS: u128 = u128::MAX / 255;
 
 impl Node48 {

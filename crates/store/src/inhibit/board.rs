@@ -1,4 +1,4 @@
-//! Where changes of inhibit are shown: to watches, which look when they like, and to a listener, which is called.
+//! Publishes changes of inhibit: to watches, which look at it when they like, and to a listener, which is called.
 //!
 //! *Invariants*: a change is that inhibit is set or cleared, or that its scope, class or owner is another; figures in
 //! its text change nothing. The listener gets each change once, in order, with no lock held (`calls/look/tests.rs`).
@@ -6,8 +6,8 @@
 //! *On failure*: a listener that does not keep up misses changes between the first [`OUTBOX_MAX`] and the newest; the
 //! numbers of the changes show it.
 
-use forebay_core::{DeadTime, Inhibit, InhibitClass, InhibitListener, InhibitState};
-use forebay_media::sync::deadline_after;
+use crate::time;
+use forebay_core::{DeadTime, Inhibit, InhibitClass, InhibitListener, InhibitState, Timer};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ struct Outbox {
     delivering: bool,
 }
 
-/// What makes a change.
+/// The fields whose change is published.
 fn essence(inhibit: Option<&Inhibit>) -> Option<(InhibitClass, &str, &str)> {
     inhibit.map(|inhibit| (inhibit.class, &*inhibit.scope, &*inhibit.owner))
 }
@@ -97,15 +97,15 @@ impl Board {
 
     /// The state after a change other than `seen`; waits for one, `None` at the end of the wait. Without a change and a timeout
     /// it takes no lock.
-    pub(crate) fn wait_change(&self, seen: &mut u64, timeout: Duration) -> Option<InhibitState> {
+    pub(crate) fn wait_change(&self, seen: &mut u64, timeout: Duration, timer: &dyn Timer) -> Option<InhibitState> {
         if timeout.is_zero() && self.change.load(Ordering::Acquire) == *seen {
             return None;
         }
-        let deadline = deadline_after(timeout);
+        let deadline = time::deadline_after(timer, timeout);
         // Looked at under the lock that a post holds over its notice: a change in between is not missed.
         let mut shown = self.shown.lock();
         while shown.change == *seen {
-            if self.changed.wait_until(&mut shown, deadline).timed_out() && shown.change == *seen {
+            if time::wait(timer, &self.changed, &mut shown, deadline) && shown.change == *seen {
                 return None;
             }
         }

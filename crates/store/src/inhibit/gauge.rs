@@ -31,7 +31,7 @@ pub(crate) struct WarmBytes {
 }
 
 impl WarmBytes {
-    /// What takes most of it.
+    /// The largest part of it.
     pub(crate) fn largest(&self) -> Largest {
         let kinds = [
             (self.accepted, "accepted"),
@@ -45,7 +45,7 @@ impl WarmBytes {
     }
 }
 
-/// Who knows how full the warm level is. No I/O, no wait, no lock of a cell.
+/// A source of the warm level's fill. No I/O, no wait, no lock of a cell.
 pub(crate) trait WarmGauge: Send + Sync {
     /// Asked in every look.
     fn warm_fill(&self) -> WarmFill;

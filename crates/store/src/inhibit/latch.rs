@@ -2,7 +2,7 @@
 //! is.
 //!
 //! *Invariants*: a latch that is cleared needs to cross the whole distance between its marks before it is cleared again
-//! (tests); what is said of one level does not hold back another.
+//! (tests); a report about one level does not suppress that of another.
 
 use super::WarmFill;
 use crate::config::Config;
@@ -11,7 +11,7 @@ use forebay_core::InhibitClass;
 /// Part of its quota at which a debug stream that was past it ends to inhibit.
 const DEBUG_LOW: f64 = 0.9;
 
-/// What one look reads.
+/// The figures of one look.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     /// Fill of the hot level, 0 to 1.
@@ -35,7 +35,7 @@ impl Reading {
     }
 }
 
-/// What holds the trigger now.
+/// The latches that hold the trigger now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Latches {
     pub(super) hot: bool,

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use words::Words;
 
-/// What fills a level most.
+/// The largest part of a level's fill.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Largest {
     /// Part of the level, 0 to 1.
@@ -43,7 +43,7 @@ pub(super) struct Largest {
     pub(crate) what: &'static str,
 }
 
-/// What a look found.
+/// The result of a look.
 pub(crate) struct Look {
     pub(crate) inhibit: Option<Inhibit>,
     /// Time since opening during which inhibit was set, up to now, measured from its beginnings to its ends.
@@ -55,7 +55,7 @@ pub(crate) struct Look {
 /// Whether inhibit is set, why, and for how long in total.
 #[derive(Default)]
 pub(crate) struct Inhibition {
-    state: Mutex<State>,
+    state: Mutex<LatchState>,
     pub(crate) board: Board,
     warm: RwLock<Option<Arc<dyn WarmGauge>>>,
     /// Dead bytes under guards exceed their quota: `get` copies.
@@ -63,7 +63,7 @@ pub(crate) struct Inhibition {
 }
 
 #[derive(Default)]
-struct State {
+struct LatchState {
     latches: Latches,
     /// Class that is charged now.
     class: Option<InhibitClass>,
@@ -76,7 +76,7 @@ struct State {
     inhibited_ns: u64,
 }
 
-impl State {
+impl LatchState {
     /// Charges what ran up to now to the class that ran, and goes on with `class`.
     fn account(&mut self, class: Option<InhibitClass>, now: u64) {
         // Up to now by what was found before: a look sees states, and the time between two belongs to the first.

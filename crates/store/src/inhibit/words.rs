@@ -5,7 +5,7 @@ use super::{Largest, WarmBytes, WarmFill};
 use crate::config::Config;
 use forebay_core::{Inhibit, InhibitClass, LIVE_STATES, LiveState, Tally};
 
-/// What fills the hot level most.
+/// The largest part of the hot level's fill.
 enum Filler {
     Live(Largest),
     /// Dead bytes under guards.
@@ -15,11 +15,11 @@ enum Filler {
     },
 }
 
-/// What fills the levels: asked only while inhibit is set.
+/// The parts of the levels' fill: asked for only while inhibit is set.
 pub(crate) struct Facts {
     /// Live data of all runs by state.
     pub(crate) live: [Tally; 5],
-    /// Who has most bytes under guards, by name.
+    /// The holder with most bytes under guards, by name.
     pub(crate) most_guards: Option<String>,
     pub(crate) region_bytes: u64,
     pub(crate) segment_bytes: u64,
@@ -159,7 +159,7 @@ fn fill_and_marks(level: &str, fill: f64, high: f64, low: f64) -> String {
     format!("{level} fill {:.0} % (marks {:.0} and {:.0} %)", fill * 100.0, high * 100.0, low * 100.0)
 }
 
-/// Who empties the hot level of events in this state, and how.
+/// The role that empties the hot level of events in this state, and how.
 fn worker_of(state: &str, warm: bool) -> (&'static str, &'static str) {
     match (state, warm) {
         ("open", _) => ("readout", "events complete or run out of time, and are decided"),
@@ -172,7 +172,7 @@ fn worker_of(state: &str, warm: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// Who empties the warm level of this, and how.
+/// The role that empties the warm level of this, and how.
 fn mover_of(what: &str) -> (&'static str, &'static str) {
     match what {
         "open" | "ready" | "leased" | "debug" => worker_of(what, false),

@@ -10,12 +10,13 @@ use crate::decisions::LOST;
 use crate::engine::Engine;
 use crate::events::{Incident, IncidentKind, State};
 use crate::placement::{Compacting, Demoter, Level};
+use crate::shards::Shard;
 use forebay_core::limits::LOSSES_LISTED_MAX;
 use forebay_core::{Error, Key, Kind, Primary, Result, Tally};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind};
 use forebay_media::hot::Location;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events emptied out of a container in one round.
 const BATCH_EVENTS: usize = 1024;
@@ -29,7 +30,7 @@ impl Engine {
     pub(crate) fn compact(&self, level: &Level, demoter: &mut Demoter) -> bool {
         // A device that cannot be read now is left alone for a while: each try may take as long as it may stall.
         let Compacting { again, spared } = &mut demoter.compacting;
-        if again.is_some_and(|again| Instant::now() < again) {
+        if again.is_some_and(|again| self.timer().now() < again) {
             return false;
         }
         *again = None;
@@ -38,7 +39,7 @@ impl Engine {
             Ok(events) => events,
             Err(error) => {
                 level.note(error.to_string());
-                *again = Some(Instant::now() + PAUSE);
+                *again = Some(self.deadline_after(PAUSE));
                 return false;
             }
         };
@@ -62,8 +63,7 @@ impl Engine {
             if record_there && !shard.fragments(event, |_| true).any(|(_, at)| at.is_warm() && at.container() == victim)
             {
                 // Its record alone: it goes back to the hot level, and down again with the rest.
-                let attributes = self.attributes_or_none(&shard, event);
-                if let Err(error) = self.write_event_record(&mut shard, event, &attributes) {
+                if let Err(error) = self.bring_record_up(&mut shard, event) {
                     level.note(error.to_string());
                 }
                 continue;
@@ -79,7 +79,7 @@ impl Engine {
                         if lost {
                             self.lose(&primary, part.from, &error);
                         } else {
-                            *again = Some(Instant::now() + PAUSE);
+                            *again = Some(self.deadline_after(PAUSE));
                         }
                         self.unpin(part.from);
                         false
@@ -95,6 +95,13 @@ impl Engine {
         self.settle_durable(level, demoter, 0);
         debug_assert!(!demoter.is_pending(), "moves are durable before their container is reclaimed");
         any
+    }
+
+    /// Writes the record of an event on the warm level to the hot one. One that cannot be read stays where it is: what would
+    /// be written in its place has no attributes, and is the one that counts from then on.
+    fn bring_record_up(&self, shard: &mut Shard, event: u32) -> Result<()> {
+        let attributes = self.attributes(shard, event)?;
+        self.write_event_record(shard, event, &attributes, false)
     }
 
     /// Whether a fragment can be read; otherwise why not, and whether that is for good: its bytes are wrong, or they cannot
@@ -175,5 +182,50 @@ impl Engine {
         drop(shard);
         self.placement.hot.removed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.end_record(from, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, PutOptions, PutOutcome, Store, WarmDevice};
+    use forebay_core::{AttributeSchema, Attributes, Keyspace, Kind};
+    use forebay_testkit::media::{SimDevice, SimMedium};
+
+    /// Compaction brings a record up that has its container alone. One that cannot be read is left there: without its
+    /// attributes it would be a newer version, and the one that counts.
+    #[test]
+    fn a_record_that_cannot_be_read_is_not_written_again_as_an_empty_one() {
+        let config = Config {
+            hot_bytes: 16 << 20,
+            maintenance: false,
+            demote_high: 0.001,
+            demote_low: 0.0,
+            container_bytes: 256 << 10,
+            device_log_bytes: 256 << 10,
+            warm: vec![WarmDevice::device(SimDevice::new("warm", 16 << 20), 5 << 20)],
+            ..Config::default()
+        };
+        let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+        let keyspace = Keyspace { attributes, ..Keyspace::events("record", 1) };
+        let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
+        let key = store.schema().key(&[1, 1, 0]).unwrap();
+        let primary = store.schema().primary_of(&key);
+        let lumi = Attributes::parse(&store.keyspace().attributes, &["lumi=5"]).unwrap();
+        let options = PutOptions { attributes: Some(&lumi), ..PutOptions::default() };
+        assert_eq!(store.put(&key, &[7; 3000], &options).unwrap(), PutOutcome::Stored);
+        store.tick();
+        let engine = store.engine();
+        let mut shard = engine.shards.cell_of(primary.as_bytes()).lock();
+        let event = shard.events.find(primary.as_bytes()).unwrap();
+        let word = shard.events.attribute_word(event).unwrap();
+        assert!(word.is_warm(), "it went down with its event");
+        let whole = shard.places.warm_records[&event].clone();
+        shard.places.warm_records.get_mut(&event).unwrap().bytes = Box::default();
+        assert_eq!(engine.bring_record_up(&mut shard, event).unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(shard.events.attribute_word(event), Some(word), "it stays where it is");
+        shard.places.warm_records.insert(event, whole);
+        engine.bring_record_up(&mut shard, event).unwrap();
+        assert!(!shard.events.attribute_word(event).unwrap().is_warm());
+        assert_eq!(engine.attributes(&shard, event).unwrap(), lumi);
     }
 }

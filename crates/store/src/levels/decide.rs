@@ -6,8 +6,8 @@
 //! without a ranked lock:   each device with anything of the event, or where some of it is on its way ─▶ answer
 //! ```
 //!
-//! *Invariants*: what the hot log has is decided, whatever a device does; a decision about an event is in the shadows before
-//! an image of it that was on its way counts; no thread waits for a device while it holds a ranked lock
+//! *Invariants*: what the hot log has is decided, no matter what a device does; a decision about an event is in the
+//! shadows before an image of it that was on its way counts; no thread waits for a device while it holds a ranked lock
 //! (`locks::Owner::assert_free`).
 //!
 //! *On failure*: a device that fails or stalls leaves the decision in force and its durability unknown there:

@@ -34,7 +34,7 @@ impl Engine {
         let Some(level) = &self.placement.level else { return false };
         // What became durable first: it frees what the next batch may need.
         self.settle_durable(level, demoter, IN_FLIGHT_BYTES_MAX);
-        if level.is_refused() {
+        if level.is_refused(self.timer().now()) {
             return demoter.in_flight > 0;
         }
         let batch = self.next_to_demote(level, BATCH_BYTES);
@@ -77,7 +77,7 @@ impl Engine {
                     level.note(error.to_string());
                 }
                 // Asked again after a pause: planning events costs their locks, and a full level stays full for a while.
-                level.refuse();
+                level.refuse(self.timer().now());
                 batch.into_iter().for_each(|moving| self.stay(moving, true, &[]));
                 return;
             }
@@ -268,7 +268,7 @@ impl Engine {
             .collect();
         for written in written {
             if written.devices(level).any(|device| ignorant.contains(&device)) {
-                level.refuse();
+                level.refuse(self.timer().now());
                 self.disown(level, written);
             } else {
                 self.swap(level, written);

@@ -21,7 +21,7 @@ pub struct Drain {
 }
 
 impl Store {
-    /// Takes the oldest full container of an accepted stream to be emptied; `None` where there is none. Events that share
+    /// Takes the oldest full container of an accepted stream to be emptied; `None` if there is none. Events that share
     /// a container with other streams are among what [`Drain::next_event`] gives.
     ///
     /// # Errors

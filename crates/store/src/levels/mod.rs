@@ -1,4 +1,4 @@
-//! Two levels behind one index: where a record is, when it goes down, and who is told when space is short.
+//! Two levels behind one index: where a record is, when it goes down, and what is signalled when space is short.
 //!
 //! ```text
 //! accepted, debug ─┐                       ┌─▶ container of (run, stream) ─▶ committed ─▶ slots swapped ─▶ hot space freed
@@ -30,6 +30,7 @@ pub(crate) use place::{ONE_FRAGMENT, Reading, mark_detail, not_verified};
 
 use crate::engine::{Engine, Holder};
 use crate::placement::{Demoter, Level};
+use crate::time;
 use forebay_core::{Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -116,6 +117,7 @@ const PAUSE_MS: u64 = 2;
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
     shadow::spawn_keepers(holder)?;
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+    let clock = holder.engine.config.clock.clone();
     std::thread::Builder::new().name("forebay-levels".to_owned()).spawn(move || {
         loop {
             let any = match engine.upgrade() {
@@ -123,7 +125,7 @@ pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
                 _ => return,
             };
             if !any {
-                std::thread::sleep(Duration::from_millis(PAUSE_MS));
+                time::pause(&*clock, Duration::from_millis(PAUSE_MS), || engine.strong_count() > 0);
             }
         }
     })?;

@@ -18,6 +18,7 @@ use crate::shards::Shard;
 use forebay_core::{Error, Key, LiveState, Result};
 use forebay_media::bytes::{Decision, DecisionKind, ExtentKind, ImageMarks, ImageState, Stream};
 use forebay_media::hot::Location;
+use forebay_media::sync::{deadline_after, is_over, wait_for_device};
 use forebay_media::warm::{EntryDraft, ImageDraft, ImagePlace, Placed, Target};
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ impl Engine {
         let mut group = queue.group.lock();
         // Bounded: behind a device that stalls every producer of the readout would wait here with its memory.
         while group.waiting.len() >= GROUP_MAX {
-            if queue.changed.wait_until(&mut group, deadline).timed_out() {
+            if wait_for_device(&queue.changed, &mut group, deadline) {
                 drop(group);
                 self.leave_queue(&waiting);
                 return Err("too many wait for the device".to_owned());
@@ -70,8 +71,8 @@ impl Engine {
             if !group.leading {
                 group.leading = true;
                 // Others may come along: one sync for all of them costs as much as for one.
-                let gathered = Instant::now() + level.persist_delay;
-                while group.waiting.len() < GROUP_MAX && !queue.changed.wait_until(&mut group, gathered).timed_out() {}
+                let gathered = deadline_after(level.persist_delay);
+                while group.waiting.len() < GROUP_MAX && !wait_for_device(&queue.changed, &mut group, gathered) {}
                 // Others join the next group while this one is written.
                 let taken = group.take();
                 drop(group);
@@ -81,10 +82,7 @@ impl Engine {
                 group.leading = false;
                 // All of them: those who have their answer, and one of the others leads next.
                 queue.changed.notify_all();
-            } else if queue.changed.wait_until(&mut group, deadline).timed_out()
-                && group.leading
-                && answer.get().is_none()
-            {
+            } else if wait_for_device(&queue.changed, &mut group, deadline) && group.leading && answer.get().is_none() {
                 // The thread that leads goes on with it, or it is not in a group yet.
                 let own = group.waiting.iter().position(|waiting| waiting.number == number);
                 let own = own.map(|at| group.waiting.remove(at));
@@ -241,7 +239,7 @@ impl Engine {
     }
 
     fn persist_run(&self, level: &Level, run: u64, events: &[&[Waiting]], deadline: Instant) -> Result<Vec<Placed>> {
-        if Instant::now() >= deadline {
+        if is_over(deadline) {
             return Err(Error::unavailable("the device did not answer others of the same commit in time"));
         }
         let standing = events.iter().flat_map(|event| event.iter()).map(|waiting| waiting.standing).max().unwrap_or(0);

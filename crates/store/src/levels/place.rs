@@ -94,7 +94,7 @@ impl Engine {
         read.collect()
     }
 
-    /// The entry of a fragment on the warm level; reads the device. Not under a lock, but for recovery, which has all of them and
+    /// The entry of a fragment on the warm level; reads the device. Not under a lock, except for recovery, which has all of them and
     /// makes nobody wait.
     pub(crate) fn level_entry(&self, location: Location) -> Result<Entry> {
         let level =

@@ -175,7 +175,7 @@ impl Engine {
         'decided: for at in 0..SHARDS {
             let cell = &self.shards.cells[(first + at) % SHARDS];
             let mut shard = cell.lock();
-            // As many as there are now: those that cannot go yet are put back at the end, and would be met again.
+            // Only as many as the queue has now: those that cannot go yet are put back at the end, and would be met again.
             for _ in 0..shard.places.to_demote.len() {
                 if shard.closed {
                     break;

@@ -2,7 +2,7 @@
 //! failure.
 //!
 //! *Invariants*: while a store with threads serves calls, only the device's keeper takes snapshots of its shadow. Each keeper has its own
-//! thread, so that a device that stalls delays its own shadow only. Opening takes one of every shadow (`fold_shadows`). Close waits
+//! thread, so that a device that stalls delays its own shadow only. Opening takes one of every shadow (`snapshot_shadows`). Close waits
 //! for a snapshot that has begun, until its deadline (`close_device_logs`). In a store without threads the call that is about to
 //! wait for the device takes it (`make_room`), and `tick` does. A call that waits for a device waits for a snapshot as well
 //! where the log is full or poisoned, and for the last step of any snapshot (`warm/log/replace.rs`).
@@ -13,9 +13,9 @@ use crate::config::WarmPlace;
 use crate::engine::{Engine, Holder};
 use crate::placement::Level;
 use forebay_core::Result;
-use forebay_media::sync::deadline_after;
+use forebay_media::sync::{deadline_after, park_keeper};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Fill of a device's log from which on a snapshot replaces it.
 const LOG_FILL: f64 = 0.5;
@@ -53,12 +53,12 @@ impl Engine {
             return;
         }
         // A device that refuses would otherwise be given a whole snapshot in every round.
-        if round.fold_again.is_some_and(|again| Instant::now() < again) {
+        if round.fold_again.is_some_and(|again| self.timer().now() < again) {
             return;
         }
         debug_assert!(device < level.devices, "device {device} of {}", level.devices);
         let folded = self.fold_shadow(level, device);
-        round.fold_again = folded.is_err().then(|| Instant::now() + FOLD_AGAIN);
+        round.fold_again = folded.is_err().then(|| self.deadline_after(FOLD_AGAIN));
         if let Err(error) = folded {
             level.note(error.to_string());
         }
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// Brings every shadow up to what is decided: at the beginning of a life.
-    pub(crate) fn fold_shadows(&self) {
+    pub(crate) fn snapshot_shadows(&self) {
         let Some(level) = &self.placement.level else { return };
         for device in level.present() {
             if let Err(error) = self.fold_shadow(level, device) {
@@ -133,7 +133,7 @@ pub(crate) fn spawn_keepers(holder: &Arc<Holder>) -> std::io::Result<()> {
                     _ => return,
                 }
                 // Woken early by a call that waits (`Keeper::wake`).
-                std::thread::park_timeout(PAUSE);
+                park_keeper(PAUSE);
             }
         })?;
         let _ = level.keepers[device as usize].thread.set(keeper.thread().clone());

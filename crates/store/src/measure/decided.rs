@@ -5,7 +5,7 @@ use crate::limits::{SHARD_BLOCK_BITS, SHARDS};
 use forebay_core::{Error, Interval, IntervalSet, KeySchema, Result};
 
 /// Heap bytes of the memory of the decided with `events` densely numbered events of one run (rounded up to 64), in the
-/// store's own sets, one per shard, as they stand after all of them were decided or the store was opened again. Blocks of
+/// store's own sets, one per shard, as they are after all of them were decided or the store was opened again. Blocks of
 /// numbers that share a shard are entered whole: one by one a thousand million would take minutes.
 ///
 /// # Errors

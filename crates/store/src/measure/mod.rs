@@ -7,13 +7,13 @@ mod warm;
 pub use decided::decided_bytes;
 pub use warm::{EventPlace, Payload, WarmCounters, WarmLevel, WarmPlan, Writing, checksum, copy_bare};
 
-/// Folds the decision log now; bytes of the snapshot.
+/// Takes a snapshot of the decision log now; answers its bytes.
 ///
 /// # Errors
 /// `Full` where the hot level has no room for it.
-pub fn fold(store: &crate::Store) -> forebay_core::Result<usize> {
+pub fn take_snapshot(store: &crate::Store) -> forebay_core::Result<usize> {
     let _only_one = store.engine().decisions.snapshotting.lock();
-    store.engine().fold_log()
+    store.engine().take_snapshot()
 }
 
 /// One round of what the warm level does by itself, and nothing else, until all of it is durable.

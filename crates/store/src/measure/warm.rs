@@ -3,6 +3,7 @@
 use forebay_core::{Error, KeySchema, Primary, Result};
 use forebay_media::bytes::{CONTAINER_BLOCK_BYTES, ContainerKind, EntryFlags, ExtentKind, ImageMarks, Stream};
 use forebay_media::hot::{self, copy_checksum_append, will_copy};
+use forebay_media::sync::deadline_after;
 use forebay_media::warm::{
     Buffer, Device, DirectoryDevice, EntryDraft, ImageDraft, ImagePlace, IoMethod, Placed, Target, Ticket, Warm,
     WarmShape, Writer,
@@ -10,7 +11,7 @@ use forebay_media::warm::{
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long anything here is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -45,7 +46,7 @@ pub struct Payload<'a> {
     pub checksum: u32,
 }
 
-/// Where an event stands.
+/// Where an event is.
 #[derive(Clone, Copy, Debug)]
 pub struct EventPlace {
     place: ImagePlace,
@@ -53,7 +54,7 @@ pub struct EventPlace {
     hint_bytes: u64,
 }
 
-/// What went through the devices, as they count it.
+/// Bytes that went through the devices, as they count them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WarmCounters {
     /// All bytes written: events, padding, directories, headers.
@@ -166,10 +167,10 @@ impl WarmLevel {
     /// # Errors
     /// `Unavailable` where a device fails.
     pub fn close(&self) -> Result<()> {
-        self.warm.close_filling(Duration::ZERO, Instant::now() + PATIENCE)
+        self.warm.close_filling(Duration::ZERO, deadline_after(PATIENCE))
     }
 
-    /// Ends these events of so many fragments each, and empties every container that holds nothing else.
+    /// Ends these events of this many fragments each, and empties every container that holds nothing else.
     ///
     /// # Errors
     /// `Unavailable` where a device fails.
@@ -267,7 +268,7 @@ impl Writing<'_> {
 
     fn wait_for_first(&mut self) -> Result<()> {
         let Some((ticket, count)) = self.commits.pop_front() else { return Ok(()) };
-        self.writer.wait(ticket, Instant::now() + PATIENCE)?;
+        self.writer.wait(ticket, deadline_after(PATIENCE))?;
         self.durable = count;
         Ok(())
     }

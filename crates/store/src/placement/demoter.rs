@@ -1,4 +1,4 @@
-//! What moves between levels: planned events, writers, and what is not durable yet.
+//! Moves between levels in progress: planned events, writers, and what is not durable yet.
 
 use super::Level;
 use crate::placement::WarmRecord;
@@ -57,7 +57,7 @@ pub(crate) struct Open {
     pub(crate) pending: VecDeque<(Ticket, u64, Vec<Written>)>,
 }
 
-/// Who writes to devices: its writers, and what they have not made durable yet.
+/// The state of demotion: writers to devices, and what they have not made durable yet.
 #[derive(Default)]
 pub(crate) struct Demoter {
     pub(crate) open: Vec<Open>,
@@ -83,7 +83,7 @@ impl Demoter {
     }
 }
 
-/// What emptying remembers.
+/// State that emptying keeps between rounds.
 #[derive(Default)]
 pub(crate) struct Compacting {
     /// When a container that could not be read may be emptied again.

@@ -1,4 +1,4 @@
-//! How full the warm level is, and of what: for inhibit.
+//! The fill of the warm level by kind of data, for inhibit.
 
 use crate::inhibit::{WarmBytes, WarmFill, WarmGauge};
 use forebay_media::bytes::Stream;

@@ -1,11 +1,11 @@
-//! Who keeps the shadow of a device.
+//! The task of keeping the shadow of one device.
 
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Instant;
 
-/// Who keeps one shadow.
+/// The keeper of one shadow.
 #[derive(Default)]
 pub(crate) struct Keeper {
     pub(crate) round: Mutex<Round>,
@@ -13,7 +13,7 @@ pub(crate) struct Keeper {
     pub(crate) thread: OnceLock<Thread>,
 }
 
-/// What a round leaves to the next one.
+/// State that one round keeps for the next.
 #[derive(Default)]
 pub(crate) struct Round {
     /// When a snapshot may be tried again, where one did not help.

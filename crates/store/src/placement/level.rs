@@ -40,7 +40,7 @@ pub(crate) struct Level {
     pub(crate) notes: Mutex<Vec<String>>,
     /// Decisions that devices do not have yet.
     pub(crate) unsettled: Unsettled,
-    /// Who keeps the shadow of each device.
+    /// The keepers of the devices' shadows.
     pub(crate) keepers: Vec<Keeper>,
 }
 
@@ -96,16 +96,17 @@ impl Level {
     }
 
     /// No container is free.
-    pub(crate) fn refuse(&self) {
-        *self.refused.lock() = Some((Instant::now(), self.warm.free_containers()));
+    pub(crate) fn refuse(&self, now: Instant) {
+        *self.refused.lock() = Some((now, self.warm.free_containers()));
     }
 
     /// Whether asking again would be in vain.
-    pub(crate) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self, now: Instant) -> bool {
         let mut refused = self.refused.lock();
         // Asked again early where a container was given back: its space is for what waits.
-        let still =
-            refused.is_some_and(|(since, free)| since.elapsed() < ASK_AGAIN && self.warm.free_containers() <= free);
+        let still = refused.is_some_and(|(since, free)| {
+            now.saturating_duration_since(since) < ASK_AGAIN && self.warm.free_containers() <= free
+        });
         if !still {
             *refused = None;
         }

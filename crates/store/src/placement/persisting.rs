@@ -11,7 +11,7 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) entry: Entry,
     pub(crate) from: Location,
-    /// What its image says of its event.
+    /// The marks of its event in its image.
     pub(crate) marks: ImageMarks,
     /// Position in the shadows of the opening of its run: the device has it before the put is answered.
     pub(crate) run: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
     pub(crate) answer: Answer,
 }
 
-/// What became of one fragment: persisted, or why not.
+/// The outcome for one fragment: persisted, or why not.
 pub(crate) type Answer = Arc<OnceLock<std::result::Result<(), String>>>;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What a shard keeps of places beside the tables of its events: copies and versions on devices, what is on its way there,
+//! The places that a shard keeps beside the tables of its events: copies and versions on devices, what is on its way there,
 //! what is to go there.
 //!
 //! *Invariants*: what is kept by an event's number or key goes with the event (`Places::forget`); a way is there from before
@@ -178,7 +178,7 @@ impl Places {
         }
     }
 
-    /// The event ends: what is kept of it goes, but for the places of its copies, whose records end with it.
+    /// The event ends: what is kept of it goes, except for the places of its copies, whose records end with it.
     pub(crate) fn forget(&mut self, event: u32, primary: &[u8]) -> Vec<PlaceBits> {
         // What ended it was told to all devices that get something of it.
         if !self.on_the_way.is_empty() {

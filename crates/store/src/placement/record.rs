@@ -8,7 +8,7 @@ use forebay_core::Key;
 use forebay_media::bytes::{Entry, EntryFlags, StateWord};
 use forebay_media::hot::Place;
 
-/// What a record says beside its bytes.
+/// The fields of a record beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordHead {
     pub(crate) key: Key,

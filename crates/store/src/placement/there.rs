@@ -1,8 +1,8 @@
-//! What an opening finds on the warm level.
+//! The content of the warm level at an opening.
 
 use forebay_media::warm::{Found, LogSlots};
 
-/// What the warm level says of itself.
+/// The content of the warm level, as its devices have it.
 pub(crate) struct There {
     pub(crate) found: Found,
     /// Slots of the devices' decision logs.

@@ -14,7 +14,7 @@ pub(crate) struct Ticket(pub(crate) Option<Box<Awaited>>);
 pub(crate) struct Awaited {
     pub(crate) position: u64,
     pub(crate) devices: Vec<u32>,
-    /// What a repeat of the call is known by.
+    /// The name by which a repeat of the call is known.
     pub(crate) name: Vec<u8>,
 }
 

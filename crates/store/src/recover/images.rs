@@ -51,6 +51,14 @@ struct Arriving<'i> {
     lower: Vec<(Version, Key, u16)>,
 }
 
+/// The record of an image of which nothing else counts, while its event is not known.
+pub(super) struct Alone {
+    place: ImagePlace,
+    primary: Vec<u8>,
+    marks: ImageMarks,
+    record: WarmRecord,
+}
+
 impl Arriving<'_> {
     fn key_of(&self, rest: &[u8]) -> Key {
         Key::from_packed(&[self.image.primary, rest].concat())
@@ -66,7 +74,7 @@ impl Arriving<'_> {
         shard.events.slab.at(event, At::SettledThere) && self.image.head.marks.state != ImageState::Accepted
     }
 
-    /// What holds once all its entries were looked at, whatever the medium said.
+    /// What holds once all its entries were looked at, regardless of what the medium said.
     fn check(&self) {
         let counted = (self.live + self.copies + self.for_later) as usize;
         debug_assert!(counted <= self.image.table().len(), "an entry keeps its container at most once");
@@ -100,7 +108,36 @@ impl<'i> Fragment<'i> {
 impl Records<'_> {
     /// Adopts the images of all containers. `figures_kept`: the figures of sources have those fragments already.
     pub(super) fn images(&mut self, warm: &Warm, found: &mut Found, figures_kept: bool) -> Result<()> {
-        warm.images(found, &mut |place, image| self.image(warm, place, image, figures_kept))
+        warm.images(found, &mut |place, image| self.image(warm, place, image, figures_kept))?;
+        self.adopt_alone(warm);
+        Ok(())
+    }
+
+    /// Records whose images have nothing else any more, of events that were found after them.
+    fn adopt_alone(&mut self, warm: &Warm) {
+        for Alone { place, primary, marks, record } in std::mem::take(&mut self.alone) {
+            let index = self.engine.shards.shard_of(&primary);
+            let shard = &mut *self.shards[index];
+            let Some(event) = shard.events.find(&primary) else { continue };
+            let before = shard.events.attribute_word(event);
+            let known = shard.places.warm_records.get(&event);
+            // As everywhere: one on the hot level is the last one, and of two in images the higher version is.
+            if before.is_some_and(|word| !word.is_warm()) || known.is_some_and(|known| known.version >= record.version)
+            {
+                continue;
+            }
+            if let Some(before) = before {
+                _ = warm.ended(place_of(before.location()), 1);
+            }
+            warm.adopt(place, 1);
+            shard.places.warm_records.insert(event, record);
+            shard.events.set_attribute_word(event, Word::of(at(place, 0)));
+            self.engine.becomes_warm(shard, event);
+            // Nothing of it is there any more but this: what it says beside its record may be older than what others say.
+            if marks.state == ImageState::Undecided {
+                self.doubted.push((index, event, marks));
+            }
+        }
     }
 
     fn image(&mut self, warm: &Warm, place: ImagePlace, image: &Image<'_>, figures_kept: bool) -> Result<()> {
@@ -129,7 +166,19 @@ impl Records<'_> {
             // No slot names them, so nothing but this count keeps their container from being used again.
             warm.adopt(place, arriving.for_later);
         }
-        let Some(event) = arriving.event else { return Ok(()) };
+        let Some(event) = arriving.event else {
+            // All that it had of fragments has ended, its record perhaps not: the event may be in an image that is read later.
+            if let Some(&ImageRecord { status, version, bytes }) = image.record.as_ref() {
+                let (primary, marks) = (image.primary.to_vec(), image.head.marks);
+                self.alone.push(Alone {
+                    place,
+                    primary,
+                    marks,
+                    record: WarmRecord { status, version, bytes: bytes.into() },
+                });
+            }
+            return Ok(());
+        };
         self.cut_off(&mut arriving, event);
         let record = self.newer_record(&arriving, event);
         if arriving.live + arriving.copies == 0 && record.is_none() {

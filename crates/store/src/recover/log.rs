@@ -1,7 +1,7 @@
 //! What was decided, from the log: the last whole snapshot, then each slot after it.
 //!
 //! ```text
-//! snapshot segments ─▶ Whole ─▶ Folded ─▶ Replay ◀─ slots from the boundary on ◀─ chain of log segments
+//! snapshot segments ─▶ Whole ─▶ SnapshotContent ─▶ Replay ◀─ slots from the boundary on ◀─ chain of log segments
 //! ```
 //!
 //! *Invariants*: one log is read, and nothing is merged (0016): the hot log, or the longest shadow where it is lost. What is
@@ -12,7 +12,8 @@
 use super::Decided;
 use crate::RunState;
 use crate::decisions::{
-    Folded, FoldedRun, LOST, ON_HOT_ONLY, Seen, decode_hold, decode_mask, decode_producer, decode_run, mark_of,
+    LOST, ON_HOT_ONLY, Seen, SnapshotContent, SnapshotRun, decode_hold, decode_mask, decode_producer, decode_run,
+    mark_of,
 };
 use crate::engine::Engine;
 use crate::events::{Ending, Given, Run, Verdict, shard_of_parts};
@@ -134,12 +135,11 @@ fn chain_of(engine: &Engine, headers: &[Option<SegmentHeader>], boundary: Bounda
 }
 
 /// Slots at the beginning of the chain that the snapshot has already: a boundary is mostly in the middle of a segment.
-fn skipped_of(engine: &Engine, chain: &[(u32, Vec<Slot>)], boundary: Boundary) -> Result<usize> {
-    let first_order =
-        chain.first().map_or(0, |(first, _)| engine.placement.hot.segment(*first).order.load(Ordering::Relaxed));
+/// `first`: order and slots of the first segment; zeros without one.
+fn skipped_of(first: (u64, usize), boundary: Boundary) -> Result<usize> {
+    let (first_order, slots) = first;
     let skipped = if first_order == boundary.order { boundary.slot as usize } else { 0 };
-    if boundary.order > 0 && first_order != boundary.order || chain.first().is_some_and(|first| first.1.len() < skipped)
-    {
+    if boundary.order > 0 && first_order != boundary.order || slots < skipped {
         return Err(Error::corrupt(format!(
             "the decision log lacks the place where it continues after its snapshot: slot {} of the segment taken as number {}",
             boundary.slot, boundary.order
@@ -151,12 +151,14 @@ fn skipped_of(engine: &Engine, chain: &[(u32, Vec<Slot>)], boundary: Boundary) -
 /// Reads the log into the shards and the lists of what is decided.
 pub(super) fn read(engine: &Engine, headers: &[Option<SegmentHeader>]) -> Result<Decided> {
     let snapshot = last_snapshot(engine, headers)?;
-    let folded = Folded::read(&engine.keyspace, &snapshot.bytes)?;
+    let folded = SnapshotContent::read(&engine.keyspace, &snapshot.bytes)?;
     let slots = snapshot.bytes.len().div_ceil(engine.placement.hot.slots.blob_bytes()) as u64;
     engine.placement.hot.snapshot_slots.store(slots, Ordering::Relaxed);
     let boundary = folded.boundary;
     let chain = chain_of(engine, headers, boundary)?;
-    let skipped = skipped_of(engine, &chain, boundary)?;
+    let order_of = |number: u32| engine.placement.hot.segment(number).order.load(Ordering::Relaxed);
+    let first = chain.first().map_or((0, 0), |(number, slots)| (order_of(*number), slots.len()));
+    let skipped = skipped_of(first, boundary)?;
     let total: usize = chain.iter().map(|(_, slots)| slots.len()).sum();
     let position = boundary.position + (total - skipped) as u64;
     // They are no data, and must not be taken for new records while the rest is read.
@@ -198,7 +200,7 @@ pub(super) fn read_shadows(engine: &Engine, shadows: &[LogSlots]) -> Result<Deci
         shadows.iter().filter(|slots| snapshot_of(slots).is_some()).max_by_key(|slots| (slots.boot(), slots.end()));
     let found = longest.and_then(|slots| snapshot_of(slots).map(|snapshot| (slots, snapshot)));
     let (longest, snapshot) = found.ok_or_else(|| Error::corrupt("no device's decision log has a whole snapshot"))?;
-    let folded = Folded::read(&engine.keyspace, &snapshot)?;
+    let folded = SnapshotContent::read(&engine.keyspace, &snapshot)?;
     let mut replay = Replay::new(engine, folded, |seen| seen.shadow)?;
     // What replaced these went with the hot level.
     replay.decided.superseded.retain(|_, ended| !ended.on_hot_only);
@@ -245,7 +247,7 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(engine: &'a Engine, folded: Folded, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
+    fn new(engine: &'a Engine, folded: SnapshotContent, of_log: impl Fn(&Seen) -> u64) -> Result<Replay<'a>> {
         let mut replay = Replay {
             engine,
             shards: engine.shards.lock_all(),
@@ -400,14 +402,14 @@ fn adopt_snapshot(
     runs: &mut Vec<KnownRun>,
     streams: &mut Vec<String>,
     decided: &mut Decided,
-    folded: Folded,
+    folded: SnapshotContent,
 ) -> Result<()> {
     *streams = folded.streams;
     for (number, content) in folded.outputs {
         engine.decisions.outputs.write().adopt(number, &content, engine.keyspace.schema.rest_bytes())?;
     }
     for folded in folded.runs {
-        adopt_folded_run(engine, shards, runs, folded)?;
+        adopt_snapshot_run(engine, shards, runs, folded)?;
     }
     decided.accepted.adopt(folded.accepted);
     decided.debug.adopt(folded.debug);
@@ -430,13 +432,13 @@ fn adopt_snapshot(
     Ok(())
 }
 
-fn adopt_folded_run(
+fn adopt_snapshot_run(
     engine: &Engine,
     shards: &mut Shards<'_>,
     runs: &mut Vec<KnownRun>,
-    folded: FoldedRun,
+    folded: SnapshotRun,
 ) -> Result<()> {
-    let FoldedRun { known, mut ledger, ended, decided, groups, released, sources } = folded;
+    let SnapshotRun { known, mut ledger, ended, decided, groups, released, sources } = folded;
     let run = known.run;
     // Those that are live are counted again as they are found.
     (ledger.complete, ledger.incomplete) = ended;
@@ -471,14 +473,7 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
             let last = (start | ((1 << SHARD_BLOCK_BITS) - 1)).min(end);
             debug_assert!(start <= last && shard_of_parts(high, start) == shard_of_parts(high, last), "one block");
             let piece = Interval { start, length: (last - start) as u32 };
-            let of_shard = &mut pieces[shard_of_parts(high, start)];
-            // Blocks side by side may have the same shard: one interval takes less memory there than two that touch.
-            match of_shard.last_mut() {
-                Some(before) if before.start + u64::from(before.length) + 1 == start => {
-                    before.length += piece.length + 1;
-                }
-                _ => of_shard.push(piece),
-            }
+            add_piece(&mut pieces[shard_of_parts(high, start)], piece);
             if last == end {
                 break;
             }
@@ -486,6 +481,19 @@ fn by_shard(high: &[u8], intervals: &[Interval]) -> Vec<Vec<Interval>> {
         }
     }
     pieces
+}
+
+/// Blocks side by side may have the same shard: one interval takes less memory there than two that touch, where its length
+/// can be said.
+fn add_piece(of_shard: &mut Vec<Interval>, piece: Interval) {
+    if let Some(before) = of_shard.last_mut()
+        && before.start.checked_add(u64::from(before.length) + 1) == Some(piece.start)
+        && let Some(length) = before.length.checked_add(1).and_then(|length| length.checked_add(piece.length))
+    {
+        before.length = length;
+        return;
+    }
+    of_shard.push(piece);
 }
 
 /// A verdict that is repeated is answered as it was the first time.
@@ -620,5 +628,33 @@ fn book(engine: &Engine, of_run: &mut Run, decision: &Decision) {
                 engine.book_released(of_run, detail);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_whose_place_in_the_log_is_not_there_is_corrupt() {
+        let boundary = |order, slot| Boundary { order, slot, position: 9 };
+        assert_eq!(skipped_of((3, 7), boundary(3, 7)).unwrap(), 7);
+        assert_eq!(skipped_of((3, 7), boundary(0, 0)).unwrap(), 0);
+        assert_eq!(skipped_of((0, 0), boundary(0, 0)).unwrap(), 0);
+        // The last one skips slots of a log that has none.
+        for (first, boundary) in [((3, 7), boundary(3, 8)), ((4, 7), boundary(3, 2)), ((0, 0), boundary(0, 4))] {
+            assert_eq!(skipped_of(first, boundary).unwrap_err().kind(), forebay_core::Kind::Corrupt, "{first:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_that_touch_are_one_interval_as_long_as_its_length_can_be_said() {
+        let piece = |start, length| Interval { start, length };
+        let mut of_shard = Vec::new();
+        for added in [piece(0, 9), piece(10, 4), piece(16, 0), piece(17, u32::MAX - 2), piece((1 << 32) + 15, 63)] {
+            add_piece(&mut of_shard, added);
+        }
+        let all: Vec<_> = of_shard.iter().map(|one| (one.start, one.length)).collect();
+        assert_eq!(all, [(0, 14), (16, u32::MAX - 1), ((1 << 32) + 15, 63)]);
     }
 }

@@ -249,7 +249,7 @@ fn unread(engine: &Engine, number: u32, header: Option<&SegmentHeader>) -> Optio
     (record || logged).then(|| format!("segment {number}: a copy of its header does not verify, but its records do"))
 }
 
-/// Once the new boot generation is durable: the log is folded, so that the next recovery is as short.
+/// Once the new boot generation is durable: a snapshot of the log is taken, so that the next recovery is as short.
 pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
     let mut shards = engine.shards.lock_all();
     for shard in &mut shards {
@@ -276,13 +276,13 @@ pub(crate) fn finish(engine: &Engine, replaced: Replaced) -> Result<()> {
         cell.publish_ready(&cell.lock());
     }
     let left = end_replaced(engine, replaced)?;
-    match engine.fold_log() {
+    match engine.take_snapshot() {
         // Without space the log stays as it is; the next opening finds the same again.
         Err(error) if error.kind() == forebay_core::Kind::Full => {}
         other => _ = other?,
     }
     // Now the devices know this life, whose positions are behind all that they had: calls of earlier lives can be answered.
-    engine.fold_shadows();
+    engine.snapshot_shadows();
     left.iter().for_each(|version| version.end(engine));
     engine.placement.hot.region.fence();
     Ok(())

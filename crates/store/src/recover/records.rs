@@ -6,6 +6,7 @@
 //!
 //! *Not here*: what the warm level has (`images.rs`), which is read between the records and `settle`.
 
+use super::images::Alone;
 use super::{Decided, Version};
 use crate::RunState;
 use crate::engine::Engine;
@@ -39,6 +40,8 @@ pub(super) struct Records<'a> {
     pub(super) doubted: Vec<(usize, u32, ImageMarks)>,
     /// Events that one image says are accepted, and of which others have a part, with their shards.
     pub(super) mixed: HashSet<(usize, u32)>,
+    /// Records in images, of events that were not known when these were read.
+    pub(super) alone: Vec<Alone>,
     /// There is no hot level to ask.
     pub(super) hot_lost: bool,
     /// When recovery began: ages are counted from here.
@@ -62,7 +65,7 @@ impl<'a> Records<'a> {
         decided: &'a Decided,
         rotten: HashSet<Location>,
     ) -> Records<'a> {
-        let (last, doomed, replaced, versions, doubted, mixed, hot_lost, incomplete) = Default::default();
+        let (last, doomed, replaced, versions, doubted, mixed, alone, hot_lost, incomplete) = Default::default();
         let now_ns = engine.now_ns();
         Records {
             engine,
@@ -75,6 +78,7 @@ impl<'a> Records<'a> {
             versions,
             doubted,
             mixed,
+            alone,
             hot_lost,
             now_ns,
             incomplete,
@@ -141,7 +145,9 @@ impl<'a> Records<'a> {
         }
         // In an open segment the word may not have reached the medium before power was lost.
         let state = word.unwrap_or(StateWord::FRESH);
-        let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID {
+        // The word of an event's record is part of what it says: without it the record was cut off, and the one before counts.
+        let cut_off = word.is_none() && !sealed && found.flags == EntryFlags::ATTRIBUTES;
+        let fate = if state.mark == Mark::Dead || found.flags == EntryFlags::VOID || cut_off {
             Fate::Dead
         } else {
             self.record(location, found, state, sealed)?
@@ -241,10 +247,11 @@ impl<'a> Records<'a> {
         if known.is_none() {
             self.last = Some((primary.to_vec(), at, event));
         }
-        shard.events[event].adopt_marks(state);
         if entry.flags == EntryFlags::ATTRIBUTES {
-            return self.attributes(at, event, location, entry);
+            // What its word says counts once it is the last version, and fragments are known (`read_event_record`).
+            return self.attributes(at, event, location, entry, state);
         }
+        self.shards[at].events[event].adopt_marks(state);
         self.fragment(at, event, location, entry)
     }
 
@@ -262,7 +269,7 @@ impl<'a> Records<'a> {
             return Ok(None);
         };
         let of_run = &shard.events.runs[run as usize];
-        // Closing a run ends its events, but for those that are to be kept: the log names these.
+        // Closing a run ends its events, except for those that are to be kept: the log names these.
         let over =
             of_run.state == RunState::Closed || of_run.decided.contains(self.engine.shards.decided_form, primary);
         if over && !self.decided.accepted.contains(primary) && !self.decided.debug.contains(primary) {
@@ -424,17 +431,35 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn attributes(&mut self, at: usize, event: u32, location: Location, entry: &Entry) -> Result<Fate> {
+    fn attributes(
+        &mut self,
+        at: usize,
+        event: u32,
+        location: Location,
+        entry: &Entry,
+        state: StateWord,
+    ) -> Result<Fate> {
+        let hot = &self.engine.placement.hot;
         let shard = &mut *self.shards[at];
         if let Some(word) = shard.events.attribute_word(event) {
             let standing = word.location();
             debug_assert!(!word.is_warm(), "event records of images are adopted after these");
             // A change of attributes writes the whole record again, so that the highest version says it all.
-            let other = self.engine.placement.hot.read_entry(standing);
+            let other = hot.read_entry(standing);
+            if other.is_some_and(|other| other.version == entry.version) {
+                // A copy that evacuation left. Of one version a word only comes to say more: it was marked on one of the two.
+                let said = hot.state_of(standing).unwrap_or(StateWord::FRESH);
+                let more = StateWord { ready: said.ready || state.ready, masked: said.masked || state.masked, ..said };
+                if more != said {
+                    hot.mark(standing, more);
+                    // Before the word that ends the copy.
+                    hot.region.fence();
+                }
+            }
             if other.is_some_and(|other| other.version >= entry.version) {
                 return Ok(Fate::Dead);
             }
-            self.engine.placement.hot.end_record(standing, self.engine.placement.hot.length_of(standing));
+            hot.end_record(standing, hot.length_of(standing));
         }
         shard.events.set_attribute_word(event, Word::of(location));
         Ok(Fate::Live)
@@ -536,7 +561,7 @@ impl<'a> Records<'a> {
             }
             // Only attributes: its first fragment never came.
             if let Some(word) = shard.events.attribute_word(event) {
-                engine.placement.hot.end_record(word.location(), engine.placement.hot.length_of(word.location()));
+                engine.end_attributes(word.location());
             }
             let reserved = !shard.events[event].is(Flag::Far);
             shard.withdraw(event);
@@ -559,6 +584,15 @@ impl<'a> Records<'a> {
             if marked && shard.events[event].state == State::Live(LiveState::Open) {
                 shard.events[event].mark_ready();
                 shard.events.move_to(event, LiveState::Ready);
+            } else if !shard.events[event].is_marked_ready()
+                && shard.events[event].state == State::Live(LiveState::Ready)
+                && engine.may_wait_again(shard, event)
+            {
+                // It is given out in this life, and a mask that made it ready may be lifted: marked as if it had come now.
+                shard.events[event].mark_ready();
+                if shard.events.slab.at(event, At::Warm) {
+                    shard.events.slab.set_at(event, At::MarksLogged);
+                }
             }
             self.adopt_image_state(at, event);
         }
@@ -597,6 +631,24 @@ impl<'a> Records<'a> {
             }
         };
         let shard = &mut *self.shards[at];
+        let state = (!word.is_warm()).then(|| self.engine.placement.hot.state_of(word.location())).flatten();
+        // Without any fragment left the event waits as if it had just been announced.
+        if let Some(state) = state.filter(|state| state.ready && shard.events[event].present > 0) {
+            // Written with the rule that it brings: marks beside fragments, in images and in the log may be those of the rule
+            // before.
+            let leaf = &mut shard.events[event];
+            leaf.mark_ready();
+            for flag in [Flag::Complete, Flag::LacksMasked] {
+                leaf.clear(flag);
+                if state.masked {
+                    leaf.set(flag);
+                }
+            }
+            // Images keep what they say. Once this record has gone down with its event, only the log says otherwise.
+            if shard.events.slab.at(event, At::Warm) {
+                shard.events.slab.set_at(event, At::MarksLogged);
+            }
+        }
         if record.announced {
             shard.events[event].set(Flag::Announced);
         }

@@ -41,7 +41,7 @@ pub(crate) fn apply_mask(masks: &mut Vec<Mask>, change: &MaskChange, now_ns: u64
         masks.iter().filter(open).count() <= usize::from(change.set),
         "a source has one mask in force, and none after it is lifted"
     );
-    // Ended ones still cover the events of their time; a run that masks for ever must not fill the log with them.
+    // Ended ones still cover the events of their time; a run that masks forever must not fill the log with them.
     let ended = masks.iter().filter(|mask| mask.until != Until::Open).count();
     if ended > MASKS_ENDED_MAX
         && let Some(oldest) = masks.iter().position(|mask| mask.until != Until::Open)

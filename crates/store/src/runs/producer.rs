@@ -1,4 +1,4 @@
-//! What a run knows of a producer.
+//! A producer as its run knows it.
 
 use forebay_core::ProducerStatus;
 use std::sync::Weak;
@@ -27,7 +27,7 @@ impl KnownProducer {
 
     /// Its figures now.
     pub(crate) fn now(&self) -> ProducerStatus {
-        // Weak: a producer that is dropped without its last report is known to be gone, whatever thread it lived on.
+        // Weak: a producer that is dropped without its last report is known to be gone, regardless of its thread.
         match self.counts.upgrade() {
             Some(counts) if !self.status.finished => ProducerStatus {
                 announced: counts.announced.load(Ordering::Relaxed),

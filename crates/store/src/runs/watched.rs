@@ -1,4 +1,4 @@
-//! What maintenance knows of the sources of a run.
+//! The sources of a run that maintenance watches.
 
 use std::collections::BTreeMap;
 

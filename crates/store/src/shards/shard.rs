@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ready events looked at in one search for some to put down.
 const LOOKED_AT_MAX: usize = 2048;
 
-/// What the lock of a cell guards.
+/// State behind the lock of a cell.
 pub(crate) struct Shard {
     pub(crate) events: ShardEvents,
     pub(crate) places: Places,

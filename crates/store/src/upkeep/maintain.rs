@@ -1,4 +1,4 @@
-//! What a store does by itself: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
+//! A round of maintenance: time-outs of open events and leases, sealing, evacuation, snapshots of the log.
 //!
 //! *Invariants*: a live record is moved by copying, fencing, and one swap under the event's lock, so that leases and
 //! reads survive it; guards on the old copy stay valid until they are dropped.
@@ -8,6 +8,7 @@ use crate::events::{LeaseState, Reason, State, Word};
 use crate::limits::{BATCH_EVENTS, EVACUATE_LIVE_PERCENT, MAINTENANCE_MS};
 use crate::placement::RecordHead;
 use crate::shards::Shard;
+use crate::time;
 use crate::{RunState, Store};
 use forebay_core::LiveState;
 use forebay_core::nanoseconds;
@@ -29,10 +30,11 @@ impl Store {
 /// Runs rounds until the store closes or its last handle is gone.
 pub(crate) fn spawn(holder: &Arc<Holder>) -> std::io::Result<()> {
     let engine: Weak<Engine> = Arc::downgrade(&holder.engine);
+    let clock = holder.engine.config.clock.clone();
     std::thread::Builder::new().name("forebay-store".to_owned()).spawn(move || {
         loop {
             // Weak: the thread must not keep a store open that nobody has any more.
-            std::thread::sleep(Duration::from_millis(MAINTENANCE_MS));
+            time::pause(&*clock, Duration::from_millis(MAINTENANCE_MS), || engine.strong_count() > 0);
             match engine.upgrade() {
                 Some(engine) if !engine.is_closed() => engine.maintain(),
                 _ => return,
@@ -57,7 +59,7 @@ impl Engine {
         self.watch_sources();
         self.placement.hot.seal_closed();
         self.evacuate();
-        self.fold_grown_log();
+        self.snapshot_grown_log();
         // The listener of inhibit may call the store, `close` included.
         drop(round);
         self.look();
@@ -284,8 +286,12 @@ impl Engine {
         };
         // Into itself, a segment would never be freed by its evacuation.
         debug_assert_ne!(place.location.segment, from.segment, "a sealed segment takes nothing");
-        // A result that the index knows is one whose verdict is recorded.
-        let state = StateWord { ready: entry.flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH };
+        // A result that the index knows is one whose verdict is recorded. What the record of an event says of it, the copy says
+        // from the start: a crash before the old one ends leaves two of one version.
+        let state = match entry.flags {
+            EntryFlags::ATTRIBUTES => self.placement.hot.state_of(from).unwrap_or(StateWord::FRESH),
+            flags => StateWord { ready: flags.0 & EntryFlags::RESULT.0 != 0, ..StateWord::FRESH },
+        };
         let Entry { key, status, version, flags, .. } = *entry;
         self.placement.write_record(&place, &RecordHead { key, status, version, flags }, source, state);
         self.placement.hot.region.fence();
@@ -296,7 +302,12 @@ impl Engine {
             Some(current) => {
                 match current {
                     Current::Kept(at) => shard.places.kept[at].location = place.location,
-                    Current::Attributes(event) => shard.events.set_attribute_word(event, Word::of(place.location)),
+                    Current::Attributes(event) => {
+                        shard.events.set_attribute_word(event, Word::of(place.location));
+                        // It may have been marked while it was copied: durable before the old one ends.
+                        self.mark_record(&shard, event);
+                        self.placement.hot.region.fence();
+                    }
                     Current::Fragment(event, slot) => {
                         if let Ok((_, word)) = shard.events.slot(event, self.keyspace.schema.rest_of(&entry.key)) {
                             shard.events.set_word(event, slot, word.carried_to(place.location));
@@ -321,7 +332,7 @@ impl Engine {
     }
 }
 
-/// What a record is to the index.
+/// The relation of a record to the index.
 enum Current {
     Fragment(u32, usize),
     Attributes(u32),

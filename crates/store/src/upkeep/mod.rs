@@ -1,4 +1,5 @@
-//! What a store does by itself, beside calls: rounds of maintenance, snapshots of its log, a look at whether it takes more.
+//! Work that a store does by itself, beside calls: rounds of maintenance, snapshots of its log, a look at whether it
+//! takes more.
 
 mod look;
 mod maintain;

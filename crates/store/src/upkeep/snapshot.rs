@@ -12,17 +12,18 @@
 //!
 //! *Not here*: its bytes (`decisions/snapshot.rs`), where it is written (the logs of `forebay-media`).
 
-use crate::decisions::{HotLength, KeyTable, Seen, Sum, Taken, mark_of, output_number};
+use crate::decisions::{HotLength, KeyTable, Seen, Sum, Superseded, Taken, mark_of, output_number};
 use crate::engine::Engine;
-use crate::events::{Flag, Given, PlaceBits, State};
+use crate::events::{Flag, Given, Incident, PlaceBits, State};
 use crate::levels::mark_detail;
 use crate::limits::{BATCH_RUNS, SHARDS, incidents_kept, verdicts_kept};
 use crate::placement::At;
+use crate::shards::{Cell, Shard};
 use forebay_core::{LiveState, Result};
 use forebay_media::hot::{Boundary, Class};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events looked at in one hold of a shard's lock.
 const SLICE_EVENTS: u32 = 2048;
@@ -35,33 +36,34 @@ impl Engine {
     /// unless it has none, or decisions have come as far as the space that live events keep for theirs.
     pub(crate) fn relieve_log(&self) {
         if !self.config.maintenance || !self.placement.hot.admits(Class::Evacuation) {
-            self.fold_grown_log();
+            self.snapshot_grown_log();
         }
     }
 
     /// Takes a snapshot where the log has grown, or where space is short and a snapshot gives some back.
-    pub(crate) fn fold_grown_log(&self) {
+    pub(crate) fn snapshot_grown_log(&self) {
         let used = self.decisions.log.length();
         let per_segment = u64::from(self.placement.hot.slots_per_segment());
         let slots = self.placement.hot.snapshot_slots.load(Ordering::Relaxed);
-        let folded = slots.div_ceil(per_segment) as u32;
-        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, whatever their number.
-        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * folded;
+        let snapshot_segments = slots.div_ceil(per_segment) as u32;
+        // Twice the snapshot that it leads to: then writing snapshots costs as much as writing decisions, regardless of
+        // their number.
+        let generous = (self.placement.hot.geometry.segments / 16).max(2) + 2 * snapshot_segments;
         let short = !self.placement.hot.admits(Class::NewEvent);
-        if used <= folded + 1 || used <= generous && !short {
+        if used <= snapshot_segments + 1 || used <= generous && !short {
             return;
         }
         // Asked under the lock that closing takes for good: a call that outlives it must not replace the log of a later
         // life.
         if let Some(_only_one) = self.decisions.snapshotting.try_lock().filter(|_| !self.is_closed()) {
             // Without space the log goes on as it is: nothing is lost.
-            let _ = self.fold_log();
+            let _ = self.take_snapshot();
         }
     }
 
-    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), but for opening and
+    /// Replaces what the log says by a snapshot; answers its bytes. One at a time (`snapshotting`), except for opening and
     /// closing.
-    pub(crate) fn fold_log(&self) -> Result<usize> {
+    pub(crate) fn take_snapshot(&self) -> Result<usize> {
         self.forget_decided();
         let boundary = self.decisions.log.boundary(&self.placement.hot);
         let snapshot = self.capture(boundary)?;
@@ -83,108 +85,131 @@ impl Engine {
     /// Everything that is decided, with all that was recorded before this call. `boundary` is where a reader of the hot log
     /// goes on.
     pub(crate) fn capture(&self, boundary: Boundary) -> Result<Vec<u8>> {
-        let schema = &self.keyspace.schema;
-        let form = self.shards.decided_form;
         // Every cell is locked in turn, and effects are waited for.
         self.locks.assert_free();
         // An accept that named its output before is recorded before the first event is looked at.
         let turn = self.decisions.outputs.write().begin_turn();
         self.decisions.effects.settled();
+        let mut shards = OfShards::default();
+        self.take_shards(&mut shards);
+        self.take_absent(&mut shards);
+        let taken = self.take_others(boundary, turn, shards);
+        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
+        self.decisions.effects.settled();
+        taken.write(&self.keyspace.schema)
+    }
+
+    /// Takes what the shards say, one after another.
+    fn take_shards(&self, taken: &mut OfShards) {
         let closing = self.is_closed();
         let hot_length = |place: PlaceBits| {
             let location = place.location();
             (!location.is_warm()).then(|| self.placement.hot.length_of(location))
         };
-        let hot_length: HotLength<'_> = &hot_length;
-        let mut sums: Vec<(u64, Sum)> = Vec::new();
-        let mut accounts_seen: Vec<[Seen; SHARDS]> = Vec::new();
-        let (mut accepted, mut debug, mut marks) = (KeyTable::default(), KeyTable::default(), KeyTable::default());
-        let (mut removed, mut superseded, mut incidents) = (Vec::new(), Vec::new(), Vec::new());
-        let mut used: HashSet<u32> = HashSet::new();
+        let hot_length: Option<HotLength<'_>> = closing.then_some(&hot_length);
         let kept = incidents_kept(self.placement.hot.geometry.region_bytes()).div_ceil(SHARDS);
-        let mut turn_began = Instant::now();
+        let mut turn_began = self.timer().now();
         for (number, cell) in self.shards.cells.iter().enumerate() {
             // Accounts before events: an event that ends in between is in neither, and its record after `seen` says how it ended.
-            for batch in 0.. {
-                let shard = cell.lock();
-                let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
-                if runs.is_empty() {
-                    break;
-                }
-                if accounts_seen.len() == batch {
-                    accounts_seen.push(Default::default());
-                }
-                accounts_seen[batch][number] = self.seen();
-                for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
-                    if sums.len() == at {
-                        sums.push((run.run, Sum::default()));
-                    }
-                    debug_assert_eq!(sums[at].0, run.run, "every shard has the runs in one order");
-                    sums[at].1.add(&shard.events, at as u16, closing.then_some(hot_length));
-                }
-                shard.unlock_fair();
-            }
+            self.take_accounts(number, cell, hot_length, taken);
             for first in (0..).step_by(SLICE_EVENTS as usize) {
                 let shard = cell.lock();
                 let end = shard.events.slab.used().min(first + SLICE_EVENTS);
-                for event in first..end {
-                    let leaf = &shard.events[event];
-                    let State::Live(state) = leaf.state else { continue };
-                    // What images say need not be said here: a full warm level would make each snapshot as large as itself.
-                    let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
-                    let marked = shard.events.slab.at(event, At::MarksLogged);
-                    match state {
-                        LiveState::Accepted => {
-                            used.extend(output_number(leaf.output()));
-                            // Of a settled one the images say so.
-                            if !settled {
-                                accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
-                            }
-                        }
-                        LiveState::Debug => {
-                            let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
-                            debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
-                        }
-                        _ => {}
-                    }
-                    if marked && !(settled && state == LiveState::Accepted) {
-                        let word = leaf.marks();
-                        let mark = mark_of(word.stage, mark_detail(&word));
-                        marks.add(form, shard.events.primary(event).as_bytes(), mark);
-                    }
-                    if shard.events.removed_slots > 0 {
-                        for (rest, result) in shard.events.removed_of(event) {
-                            removed.push((schema.join(&shard.events.primary(event), rest).as_bytes().to_vec(), result));
-                        }
-                    }
-                }
+                (first..end).for_each(|event| self.take_event(&shard, event, taken));
                 if end < first + SLICE_EVENTS {
-                    superseded
-                        .extend(shard.places.superseded.iter().map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
-                    incidents.extend(shard.events.incidents.last(kept).copied());
+                    let superseded = shard.places.superseded.iter();
+                    taken.superseded.extend(superseded.map(|(key, ended)| (key.as_bytes().to_vec(), *ended)));
+                    taken.incidents.extend(shard.events.incidents.last(kept).copied());
                     break;
                 }
                 // Waiting verdicts go first.
                 shard.unlock_fair();
-                if turn_began.elapsed() > TURN {
+                let now = self.timer().now();
+                if now.saturating_duration_since(turn_began) > TURN {
                     std::thread::yield_now();
-                    turn_began = Instant::now();
+                    turn_began = now;
                 }
             }
         }
-        if let Some(absent) = self.decisions.absent.get() {
-            used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
-            for (table, kept) in
-                [(&mut accepted, &absent.accepted), (&mut debug, &absent.debug), (&mut marks, &absent.marks)]
-            {
-                kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
-            }
-            removed.extend(absent.removed.iter().cloned());
-            superseded.extend(absent.superseded.iter().cloned());
-        }
+    }
 
-        // Each with how far the log was, under the lock under which it is written to: a record before that is in what is taken,
-        // one after it is not.
+    /// Takes the accounts of one shard, some runs in each hold of its lock.
+    fn take_accounts(&self, number: usize, cell: &Cell, hot_length: Option<HotLength<'_>>, taken: &mut OfShards) {
+        for batch in 0.. {
+            let shard = cell.lock();
+            let runs = &shard.events.runs[(batch * BATCH_RUNS).min(shard.events.runs.len())..];
+            if runs.is_empty() {
+                break;
+            }
+            if taken.accounts_seen.len() == batch {
+                taken.accounts_seen.push(Default::default());
+            }
+            taken.accounts_seen[batch][number] = self.seen();
+            for (at, run) in (batch * BATCH_RUNS..).zip(runs.iter().take(BATCH_RUNS)) {
+                if taken.sums.len() == at {
+                    taken.sums.push((run.run, Sum::default()));
+                }
+                debug_assert_eq!(taken.sums[at].0, run.run, "every shard has the runs in one order");
+                taken.sums[at].1.add(&shard.events, at as u16, hot_length);
+            }
+            shard.unlock_fair();
+        }
+    }
+
+    /// Takes what was decided about one event, if it is live.
+    fn take_event(&self, shard: &Shard, event: u32, taken: &mut OfShards) {
+        let form = self.shards.decided_form;
+        let leaf = &shard.events[event];
+        let State::Live(state) = leaf.state else { return };
+        // What images say need not be said here: a full warm level would make each snapshot as large as itself.
+        let settled = shard.events.slab.at(event, At::SettledThere) && leaf.is(Flag::Far);
+        let marked = shard.events.slab.at(event, At::MarksLogged);
+        match state {
+            LiveState::Accepted => {
+                taken.used.extend(output_number(leaf.output()));
+                // Of a settled one the images say so.
+                if !settled {
+                    taken.accepted.add(form, shard.events.primary(event).as_bytes(), u64::from(leaf.output()));
+                }
+            }
+            LiveState::Debug => {
+                let reason = shard.events.lists.reasons.get(&event).copied().unwrap_or_default();
+                taken.debug.add(form, shard.events.primary(event).as_bytes(), u64::from(reason));
+            }
+            _ => {}
+        }
+        if marked && !(settled && state == LiveState::Accepted) {
+            let word = leaf.marks();
+            let mark = mark_of(word.stage, mark_detail(&word));
+            taken.marks.add(form, shard.events.primary(event).as_bytes(), mark);
+        }
+        if shard.events.removed_slots > 0 {
+            for (rest, result) in shard.events.removed_of(event) {
+                let key = self.keyspace.schema.join(&shard.events.primary(event), rest);
+                taken.removed.push((key.as_bytes().to_vec(), result));
+            }
+        }
+    }
+
+    /// Takes again what is known of events on devices that are not there.
+    fn take_absent(&self, taken: &mut OfShards) {
+        let Some(absent) = self.decisions.absent.get() else { return };
+        let form = self.shards.decided_form;
+        taken.used.extend(absent.accepted.iter().filter_map(|(_, detail)| output_number(*detail as u32)));
+        for (table, kept) in [
+            (&mut taken.accepted, &absent.accepted),
+            (&mut taken.debug, &absent.debug),
+            (&mut taken.marks, &absent.marks),
+        ] {
+            kept.iter().for_each(|(primary, number)| table.add(form, primary, *number));
+        }
+        taken.removed.extend(absent.removed.iter().cloned());
+        taken.superseded.extend(absent.superseded.iter().cloned());
+    }
+
+    /// Takes what is not of a shard. Each with how far the log was, under the lock under which it is written to: a record
+    /// before that is in what is taken, one after it is not.
+    fn take_others(&self, boundary: Boundary, turn: u64, shards: OfShards) -> Taken {
         let mut seen = [Seen::default(); 4];
         let (runs, streams, holds);
         {
@@ -197,7 +222,7 @@ impl Engine {
         }
         let outputs = {
             let mut outputs = self.decisions.outputs.write();
-            let left = outputs.retain(&used, turn);
+            let left = outputs.retain(&shards.used, turn);
             self.placement.hot.output_bytes.store(outputs.bytes, Ordering::Relaxed);
             seen[2] = self.seen();
             left
@@ -211,9 +236,7 @@ impl Engine {
             seen.windows(2).all(|pair| pair[0].log <= pair[1].log && pair[0].shadow <= pair[1].shadow),
             "logs only grow"
         );
-        // What was recorded before the boundary is carried out: its records are marked, its slots can go.
-        self.decisions.effects.settled();
-
+        let OfShards { sums, accounts_seen, accepted, debug, marks, removed, superseded, incidents, used: _ } = shards;
         Taken {
             boundary,
             seen,
@@ -231,14 +254,28 @@ impl Engine {
             holds,
             incidents,
         }
-        .write(schema)
     }
+}
+
+/// What the shards said, one after another.
+#[derive(Default)]
+struct OfShards {
+    sums: Vec<(u64, Sum)>,
+    accounts_seen: Vec<[Seen; SHARDS]>,
+    accepted: KeyTable,
+    debug: KeyTable,
+    marks: KeyTable,
+    removed: Vec<(Vec<u8>, bool)>,
+    superseded: Vec<(Vec<u8>, Superseded)>,
+    incidents: Vec<Incident>,
+    /// Outputs that accepted events have.
+    used: HashSet<u32>,
 }
 
 #[cfg(test)]
 mod tests {
 
-    use crate::decisions::Folded;
+    use crate::decisions::SnapshotContent;
     use crate::{Config, Store};
     use forebay_core::Keyspace;
     use forebay_testkit::media::SimMedium;
@@ -250,9 +287,9 @@ mod tests {
         let store = Store::create_on(SimMedium::new(config.hot_bytes), &keyspace, config).unwrap();
         let engine = store.engine();
         let mut bytes = engine.capture(engine.decisions.log.boundary(&engine.placement.hot)).unwrap();
-        assert!(Folded::read(&keyspace, &bytes).is_ok());
+        assert!(SnapshotContent::read(&keyspace, &bytes).is_ok());
         bytes[..4].copy_from_slice(&(3_u32).to_le_bytes());
-        let refused = Folded::read(&keyspace, &bytes).err().unwrap();
+        let refused = SnapshotContent::read(&keyspace, &bytes).err().unwrap();
         assert!(refused.message().contains("version 3") && refused.message().contains("reads 4"), "{refused}");
     }
 }

@@ -69,7 +69,7 @@ fn files(dir: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
     all.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// Where these bytes stand so often in a row in a container, and in which.
+/// The container that has these bytes this many times in a row, and where.
 fn find(dir: &TempDir, byte: u8) -> (PathBuf, u64) {
     let row = [byte; FRAGMENT_BYTES];
     for (path, bytes) in files(dir) {
@@ -115,7 +115,7 @@ fn both_levels_are_counted() {
         assert_eq!(report.problems, Vec::<String>::new());
         assert!(report.clean);
         assert_eq!((report.devices, report.containers), (1, 17));
-        assert_eq!(report.warm_live, 31, "30 events that stand there alone, one fragment on both levels: {report:?}");
+        assert_eq!(report.warm_live, 31, "30 events on that level alone, one fragment on both levels: {report:?}");
         assert!(report.warm_entries >= 41 && report.images >= 41, "{report:?}");
         assert_eq!(report.live, 42, "10 and one on the hot level, 31 on the warm one: {report:?}");
         assert!(report.decisions >= 10, "{report:?}");

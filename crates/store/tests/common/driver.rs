@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     rng: SmallRng,
     next_event: u64,
     next_tag: u64,
-    /// About so many events are kept alive.
+    /// About this many events are kept alive.
     live_target: usize,
 }
 

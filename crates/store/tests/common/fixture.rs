@@ -233,7 +233,7 @@ impl Fixture {
         self.open_event(&self.primary(event), &OpenEvent { sources: Some(&sources), attributes: None })
     }
 
-    /// How the sources of a live event stand, by source.
+    /// The states of the sources of a live event, by source.
     #[track_caller]
     pub(crate) fn states(&self, event: u64) -> Vec<(u64, SourceState)> {
         let found = self.get_event(&self.primary(event), &Sources::None).unwrap().expect("a live event");

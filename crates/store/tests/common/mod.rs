@@ -1,4 +1,5 @@
-//! What the tests share: directories that go away, payloads that prove themselves, a store whose clock a test moves.
+//! Helpers that the tests share: directories that go away, payloads that prove themselves, a store whose clock a test
+//! moves.
 #![allow(dead_code, reason = "every test file takes its own part of this")]
 
 pub(crate) mod driver;

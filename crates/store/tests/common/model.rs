@@ -393,7 +393,7 @@ impl Model {
         let some_ready = self.hold.is_none() && self.events.values().any(free);
         let of_stage = |grant: &Grant| self.events.get(&grant.event).is_some_and(|model| model.stage == stage);
         let right = grants.iter().all(of_stage) && grants.len() <= n && (!grants.is_empty() || !some_ready);
-        // All of them are leased now, whatever was expected.
+        // All of them are leased now, regardless of what was expected.
         grants.iter().fold(right, |right, grant| self.grant(grant) && right)
     }
 

@@ -67,7 +67,7 @@ fn state_fits(model: &EventModel, seen: LiveState) -> bool {
 }
 
 impl Model {
-    /// How the sources of an event stand.
+    /// The states of the sources of an event.
     fn states(&self, event: u64, model: &EventModel) -> BTreeMap<u64, SourceState> {
         let mut states = BTreeMap::new();
         for (source, fragment) in &model.fragments {
@@ -98,7 +98,10 @@ impl Model {
         }
         let states = self.states(event, model);
         if !model.fuzzy && model.state != State::Emptied && seen.sources != states {
-            return Some(format!("event {event}: sources stand {:?}, not {states:?}: {model:?}", seen.sources));
+            return Some(format!(
+                "event {event}: the states of sources are {:?}, not {states:?}: {model:?}",
+                seen.sources
+            ));
         }
         let streams = match (model.state, model.verdict, &model.kept) {
             (State::Accepted, Some((_, Verdict::Choose)), Some((keep, result))) => {

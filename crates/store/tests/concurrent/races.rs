@@ -33,7 +33,7 @@ fn of_many_puts_of_other_bytes_one_is_stored() {
         let one = |event| {
             let key = key(RUN, event, 0);
             let reserve = (event + thread) % 3 == 0;
-            // Tags that differ by thread and never stand for no bytes.
+            // Tags that differ by thread and are never those of no bytes.
             let bytes = payload(&key, event * 64 + thread, BYTES_MAX);
             let answer = if reserve {
                 let options = PutOptions::default();

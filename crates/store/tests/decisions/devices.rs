@@ -1,4 +1,4 @@
-//! Two devices: an event that stands on both is decided on both, one that stands on one waits for that one alone; and
+//! Two devices: an event that is on both is decided on both, one that is on one waits for that one alone; and
 //! what one device missed never comes back by it.
 
 use crate::common::fixture::RUN;

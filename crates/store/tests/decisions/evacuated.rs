@@ -61,7 +61,7 @@ fn an_event_in_debug_that_is_evacuated_on_its_way_down_arrives() {
     life.in_every_life(|life, _| assert_eq!(life.state(EVENT), Some(LiveState::Debug)));
 }
 
-/// What was put for the warm level goes there, whatever happened to its record on the way.
+/// What was put for the warm level goes there, no matter what happened to its record on the way.
 #[test]
 fn a_fragment_for_the_warm_level_that_is_evacuated_on_its_way_down_arrives() {
     let life = Plan::new().evacuating().create();

@@ -15,7 +15,7 @@ fn one_fragment_each(mut plan: Plan) -> Plan {
     plan.all_down()
 }
 
-/// So many ready events on the device.
+/// This many ready events on the device.
 fn on_warm(plan: &Plan, events: u64) -> Life {
     let life = plan.create();
     for event in 0..events {
@@ -63,12 +63,12 @@ fn holds(life: &Life, told: &[bool], hot: bool) {
     life.balanced();
 }
 
-/// The other file of the log takes nothing, so that no fold makes room: it is full long before the last verdict.
+/// The other file of the log takes nothing, so that no snapshot makes room: it is full long before the last verdict.
 #[test]
 fn verdicts_past_a_full_log_of_a_device_hold() {
     let life = on_warm(&one_fragment_each(Plan::new().impatient()), MANY);
     let tokens: Vec<Token> = (0..MANY).map(|event| life.lease(event)).collect();
-    // The creation of the store folded into the second file.
+    // The creation of the store wrote its snapshot into the second file.
     life.devices[0].refuse_writes("decisions-0");
     let told = decide(&life, &tokens);
     assert!(told.contains(&false), "the log is never full");
@@ -77,7 +77,7 @@ fn verdicts_past_a_full_log_of_a_device_hold() {
     holds(&life.after_kill(), &told, true);
     holds(&life.after_kill().after_kill(), &told, true);
     holds(&life.after_loss_of_hot(0), &told, false);
-    // Once the log is folded all of it is durable there.
+    // After a snapshot of the log all of it is durable there.
     life.answer_again();
     for (event, token) in (0..).zip(&tokens).filter(|(event, _)| event % 3 == 0) {
         life.eventually_ok("the repeated verdict", |life| life.reject(event, token));
@@ -87,7 +87,7 @@ fn verdicts_past_a_full_log_of_a_device_hold() {
     holds(&life.after_loss_of_hot(0), &rejected, false);
 }
 
-/// What is said about a run takes more than a whole log of a device: it has room after a fold.
+/// What is said about a run takes more than a whole log of a device: it has room after a snapshot.
 #[test]
 fn an_entry_that_is_longer_than_a_log_of_a_device_is_durable() {
     for maintenance in [false, true] {

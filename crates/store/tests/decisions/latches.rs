@@ -86,11 +86,11 @@ fn a_store_that_is_killed_while_it_inhibits_inhibits_for_what_it_finds() {
     life.stall_writes("");
     fill(&life, first, |_| {});
     assert!(class(&life).is_some());
-    // The device answers in the next life: what is ready goes down, and nobody is inhibited for ever.
+    // The device answers in the next life: what is ready goes down, and nobody is inhibited forever.
     let next = life.after_kill();
     eventually(&next.store, "inhibit ends", || next.stats().inhibit.is_none());
     next.balanced();
-    // The same device is still in trouble: it is said again.
+    // The same device is still in trouble: it is reported again.
     let next = life.after_kill_on(|device| device.stall_writes(CONTAINERS, DAY)).unwrap();
     eventually(&next.store, "inhibit begins", || next.stats().inhibit.is_some());
     next.answer_again();

@@ -117,7 +117,7 @@ pub(crate) fn killed(devices: &[Arc<SimDevice>]) -> Vec<Arc<SimDevice>> {
     devices.iter().map(|device| device.power_off(1)).collect()
 }
 
-/// A store and what it stands on.
+/// A store with its media.
 pub(crate) struct Life {
     pub(crate) store: Store,
     pub(crate) medium: Arc<SimMedium>,
@@ -406,7 +406,7 @@ impl Life {
         for fragment in &found.fragments {
             let source = self.store.schema().values(fragment.key().as_bytes())[2];
             fragment.verify().unwrap();
-            // What was put anew after an update went with the hot level has the bytes of a put under a later version.
+            // What was put again after an update went with the hot level has the bytes of a put under a later version.
             let wanted = [fragment.version(), 0].map(|version| bytes(event, source, version));
             assert!(wanted.contains(&fragment.to_vec()), "{event}/{source}, version {}", fragment.version());
             versions.insert(source, fragment.version());
@@ -418,7 +418,7 @@ impl Life {
         self.find(event).map(|found| found.state)
     }
 
-    /// Where the event stands, without a look at its bytes.
+    /// Where the event is, without a look at its bytes.
     pub(crate) fn find_state(&self, event: u64) -> Option<LiveState> {
         self.store.get_event(&self.name(event), &Sources::None).unwrap().map(|event| event.state)
     }
@@ -492,7 +492,7 @@ impl Life {
     }
 }
 
-/// Devices answer again whatever happens: a test that fails ends as well.
+/// Devices answer again no matter what happens: a test that fails ends as well.
 struct AnswerAgain<'a>(&'a Life);
 
 impl Drop for AnswerAgain<'_> {

@@ -192,7 +192,7 @@ impl Driver {
         };
         let mut answer = call(&self.life);
         if answer.as_ref().is_err_and(|error| error.kind() == Kind::OutcomeUnknown) && self.chance(50) {
-            // Whoever repeats the verdict gets its answer when devices have it.
+            // A repeat of the verdict gets its answer when devices have it.
             self.life.answer_again();
             self.life.eventually_ok(&format!("{}: the repeated verdict", self.what), call);
             answer = Ok(());
@@ -341,7 +341,7 @@ fn lives(seed: u64, lives: u64) -> (u64, u64) {
         let next = look(&driver.life, cut, &[told.clone(), told], promises, &what, Some(way)).unwrap();
         driver.life = next;
         if way == 2 {
-            // What is found now stands on devices, and is all that there is.
+            // What is found now is on devices, and is all that there is.
             for (event, promise) in &mut driver.promises {
                 if promise.gone && promise.persisted.is_empty() {
                     // It may have ended on the hot level alone, which took that along: what is put now is a new event.

@@ -1,4 +1,4 @@
-//! What a decision is worth: decided once, in memory and after the death of the process, however a device answers; in
+//! A decision holds: decided once, in memory and after the death of the process, however a device answers; in
 //! force without the hot level once it was acknowledged; and waited for by nobody else.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

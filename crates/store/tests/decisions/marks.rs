@@ -1,5 +1,5 @@
 //! Masks, classes and holds over crashes: what was answered is in force in every life with the hot level, what an event
-//! became by them stays, and what stands on a device says so alone.
+//! became by them stays, and what is on a device says so alone.
 
 use crate::common::eventually;
 use crate::common::fixture::RUN;

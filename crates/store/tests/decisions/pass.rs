@@ -29,8 +29,8 @@ fn is(found: Option<Found>, state: LiveState, stage: &str) {
     assert_eq!((found.state, &*found.stage, found.versions.len()), (state, stage, 2));
 }
 
-/// Every life after this one, orderly closing included: each of them folds the logs.
-fn in_every_life_after_folds(life: &Life, look: impl Fn(&Life)) {
+/// Every life after this one, orderly closing included: each of them takes snapshots of the logs.
+fn in_every_life_after_snapshots(life: &Life, look: impl Fn(&Life)) {
     life.in_every_life(|life, _| look(life));
     life.store.close().unwrap();
     let next = life.after_kill();
@@ -55,7 +55,7 @@ fn given_in(life: &Life) -> Vec<&'static str> {
 fn an_event_that_is_passed_on_its_way_down_is_in_its_stage() {
     let life = Plan::new().all_down().create();
     on_its_way_down(&life, pass);
-    in_every_life_after_folds(&life, |life| {
+    in_every_life_after_snapshots(&life, |life| {
         is(life.find(EVENT), LiveState::Ready, "final");
         assert_eq!(given_in(life), ["final"]);
     });
@@ -69,7 +69,7 @@ fn an_event_that_is_passed_and_accepted_on_its_way_down_is_accepted_in_its_stage
         let token = life.lease(EVENT);
         life.accept(EVENT, &token).unwrap();
     });
-    in_every_life_after_folds(&life, |life| is(life.find(EVENT), LiveState::Accepted, "final"));
+    in_every_life_after_snapshots(&life, |life| is(life.find(EVENT), LiveState::Accepted, "final"));
 }
 
 #[test]
@@ -82,19 +82,19 @@ fn an_event_that_is_passed_and_fails_on_its_way_down_is_given_out_again_in_its_s
         life.unhindered_round();
         until("the lease runs out", || life.state(EVENT) == Some(LiveState::Debug));
     });
-    in_every_life_after_folds(&life, |life| is(life.find(EVENT), LiveState::Debug, "final"));
+    in_every_life_after_snapshots(&life, |life| is(life.find(EVENT), LiveState::Debug, "final"));
     let next = life.after_kill().after_kill();
     assert!(next.replay(&next.name(EVENT)).unwrap());
     assert_eq!(given_in(&next), ["final"]);
     next.tick();
-    in_every_life_after_folds(&next, |life| {
+    in_every_life_after_snapshots(&next, |life| {
         is(life.find(EVENT), LiveState::Ready, "final");
         assert_eq!(given_in(life), ["final"]);
     });
 }
 
 /// The event arrives with an image that knows nothing of what was decided on its way, no other image is written, and the
-/// log of the hot level is folded.
+/// hot level takes a snapshot of its log.
 fn arrives_with_an_old_image(life: &Life, something: impl FnOnce(&Life)) {
     life.ready(EVENT);
     life.stall_writes(CONTAINERS);
@@ -103,7 +103,7 @@ fn arrives_with_an_old_image(life: &Life, something: impl FnOnce(&Life)) {
         |store| store.tick(),
         |life| {
             something(life);
-            // The image's commit is the next; whatever is to be made durable after it fails.
+            // The image's commit is the next; everything that should become durable after it fails.
             let begun = device.count(Operation::Sync) + 1;
             (1..5000).for_each(|nth| device.inject(Some(Operation::Sync), begun + nth, Fault::Fails));
             device.stall_writes(CONTAINERS, Duration::ZERO);
@@ -126,7 +126,7 @@ fn an_event_that_was_passed_and_accepted_on_its_way_down_has_its_stage_when_no_o
     });
     life.in_lives_with_hot(|life| is(life.find(EVENT), LiveState::Accepted, "final"));
     let next = life.after_kill();
-    in_every_life_after_folds(&next, |life| is(life.find(EVENT), LiveState::Accepted, "final"));
+    in_every_life_after_snapshots(&next, |life| is(life.find(EVENT), LiveState::Accepted, "final"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_event_that_was_passed_and_failed_on_its_way_down_has_its_stage_when_no_oth
     let next = life.after_kill().after_kill();
     assert!(next.replay(&next.name(EVENT)).unwrap());
     assert_eq!(given_in(&next), ["final"]);
-    in_every_life_after_folds(&next, |life| assert_eq!(given_in(life), ["final"]));
+    in_every_life_after_snapshots(&next, |life| assert_eq!(given_in(life), ["final"]));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_event_that_is_accepted_on_its_way_down_is_accepted() {
         let token = life.lease(EVENT);
         life.accept(EVENT, &token).unwrap();
     });
-    in_every_life_after_folds(&life, |life| is(life.find(EVENT), LiveState::Accepted, "fast"));
+    in_every_life_after_snapshots(&life, |life| is(life.find(EVENT), LiveState::Accepted, "fast"));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn an_event_that_is_rejected_on_its_way_down_does_not_come_back() {
         },
     );
     life.tick();
-    in_every_life_after_folds(&life, |life| assert_eq!(life.find(EVENT), None, "the rejected event is back"));
+    in_every_life_after_snapshots(&life, |life| assert_eq!(life.find(EVENT), None, "the rejected event is back"));
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
     life.stall_writes(CONTAINERS);
     life.meanwhile(|store| store.tick(), |life| (0..EVENTS).for_each(|event| verdict(life, event)));
     life.tick();
-    in_every_life_after_folds(&life, |life| {
+    in_every_life_after_snapshots(&life, |life| {
         for event in 0..EVENTS {
             let found = life.find(event).map(|found| (found.state, found.stage));
             let expected = match event % 5 {
@@ -256,7 +256,7 @@ fn a_batch_on_its_way_down_is_what_was_answered_of_each_event() {
     });
 }
 
-/// Without any device in trouble: the stage is the device's as well, whatever stands there of the event.
+/// Without any device in trouble: the stage is the device's as well, no matter how much of the event is there.
 #[test]
 fn a_pass_of_an_event_of_which_something_is_on_a_device_holds_without_the_hot_level() {
     for sources in 1..=2 {
@@ -271,7 +271,7 @@ fn a_pass_of_an_event_of_which_something_is_on_a_device_holds_without_the_hot_le
             assert_eq!((found.state, &*found.stage), (LiveState::Accepted, "final"));
         });
         life.tick();
-        in_every_life_after_folds(&life, |life| {
+        in_every_life_after_snapshots(&life, |life| {
             let found = life.find(EVENT).unwrap();
             assert_eq!((found.state, &*found.stage), (LiveState::Accepted, "final"));
         });

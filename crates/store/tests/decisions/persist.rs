@@ -115,7 +115,7 @@ fn an_event_that_a_mask_completes_while_a_fragment_is_persisted_is_ready() {
     });
     assert_eq!(put.unwrap(), PutOutcome::Stored);
     assert_eq!(life.state(EVENT), Some(LiveState::Ready));
-    measure::fold(&life).unwrap();
+    measure::take_snapshot(&life).unwrap();
     life.in_every_life(|life, hot| {
         let found = life.find(EVENT).expect("the persisted fragment");
         // Without the hot level its first fragment is missing, and no mask is about that one.
@@ -323,7 +323,7 @@ fn a_group_of_persisted_fragments_is_what_was_answered_of_each() {
 }
 
 /// An update of a fragment that no device has is told to the devices that have others of its event. Lost with the hot
-/// level and put anew as persisted, it is no version that ended.
+/// level and put again as persisted, it is no version that ended.
 #[test]
 fn a_fragment_that_is_put_anew_after_its_update_went_with_the_hot_level_stays() {
     let first = Plan::new().create();
@@ -402,7 +402,7 @@ fn a_fragment_counts_as_persisted_once_its_device_knows_what_was_decided_before(
         life.stall_writes(LOGS);
         let error = life.try_put(EVENT, 0, true).unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable, "no device knows what was decided: {error}");
-        // A device that does not know has nothing of the event, whatever is cut off.
+        // A device that does not know has nothing of the event, no matter what is cut off.
         assert_eq!(life.after_loss_of_hot(0).state(EVENT), None);
         life.answer_again();
         life.eventually_ok("the put", |life| life.try_put(EVENT, 0, true).map(drop));
@@ -439,7 +439,7 @@ fn an_event_that_was_accepted_and_shortened_on_the_hot_level_alone_goes_with_it(
     life.in_every_life(|life, hot| assert_eq!(life.state(EVENT), hot.then_some(LiveState::Accepted)));
 }
 
-/// An image of it stands on the device, and was never answered for: what the event was forgiven since holds.
+/// An image of it is on the device, and no call has acknowledged it: what the event was forgiven since holds.
 #[test]
 fn an_image_that_was_given_up_says_nothing_of_deliveries() {
     let life = Plan::new().impatient().one_delivery().create();
@@ -469,7 +469,7 @@ fn marks_of_an_event_whose_image_was_given_up_are_the_last_ones() {
     assert_eq!(life.try_put(EVENT, 0, true).unwrap_err().kind(), Kind::Unavailable);
     life.answer_again();
     let token = life.lease(EVENT);
-    measure::fold(&life).unwrap();
+    measure::take_snapshot(&life).unwrap();
     life.requeue(&life.name(EVENT), &token).unwrap();
     life.in_lives_with_hot(|life| assert_eq!(life.state(EVENT), Some(LiveState::Ready)));
 }

@@ -116,7 +116,7 @@ fn decisions_hold_when_a_device_is_lost_after_a_kill() {
     drop(store);
 }
 
-/// Decisions about events on present devices, whatever else is gone.
+/// Decisions about events on present devices, no matter which others are gone.
 #[test]
 fn decisions_hold_when_the_hot_level_and_a_device_are_lost() {
     let dir = TempDir::new();

@@ -9,7 +9,7 @@ use forebay_store::{GetAny, PutOptions, PutOutcome, RunState, Sources, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Neighbouring events share a shard; so many blocks of them meet every shard.
+/// Neighbouring events share a shard; this many blocks of them meet every shard.
 const BLOCK: u64 = 64;
 const BLOCKS: u64 = 128;
 
@@ -158,9 +158,9 @@ fn time_goes_on_for_the_hot_level_beside_a_stalled_device() {
     });
 }
 
-/// Enough decisions about events of the hot level for its log to be folded several times.
+/// Enough decisions about events of the hot level for its log to take several snapshots.
 #[test]
-fn decisions_about_the_hot_level_wait_for_no_device_when_the_log_is_folded() {
+fn decisions_about_the_hot_level_wait_for_no_device_when_the_log_takes_a_snapshot() {
     let mut plan = Plan::new();
     plan.keyspace.run.completeness = Completeness::Count(1);
     let life = plan.create();
@@ -329,7 +329,7 @@ fn closing_a_run_hinders_nobody() {
     life.in_lives_with_hot(|life| assert!(closed(life)));
 }
 
-/// Whoever watches is told, reports of producers are taken.
+/// Watchers are told, reports of producers are taken.
 #[test]
 fn a_producer_and_a_new_stream_wait_for_nobody() {
     let life = Plan::new().create();

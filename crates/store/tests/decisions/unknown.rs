@@ -11,7 +11,7 @@ use std::time::Duration;
 const EVENT: u64 = 1;
 const RESULT: u64 = 100;
 
-/// How its fragments stand on the device.
+/// How its fragments got to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Persisted,
@@ -89,7 +89,7 @@ fn is_gone(life: &Life, _: Standing) {
     assert_eq!(life.try_put(EVENT, 7, false).unwrap(), PutOutcome::Late);
 }
 
-/// The call in each trouble, for an event that stands on the device in each way.
+/// The call in each trouble, for an event that got to the device in each way.
 fn holds(case: &Case) {
     for standing in [Standing::Persisted, Standing::Demoted] {
         for trouble in [Trouble::LogStalls, Trouble::WritesStall, Trouble::LogFails] {
@@ -380,7 +380,7 @@ fn a_fragment_that_was_removed_beside_a_stalled_device_is_not_rejected_with_its_
     }
 }
 
-/// Whoever does not repeat the removal, but goes on, has an account that balances as well.
+/// A caller that does not repeat the removal, but goes on, has an account that balances as well.
 #[test]
 fn a_removal_that_is_not_repeated_is_booked_once() {
     for trouble in [Trouble::LogStalls, Trouble::LogFails] {
@@ -419,7 +419,7 @@ fn updates_of_a_persisted_fragment_in_trouble_are_each_booked_once() {
     }
 }
 
-/// The hot level is full as well: whatever a verdict answers then is what every later life finds, and none is refused.
+/// The hot level is full as well: every later life finds what a verdict answered then, and none is refused.
 #[test]
 fn verdicts_beside_devices_in_trouble_and_a_full_hot_level_are_what_they_answer() {
     const EARLY: u64 = 1024;

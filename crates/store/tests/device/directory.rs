@@ -1,9 +1,9 @@
 //! The device that is a directory.
 
-use crate::conformance::{pattern, read_all, suite, write_all};
-use forebay_store::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, IoMethod};
+use crate::conformance::{DROP_WAIT, drop_in_flight, pattern, read_all, suite, write_all};
+use forebay_store::{BLOCK_BYTES, Buffer, Device, DirectoryDevice, Done, FileId, IoMethod, Queue};
 use forebay_testkit::media::{FaultyDevice, ShiftingDevice};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,99 @@ fn conforms_shifted_and_with_faults_around_it() {
     let dir = Dir::here("shifted");
     let device = FaultyDevice::new(Arc::new(open(&dir, IoMethod::Auto, true)));
     suite(&(ShiftingDevice::new(device, 11) as Arc<dyn Device>));
+}
+
+/// A directory whose writes through a queue land only after the queue that was dropped has stopped to wait for them.
+struct Late(Arc<DirectoryDevice>);
+
+struct LateQueue {
+    device: Arc<DirectoryDevice>,
+    held: Vec<(FileId, u64, Buffer, usize)>,
+}
+
+impl Device for Late {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn method(&self) -> String {
+        self.0.method()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.0.free_bytes()
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<FileId> {
+        self.0.create(name, bytes)
+    }
+
+    fn open(&self, name: &str) -> io::Result<(FileId, u64)> {
+        self.0.open(name)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(file, offset, into)
+    }
+
+    fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(file, offset, bytes)
+    }
+
+    fn sync(&self, file: FileId) -> io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn queue(&self, _: usize) -> io::Result<Box<dyn Queue>> {
+        Ok(Box::new(LateQueue { device: self.0.clone(), held: Vec::new() }))
+    }
+}
+
+impl Queue for LateQueue {
+    fn write(&mut self, _: u64, file: FileId, offset: u64, buffer: Buffer, length: usize) {
+        self.held.push((file, offset, buffer, length));
+    }
+
+    fn sync(&mut self, _: u64, _: FileId) {}
+
+    fn complete(&mut self, _: Duration) -> Option<Done> {
+        None
+    }
+
+    fn in_flight(&self) -> usize {
+        self.held.len()
+    }
+}
+
+impl Drop for LateQueue {
+    fn drop(&mut self) {
+        let (device, held) = (self.device.clone(), std::mem::take(&mut self.held));
+        std::thread::sleep(DROP_WAIT);
+        std::thread::spawn(move || {
+            std::thread::sleep(DROP_WAIT / 4);
+            for (file, offset, buffer, length) in held {
+                write_all(device.as_ref(), file, offset, &buffer[..length]);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_dropped_queue_does_not_wait_for_lands_later() {
+    let dir = Dir::here("late");
+    drop_in_flight(&Late(Arc::new(open(&dir, IoMethod::Pwrite, false))));
 }
 
 #[test]

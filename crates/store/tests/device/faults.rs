@@ -132,7 +132,7 @@ fn a_failed_sync_loses_what_was_not_synced_and_the_next_one_succeeds() {
         setup.spoil(Operation::Sync, Fault::Fails);
         assert_eq!(setup.sync(queued).unwrap_err().raw_os_error(), EIO);
         setup.sync(queued).unwrap();
-        assert_eq!(setup.landed(0, 8, 1), 64, "what stood there before");
+        assert_eq!(setup.landed(0, 8, 1), 64, "the bytes that were there before");
         assert!(setup.read(8, 8).iter().all(|&byte| byte == 0));
         setup.write(queued, 6 * BLOCK, pattern(4 * BLOCK_BYTES, 4)).unwrap();
         setup.sync(queued).unwrap();

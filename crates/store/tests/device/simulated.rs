@@ -41,7 +41,7 @@ fn bytes_at_rest_are_shifted_and_transfers_short() {
     assert!(at_rest.iter().zip(bytes.iter()).all(|(rest, byte)| *rest == byte.wrapping_add(1)));
 }
 
-/// A file of 4 blocks: the first block old and synced, then written anew; the third new; neither synced.
+/// A file of 4 blocks: the first block old and synced, then written again; the third new; neither synced.
 fn half_synced(device: &dyn Device) -> FileId {
     let file = device.create("power.fb", 4 * BLOCK).unwrap();
     write_all(device, file, 0, &pattern(BLOCK_BYTES, 1));

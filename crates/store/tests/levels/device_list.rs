@@ -14,7 +14,7 @@ fn bytes(event: u64) -> Vec<u8> {
     payload(&key(RUN, event, 0), event * 16, MOST)
 }
 
-/// A closed store with so many devices. All events but the last ten stand on devices.
+/// A closed store with this many devices. All events but the last ten are on devices.
 fn closed(dir: &TempDir, devices: usize) -> Config {
     let down = all_down(dir.path());
     let config =
@@ -86,7 +86,7 @@ fn without_any_of_its_devices_a_store_is_served_with_consent_and_names_the_loss(
     for opening in 0..2 {
         let store = Store::open(&dir.store(), accepting.clone()).unwrap();
         assert!(store.losses().iter().any(|loss| loss.contains("all 2 devices")), "{:?}", store.losses());
-        assert_eq!(there(&store), 10, "what stands on the hot level alone, opening {opening}");
+        assert_eq!(there(&store), 10, "events on the hot level alone, opening {opening}");
         assert!(store.runs().iter().all(|run| run.ledger.imbalance().is_none()));
         store.close().unwrap();
         drop(store);
@@ -149,7 +149,7 @@ fn a_list_with_a_device_twice_or_one_too_many_is_refused() {
         write(&dir, &[0, 1, 7]);
         let message = refused(Store::open(&dir.store(), config.clone()), Kind::Invalid);
         assert!(message.contains("lists 3 devices") && message.contains("made with 2"), "{message}");
-        // One of another store in the place of its own.
+        // A device of another store instead of its own.
         write(&dir, &[0]);
         let mut text = std::fs::read_to_string(list(&dir)).unwrap();
         let path = other.path().join("warm-0");

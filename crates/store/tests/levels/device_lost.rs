@@ -1,4 +1,4 @@
-//! A device is gone for good: what stands elsewhere is served, with an operator's consent, and the loss is named.
+//! A device is gone for good: what is elsewhere is served, with an operator's consent, and the loss is named.
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::fixture::RUN;
@@ -57,7 +57,7 @@ fn a_store_without_one_of_its_devices_is_served_with_consent() {
             assert!(store.losses().iter().any(|loss| loss.contains(&named)), "{:?}", store.losses());
             let left = there(&store, 0..410);
             assert_eq!(left.len() as u64, 410 - gone - opening * 2, "opening {opening} without device {lost}");
-            assert!(left.contains(&405), "what stands on the hot level alone");
+            assert!(left.contains(&405), "events on the hot level alone");
             // It goes on: puts, verdicts, demotion to the device that is left.
             for event in &left[..2] {
                 let primary = store.schema().primary(&[RUN, *event]).unwrap();

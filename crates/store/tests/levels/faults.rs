@@ -189,7 +189,7 @@ fn each_in_turn(operation: Operation, fault: Fault, devices: usize) {
         told.work(&store, 0);
         told.check(&store, &what, false);
         setup.devices[0].heal();
-        // It goes on, whatever failed.
+        // It goes on, no matter what failed.
         told.work(&store, 100);
         told.check(&store, &what, true);
         failed += told.failed.len() + store.warm_stats().unwrap().notes.len();
@@ -330,7 +330,7 @@ fn no_space_at_any_step_of_creation_is_full_and_the_next_try_succeeds() {
     }
 }
 
-/// A container in which a write failed is emptied into others, and what stood in it is there.
+/// A container in which a write failed is emptied into others, and what was in it is there.
 #[test]
 fn a_poisoned_container_is_rescued() {
     let setup = Setup::new(1);
@@ -407,7 +407,7 @@ fn a_poisoned_container_of_copies_keeps_no_other_from_being_rescued() {
     }
 }
 
-/// What stands in a container that failed, and cannot be read any more, is lost: by name, in the ledger, for good.
+/// What is in a container that failed, and cannot be read any more, is lost: by name, in the ledger, for good.
 #[test]
 fn what_cannot_be_rescued_is_lost_by_name() {
     let setup = Setup::new(1);

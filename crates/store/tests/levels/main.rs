@@ -19,7 +19,7 @@ use forebay_store::core::{Completeness, Keyspace};
 use forebay_store::{Config, Store, WarmDevice};
 use std::path::Path;
 
-/// A small store with a small warm level of so many devices.
+/// A small store with a small warm level of this many devices.
 pub(crate) fn two_levels(dir: &Path, devices: usize) -> Config {
     let device = |number| WarmDevice::directory(dir.join(format!("warm-{number}")), 5 << 20);
     Config {
@@ -35,7 +35,7 @@ pub(crate) fn all_down(dir: &Path) -> Config {
     Config { demote_high: 0.001, demote_low: 0.0, ..two_levels(dir, 1) }
 }
 
-/// Events of so many fragments.
+/// Events of this many fragments.
 pub(crate) fn events_of(fragments: u32) -> Keyspace {
     let mut keyspace = sealed_events();
     keyspace.run.completeness = Completeness::Count(fragments);

@@ -3,16 +3,16 @@
 //!
 //! Three ways to lose: the hot level is persistent memory, and every medium keeps an arbitrary part of what was not made
 //! durable; only the process dies; the hot level was memory, and is gone. In the last one holds what a device was told:
-//! persisted puts, demoted events, and decisions about events of which anything stands there.
+//! persisted puts, demoted events, and decisions about events of which anything is there.
 //!
 //! `FOREBAY_POWER_STEPS` bounds the steps of the hot level that are tried (400 by default, spread evenly); those of
 //! devices are all tried.
 
 use crate::common::fixture::RUN;
 use crate::common::key;
-use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, LiveState, ManualClock, Primary, Token};
+use forebay_store::core::{Bounds, Completeness, Keyspace, Kind, Level, LiveState, ManualClock, Primary, Token};
 use forebay_store::measure::demote;
-use forebay_store::{Accept, Config, PutOptions, PutOutcome, Sources, Store, WarmDevice};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store, WarmDevice};
 use forebay_testkit::media::{SimDevice, SimMedium};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,7 @@ fn keyspace() -> Keyspace {
     keyspace.run.complete_within = Duration::from_secs(24 * 3600);
     keyspace.stages = ["fast", "final"].map(str::to_owned).into();
     keyspace.deliveries_max = 1;
+    keyspace.announced = true;
     keyspace
 }
 
@@ -61,7 +62,7 @@ fn config(clock: &Arc<ManualClock>, devices: &[Arc<SimDevice>]) -> Config {
 struct Promise {
     /// It was rejected, released or removed, and never comes back.
     gone: bool,
-    /// Where it stands, if that is promised.
+    /// Its state, if that is promised.
     state: Option<LiveState>,
     /// Version and bytes by source.
     fragments: BTreeMap<u64, (u16, Vec<u8>)>,
@@ -100,7 +101,7 @@ struct Given {
     event: u64,
     token: Token,
     accepted: bool,
-    /// Something of the event stood on a device.
+    /// Something of the event was on a device.
     warm: bool,
 }
 
@@ -170,6 +171,16 @@ impl Life {
         }
     }
 
+    fn source(&self, source: u64) -> Vec<u8> {
+        self.store.schema().source(&[source]).unwrap()
+    }
+
+    fn announce(&self, event: u64, sources: &[u64]) {
+        let sources: Vec<Vec<u8>> = sources.iter().map(|source| self.source(*source)).collect();
+        let how = OpenEvent { sources: Some(&sources), attributes: None };
+        assert_eq!(self.store.open_event(&self.name(event), &how).unwrap(), PutOutcome::Stored);
+    }
+
     fn lease(&mut self, event: u64) {
         let lease = self.store.lease(&self.name(event), None).unwrap().expect("a ready event");
         self.tokens.insert(event, lease.token);
@@ -208,7 +219,7 @@ impl Life {
         self.ended(event, true);
     }
 
-    /// A round of both levels. All events that are not open stand on devices after it.
+    /// A round of both levels. All events that are not open are on devices after it.
     fn tick(&mut self) {
         self.store.tick();
         for (event, put) in &self.put {
@@ -253,7 +264,7 @@ fn script() -> Vec<(&'static str, Call)> {
             let bytes = bytes_of(2, 0, 1, 1200);
             assert_eq!(life.store.update(&key(RUN, 2, 0), &bytes, None).unwrap(), 1);
             life.put.get_mut(&2).unwrap().fragments.insert(0, (1, bytes));
-            // The new version stands on the hot level only, until the next round.
+            // The new version is on the hot level only, until the next round.
             life.promises.get_mut(&2).unwrap().fragments.remove(&0);
         }),
     );
@@ -388,9 +399,23 @@ fn script() -> Vec<(&'static str, Call)> {
         }
     }
     call("demotion into recycled containers", of(Life::tick));
+    // Events that a mask completes, or that lack a source, are on devices, with images that say so. Then they are announced
+    // with other sources.
+    for event in [31, 33] {
+        call("put of an event that lacks a source", of(move |life| life.put(event, 0, 300, false)));
+    }
+    call("seal", of(|life| assert!(life.store.seal(&life.name(33)).unwrap())));
+    call("mask", of(|life| life.store.mask(RUN, &life.source(1), Some(&life.name(30))).unwrap()));
+    call("put of an event that the mask completes", of(|life| life.put(32, 0, 300, true)));
+    call("demotion of masked events", of(Life::tick));
+    call("announcement that a mask does not complete", of(|life| life.announce(31, &[0, 3])));
+    call("announcement that a mask completes", of(|life| life.announce(33, &[0, 1])));
+    call("announcement of an event with a persisted part", of(|life| life.announce(32, &[0, 3])));
+    call("unmask", of(|life| life.store.unmask(RUN, &life.source(1), None).unwrap()));
+    call("demotion of records", of(Life::tick));
     call("put that opens the last", of(|life| life.put(9, 1, 500, true)));
     call("stop", of(|life| life.store.run_stop(RUN).unwrap()));
-    for event in [2, 9, 20, 21, 22, 23] {
+    for event in [2, 9, 20, 21, 22, 23, 31, 32, 33] {
         call("lease", of(move |life| life.lease(event)));
         call("reject", of(move |life| life.reject(event, true)));
     }
@@ -413,11 +438,12 @@ fn look(
     given: &[Given],
 ) -> Result<(String, BTreeMap<u64, Seen>), String> {
     let clock = Arc::new(ManualClock::default());
-    let config = Config { accept_loss: medium.is_none(), ..config(&clock, devices) };
     let without_hot = medium.is_none();
-    let store = match medium {
-        Some(image) => Store::open_on(SimMedium::from_image(image), &keyspace(), config),
-        None => Store::open_without_hot_on(SimMedium::new(REGION_BYTES), &keyspace(), config),
+    let opened = Config { accept_loss: without_hot, ..config(&clock, devices) };
+    let medium = medium.map_or_else(|| SimMedium::new(REGION_BYTES), SimMedium::from_image);
+    let store = match without_hot {
+        false => Store::open_on(medium.clone(), &keyspace(), opened),
+        true => Store::open_without_hot_on(medium.clone(), &keyspace(), opened),
     };
     let store = store.map_err(|error| format!("cannot open: {error}"))?;
     let look = look_at(&store, given, without_hot)?;
@@ -426,6 +452,15 @@ fn look(
     let again = look_at(&store, given, without_hot)?;
     if look.0 != again.0 {
         return Err(format!("after a round it is\n{}\nbefore\n{}", again.0, look.0));
+    }
+    // Records have gone down with their events by now: what images say counts alone.
+    let devices: Vec<_> = devices.iter().map(|device| device.power_off(1)).collect();
+    let killed = SimMedium::from_image(medium.killed_now());
+    let store = Store::open_on(killed, &keyspace(), config(&clock, &devices));
+    let store = store.map_err(|error| format!("cannot open after another kill: {error}"))?;
+    let after = look_at(&store, given, without_hot)?;
+    if look.0 != after.0 {
+        return Err(format!("after another kill it is\n{}\nbefore\n{}", after.0, look.0));
     }
     Ok(look)
 }
@@ -453,6 +488,9 @@ fn look_at(store: &Store, given: &[Given], without_hot: bool) -> Result<(String,
         let (state, outputs) = (info.state, store.outputs(&info.primary));
         let number = store.schema().values(info.primary.as_bytes())[1];
         writeln!(told, "{number} {state:?} {} {failures} {outputs:?} {}", event.stage, info.bytes).unwrap();
+        let mut sources: Vec<_> = event.sources.iter().collect();
+        sources.sort_unstable_by_key(|one| one.0);
+        writeln!(told, "  {sources:?} {:?}", event.missing).unwrap();
         let mut fragments = BTreeMap::new();
         for fragment in &event.fragments {
             fragment.verify().map_err(|error| error.to_string())?;
@@ -583,7 +621,7 @@ fn a_cut_at_every_step_of_every_call_keeps_every_promise() {
         let after = look(Some(life.medium.killed_now()), &power_off(&life, 1), &given);
         let after = after.unwrap_or_else(|wrong| panic!("{name}, answered: {wrong}")).0;
         check(views, &name, [&told, &after], [&before, &life.promises]);
-        // Answered is durable, whatever else survives.
+        // Answered is durable, no matter what else survives.
         cutter.cut("answered", 4);
         let views = std::mem::take(&mut *cutter.views.lock());
         check(views, &name, [&after, &after], [&life.promises, &life.promises]);
@@ -598,8 +636,50 @@ fn power_off(life: &Life, seed: u64) -> Vec<Arc<SimDevice>> {
     life.devices.iter().map(|device| device.power_off(seed)).collect()
 }
 
+/// A mask is in the log, and the events that it makes ready have no marks yet: one is on a device, one has a copy there. The
+/// next life makes them ready, and may give them out. Once the mask is lifted, nothing but a mark of that life knows that.
 #[test]
-fn the_life_that_is_cut_recycles_containers_and_folds_logs() {
+fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
+    let states = |store: &Store| -> Vec<LiveState> {
+        let state = |event| store.get_event(&primary(store, event), &Sources::None).unwrap().unwrap().state;
+        [1, 2].map(state).to_vec()
+    };
+    let clock = Arc::new(ManualClock::default());
+    let open = |medium: &Arc<SimMedium>, devices: &[Arc<SimDevice>]| {
+        Store::open_on(medium.clone(), &keyspace(), config(&clock, devices)).unwrap()
+    };
+    let mut ready = 0;
+    for step in 1.. {
+        let mut life = Life::new();
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        life.put(1, 0, 700, true);
+        let down = PutOptions { level: Some(Level::Warm), ..PutOptions::default() };
+        assert_eq!(life.store.put(&key(RUN, 2, 0), &[2; 700], &down).unwrap(), PutOutcome::Stored);
+        life.store.tick();
+        assert_eq!(life.store.get(&key(RUN, 2, 0)).unwrap().unwrap().level(), Level::Warm);
+        assert_eq!(states(&life.store), [LiveState::Open; 2]);
+        let (medium, devices, left) = (life.medium.clone(), life.devices.clone(), Arc::new(Mutex::new(None)));
+        let cut = left.clone();
+        life.medium.before_step(life.medium.steps() + step, move || {
+            let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+            *cut.lock() = Some((medium.crash_now(step), devices));
+        });
+        life.store.mask(RUN, &life.source(1), None).unwrap();
+        let Some((image, devices)) = left.lock().take() else { break };
+        let medium = SimMedium::from_image(image);
+        let store = open(&medium, &devices);
+        let found = states(&store);
+        ready += found.iter().filter(|state| **state == LiveState::Ready).count();
+        store.unmask(RUN, &life.source(1), None).unwrap();
+        let devices: Vec<_> = devices.iter().map(|device| device.power_off(step)).collect();
+        let again = states(&open(&SimMedium::from_image(medium.killed_now()), &devices));
+        assert_eq!(again, found, "power lost at step {step}");
+    }
+    assert!(ready > 1, "no cut fell between the mask and the marks");
+}
+
+#[test]
+fn the_life_that_is_cut_reclaims_containers_and_takes_snapshots() {
     let mut life = Life::new();
     script().iter().for_each(|(_, call)| call(&mut life));
     let containers = life.store.containers();

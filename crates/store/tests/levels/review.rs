@@ -1,9 +1,9 @@
 //! What must hold at the seams between the levels: whichever container was begun first, whenever the process is killed,
-//! whatever a device refuses for a moment.
+//! even if a device refuses something for a moment.
 
 use super::{all_down, create, events_of, two_levels};
 use crate::common::{TempDir, assert_balanced, key, put, refused, sealed_events};
-use forebay_store::core::{Key, Kind, Level, LiveState, Primary};
+use forebay_store::core::{AttributeSchema, Attributes, Key, Keyspace, Kind, Level, LiveState, Primary};
 use forebay_store::{
     Accept, Config, DirectoryDevice, GetAny, IoMethod, PutOptions, PutOutcome, Sources, Store, WarmDevice,
 };
@@ -122,6 +122,43 @@ fn an_accepted_event_stays_accepted_whichever_container_was_begun_first() {
     assert_balanced(&store);
 }
 
+/// The record of an event is in an image that was written early and has nothing else any more; its fragments are in one that
+/// was written later, and nothing of it is on the hot level.
+#[test]
+fn an_event_keeps_its_record_where_the_image_with_it_has_nothing_else() {
+    let dir = TempDir::new();
+    let attributes = AttributeSchema::parse(&["lumi:u32"], &[]).unwrap();
+    let store = create(&dir, &Keyspace { attributes: attributes.clone(), ..events_of(2) }, &all_down(dir.path()));
+    let lumi = Attributes::parse(&attributes, &["lumi=5"]).unwrap();
+    let options = PutOptions { attributes: Some(&lumi), ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 0, 0), &[1; BYTES], &options).unwrap(), PutOutcome::Stored);
+    assert!(store.seal(&primary(&store, 0)).unwrap());
+    store.tick();
+    assert_eq!(level(&store, 0, 0), Level::Warm);
+    store.close().unwrap();
+    drop(store);
+    let config = Config { flush_delay: Duration::ZERO, ..two_levels(dir.path(), 1) };
+    let store = Store::open(&dir.store(), config).unwrap();
+    let options = PutOptions { level: Some(Level::Warm), ..PutOptions::default() };
+    assert_eq!(store.put(&key(RUN, 0, 1), &[2; BYTES], &options).unwrap(), PutOutcome::Stored);
+    store.tick();
+    assert_eq!(level(&store, 0, 1), Level::Warm);
+    assert!(store.remove(&key(RUN, 0, 0)).unwrap());
+    let attributes = |store: &Store| store.get_event(&primary(store, 0), &Sources::None).unwrap().unwrap().attributes;
+    assert_eq!(attributes(&store), lumi);
+    // Its container must stay, also in the life after the next one.
+    let mut store = store;
+    for life in 0..3 {
+        store = reopen(store, &dir);
+        assert_eq!(attributes(&store), lumi, "life {life}");
+        store.tick();
+    }
+    assert!(store.remove_event(&primary(&store, 0)).unwrap());
+    store.tick();
+    assert!(store.containers().iter().all(|container| container.live_fragments == 0), "{:?}", store.containers());
+    assert_balanced(&store);
+}
+
 #[test]
 fn a_read_that_fails_once_loses_nothing() {
     for nth in 1..=8 {
@@ -175,7 +212,7 @@ fn what_was_durable_before_the_kill_still_leaves_the_hot_level() {
 }
 
 #[test]
-fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
+fn a_kill_between_the_snapshots_of_two_logs_books_nothing_twice() {
     let dir = TempDir::new();
     let store = create(&dir, &events_of(2), &two_levels(dir.path(), 1));
     assert_eq!(persisted(&store, 0, 0, 1000).unwrap(), PutOutcome::Stored);
@@ -183,7 +220,7 @@ fn a_kill_between_the_folds_of_two_logs_books_nothing_twice() {
     let before = store.ledger(RUN).unwrap();
     let logs = TempDir::new();
     copy_warm(&dir, &logs);
-    // The hot log is folded first; the device's was still what it had been.
+    // The hot log takes its snapshot first; the device's was still what it had been.
     store.close().unwrap();
     drop(store);
     copy_files(&logs.path().join("warm-0"), &dir.path().join("warm-0"), |name| name.starts_with("decisions"));
@@ -255,7 +292,7 @@ fn a_late_fragment_makes_an_event_of_the_warm_level_one_of_both() {
     let any = |level| store.get_any(&GetAny { n: 1, level: Some(level), ..GetAny::default() }).unwrap();
     assert!(any(Level::Warm).is_empty());
     let hot = any(Level::Hot);
-    assert_eq!(hot.len(), 1, "whoever takes what stands on the hot level gets it");
+    assert_eq!(hot.len(), 1, "a worker that asks for the hot level gets it");
     // The other one goes down again.
     store.tick();
     let other = 1 - store.schema().values(hot[0].primary.as_bytes())[1];
@@ -348,7 +385,7 @@ fn results_do_not_outlive_a_verdict_that_the_device_never_had() {
 }
 
 #[test]
-fn a_log_that_cannot_be_folded_is_not_folded_all_the_time() {
+fn a_log_that_cannot_take_a_snapshot_does_not_try_all_the_time() {
     let (dir, device) = (TempDir::new(), faulty());
     let store = create(&dir, &events_of(2), &on(&device, all_down(dir.path())));
     complete(&store, 0, 2);

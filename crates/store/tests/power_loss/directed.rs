@@ -7,7 +7,7 @@ use crate::common::key;
 use forebay_store::core::{
     AttributeSchema, Attributes, Bounds, Completeness, Keyspace, LiveState, ManualClock, Primary, Token,
 };
-use forebay_store::{Accept, Config, OpenEvent, PutOptions, Sources, Store};
+use forebay_store::{Accept, Config, OpenEvent, PutOptions, PutOutcome, Sources, Store};
 use forebay_testkit::media::SimMedium;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -57,6 +57,17 @@ impl Life {
     fn lease(&mut self, event: u64) {
         let lease = self.store.lease(&self.name(event), None).unwrap().expect("a ready event");
         self.tokens.push((event, lease.token));
+    }
+
+    fn announce(&self, event: u64, sources: &[u32]) {
+        let own: Vec<Vec<u8>> = sources.iter().map(|number| source(*number).to_vec()).collect();
+        let how = OpenEvent { sources: Some(&own), attributes: None };
+        assert_eq!(self.store.open_event(&self.name(event), &how).unwrap(), PutOutcome::Stored);
+    }
+
+    fn change_class(&self, event: u64, class: &str) {
+        let class = Attributes::parse(&self.store.keyspace().attributes, &[format!("class={class}")]).unwrap();
+        self.store.update_attributes(&self.name(event), &class, None).unwrap();
     }
 
     fn token(&self, event: u64) -> Token {
@@ -134,6 +145,24 @@ const CALLS: &[Call] = &[
     |life| assert!(life.store.release(&life.name(1)).unwrap()),
     |life| life.lease(3),
     |life| life.store.accept(&life.name(3), &life.token(3), &["main"]).unwrap(),
+    // Events that wait no more get another rule: by it they are incomplete (11), or complete with a mask (12, 14), or have all
+    // (13).
+    |life| life.put(12, 0, &[]),
+    |life| assert!(life.store.seal(&life.name(12)).unwrap()),
+    |life| life.store.mask(RUN, &source(1), None).unwrap(),
+    |life| life.put(11, 0, &[]),
+    |life| life.put(13, 0, &[]),
+    |life| life.put(14, 0, &["class=calib"]),
+    |life| life.announce(11, &[0, 3]),
+    |life| life.announce(12, &[0, 1]),
+    |life| life.change_class(13, "calib"),
+    |life| life.change_class(14, "physics"),
+    |life| life.store.unmask(RUN, &source(1), None).unwrap(),
+    |life| life.change_class(14, "calib"),
+    |life| assert!(life.store.remove_event(&life.name(11)).unwrap()),
+    |life| assert!(life.store.remove_event(&life.name(12)).unwrap()),
+    |life| assert!(life.store.remove_event(&life.name(13)).unwrap()),
+    |life| assert!(life.store.remove_event(&life.name(14)).unwrap()),
     |life| life.store.run_stop(RUN).unwrap(),
     |life| drop(life.store.run_close(RUN).unwrap()),
 ];
@@ -188,7 +217,7 @@ fn uncut() -> (Vec<String>, Vec<u64>) {
     let mut ends = vec![medium.steps()];
     for (number, call) in CALLS.iter().enumerate() {
         call(&mut life);
-        // Answered is durable, whatever else of the medium survives.
+        // Answered is durable, no matter what else of the medium survives.
         let seen: Vec<_> = (0..3).map(|seed| told(medium.crash_now(seed)).unwrap()).collect();
         assert!(seen.iter().all(|one| *one == seen[0]), "call {number}: {seen:#?}");
         after.push(seen[0].clone());
@@ -282,5 +311,66 @@ fn a_life_after_a_kill_at_any_step_of_a_decision_can_be_killed_as_well() {
             });
             assert!(life.store.remove_event(&life.name(event)).unwrap());
         }
+    }
+}
+
+/// A mask is in the log, and the event that it makes ready has no mark yet: the next life makes it ready, and may give it
+/// out. Once the mask is lifted, nothing but a mark of that life knows that it was.
+#[test]
+fn what_a_mask_makes_ready_in_the_life_after_a_cut_stays_ready() {
+    let masks = |medium: &Arc<SimMedium>| {
+        let life = Life::new(medium.clone());
+        life.store.run_open(RUN, &keyspace().run).unwrap();
+        life.put(1, 0, &[]);
+        let before = medium.steps();
+        life.store.mask(RUN, &source(1), None).unwrap();
+        before + 1..=medium.steps()
+    };
+    let open = |image: Vec<u8>| {
+        let (clock, medium) = (Arc::new(ManualClock::default()), SimMedium::from_image(image));
+        let store = Store::open_on(medium.clone(), &keyspace(), config(&clock)).unwrap();
+        let name = store.schema().primary(&[RUN, 1]).unwrap();
+        let state = store.get_event(&name, &Sources::None).unwrap().unwrap().state;
+        (store, medium, state)
+    };
+    let mut ready = 0;
+    for step in masks(&SimMedium::new(REGION_BYTES)) {
+        for seed in 0..8 {
+            let medium = SimMedium::new(REGION_BYTES);
+            medium.arm(step, seed);
+            masks(&medium);
+            let (store, medium, state) = open(medium.crash_image().unwrap());
+            if state == LiveState::Ready {
+                ready += 1;
+                store.unmask(RUN, &source(1), None).unwrap();
+                assert_eq!(open(medium.crash_now(seed)).2, LiveState::Ready, "power lost at step {step}, seed {seed}");
+            }
+        }
+    }
+    assert!(ready > 0, "no cut fell between the mask and the mark");
+}
+
+/// An event was ready when it was announced, and lacks two sources by that. One comes late, the other one is masked since:
+/// its record, which is believed first, has to say that it is complete.
+#[test]
+fn a_late_fragment_that_a_mask_makes_the_last_completes_its_event_after_a_cut_as_well() {
+    let medium = SimMedium::new(REGION_BYTES);
+    let life = Life::new(medium.clone());
+    life.store.run_open(RUN, &keyspace().run).unwrap();
+    life.put(1, 0, &[]);
+    assert!(life.store.seal(&life.name(1)).unwrap());
+    life.announce(1, &[0, 3, 4]);
+    life.store.mask(RUN, &source(4), None).unwrap();
+    life.put(1, 3, &[]);
+    let counts = |store: &Store| {
+        let ledger = store.ledger(RUN).unwrap();
+        (ledger.complete, ledger.incomplete)
+    };
+    assert_eq!(counts(&life.store), (1, 0));
+    for seed in 0..8 {
+        let clock = Arc::new(ManualClock::default());
+        let image = SimMedium::from_image(medium.crash_now(seed));
+        let store = Store::open_on(image, &keyspace(), config(&clock)).unwrap();
+        assert_eq!(counts(&store), (1, 0), "seed {seed}");
     }
 }

@@ -1,7 +1,7 @@
 //! An ordinary file: the kernel writes a page back when it likes, and a power loss takes what it has not written.
 //!
 //! Nothing that was acknowledged over such a medium is promised to survive the machine. What is promised: a power loss
-//! while the store is open is *noticed*, whatever pages it left, also in the life that follows an orderly close.
+//! while the store is open is *noticed*, no matter which pages it left, also in the life that follows an orderly close.
 
 use super::{REGION_BYTES, config};
 use crate::common::fixture::RUN;

@@ -139,7 +139,7 @@ fn whoever_waits_for_too_long_goes_before_all_others() {
     assert_eq!(order_of(&store)[..3], [8, 9, 1000]);
 }
 
-/// An event that became ready late is the oldest although it stands behind younger ones.
+/// An event that became ready late is the oldest although it is listed behind younger ones.
 #[test]
 fn the_wait_is_counted_from_the_first_fragment() {
     let mut keyspace = ordered(Order::Highest("lumi".to_owned()), Duration::from_secs(5));

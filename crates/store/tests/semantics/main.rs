@@ -53,7 +53,7 @@ fn staged(sources: u64) -> Keyspace {
     keyspace
 }
 
-/// Leases events of a stage, as many as there are.
+/// Leases events of a stage, all that there are.
 fn of_stage(store: &Fixture, stage: &str) -> Vec<Lease> {
     store.get_any(&GetAny { stage: Some(stage.to_owned()), n: 1000, ..GetAny::default() }).unwrap()
 }

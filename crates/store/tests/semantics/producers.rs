@@ -1,4 +1,4 @@
-//! Who puts into a run, and what each says that it offered; who died is listed as unknown.
+//! Producers of a run, and what each reports as offered; a producer that died is listed as unknown.
 
 use crate::common::fixture::{Fixture, RUN};
 use crate::common::refused;

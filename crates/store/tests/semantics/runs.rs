@@ -254,7 +254,7 @@ fn a_stopped_run_completes_its_events_within_its_grace() {
         refused(store.run_pause(RUN), Kind::Closed);
         refused(store.run_resume(RUN), Kind::Closed);
     });
-    // A process that comes back begins the grace anew.
+    // A process that comes back begins the grace again.
     store.advance(Duration::from_secs(4));
     assert_eq!(store.state(2), OPEN);
     store.stored(2, 1, b"x");
@@ -337,7 +337,7 @@ fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
     store.take(2).reject().unwrap();
     store.run_stop(RUN).unwrap();
     let path = store.path().join("runs");
-    std::fs::write(&path, "a file stands where the summaries belong").unwrap();
+    std::fs::write(&path, "a file in the place of the summaries").unwrap();
     refused(store.run_close(RUN), Kind::Invalid);
     assert_eq!(state(&store, RUN), Some(RunState::Stopped));
     store.late(2, 5, b"still known");

@@ -1,4 +1,4 @@
-//! Who gets which event, and for how long: `get_any`, named leases, heartbeats and time-outs.
+//! Leases: which worker gets which event, and for how long: `get_any`, named leases, heartbeats and time-outs.
 
 use crate::common::fixture::Fixture;
 use crate::common::{refused, refused_as, sources_of};

@@ -84,7 +84,7 @@ fn the_same_choice_again_gets_the_same_answer_and_another_one_is_fenced() {
         refused(store.reject(&store.primary(1), &token), Kind::Fenced);
     });
     assert!(store.release(&store.primary(1)).unwrap());
-    // Also when no accepted event has this choice any more, and the log that named it is folded.
+    // Also when no accepted event has this choice any more, and a snapshot has replaced the log that named it.
     store.in_every_life(|store| {
         accept(store, 1, &token, &chosen).unwrap();
         accept(store, 1, &token, &turned).unwrap();
@@ -93,8 +93,8 @@ fn the_same_choice_again_gets_the_same_answer_and_another_one_is_fenced() {
     });
 }
 
-/// The log is folded again and again while no accepted event has a choice: what an accept names must not be forgotten
-/// before its record stands.
+/// The log takes one snapshot after another while no accepted event has a choice: what an accept names must not be forgotten
+/// before its record is durable.
 #[test]
 fn a_choice_is_not_forgotten_between_its_naming_and_its_accept() {
     let mut store = Fixture::new(&staged(1));

@@ -1,6 +1,6 @@
 //! A device in memory that loses what was not synced, for tests of power loss.
 //!
-//! *Invariants*: a power loss keeps what a sync has covered; of every other sector of 512 bytes it keeps what stood there
+//! *Invariants*: a power loss keeps what a sync has covered; of every other sector of 512 bytes it keeps what was there
 //! after any of the writes since, sector by sector; a name that was made or removed since the last `sync_names` is there
 //! or not. Operations of a queue end in an order of the device's choice.
 
@@ -15,19 +15,19 @@ use std::time::Duration;
 
 /// A directory that exists in memory.
 pub struct SimDevice {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
 }
 
-struct Shared {
+struct DeviceShared {
     name: String,
     bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<DeviceState>,
 }
 
 type Hook = Box<dyn FnOnce(&SimDevice) + Send>;
 
 #[derive(Default)]
-struct State {
+struct DeviceState {
     files: Vec<File>,
     writes: Writes,
     steps: u64,
@@ -51,14 +51,14 @@ struct File {
 }
 
 impl SimDevice {
-    /// An empty device of so many bytes.
+    /// An empty device of this many bytes.
     pub fn new(name: &str, bytes: u64) -> Arc<SimDevice> {
         SimDevice::with(name, bytes, Vec::new())
     }
 
     fn with(name: &str, bytes: u64, files: Vec<File>) -> Arc<SimDevice> {
-        let state = Mutex::new(State { files, ..State::default() });
-        Arc::new(SimDevice { shared: Arc::new(Shared { name: name.to_owned(), bytes, state }) })
+        let state = Mutex::new(DeviceState { files, ..DeviceState::default() });
+        Arc::new(SimDevice { shared: Arc::new(DeviceShared { name: name.to_owned(), bytes, state }) })
     }
 
     /// What a power loss now would leave, as a device of its own; this one goes on. Of four seeds in a row one keeps
@@ -114,7 +114,7 @@ impl SimDevice {
     }
 }
 
-impl Shared {
+impl DeviceShared {
     /// Counts a change that is about to happen. Not under the lock: the hook looks at the device.
     fn step(self: &Arc<Self>) {
         let hook = {
@@ -129,7 +129,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl DeviceState {
     fn find(&self, name: &str) -> Option<usize> {
         self.files.iter().position(|file| file.naming.here && file.name == name)
     }
@@ -287,7 +287,7 @@ fn not_found(name: &str) -> io::Error {
 }
 
 struct SimQueue {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
     depth: usize,
     pending: Vec<Pending>,
     random: Random,
@@ -300,7 +300,7 @@ struct Pending {
 }
 
 enum What {
-    /// So many bytes have landed, by the write of this number.
+    /// The write of this number has landed this many bytes.
     Write(u64, usize),
     /// Covers these writes once it ends.
     Sync(FileId, Ended),

@@ -50,8 +50,8 @@ pub enum Fault {
     Short,
     /// A write reports success, but only some of its sectors of 512 bytes land, as the seed says. Others: not touched.
     Torn(u64),
-    /// A write reports success, but lands so many blocks further on in its file, from the end on at its start. Others: not
-    /// touched.
+    /// A write reports success, but lands this many blocks further on in its file, from the end on at its start.
+    /// Others: not touched.
     Misdirected(u64),
     /// The device answers nothing for so long, from this operation on; then everything goes on.
     Stalls(Duration),
@@ -64,13 +64,13 @@ pub struct FaultyDevice {
     /// For its queues.
     myself: Weak<FaultyDevice>,
     pub(super) inner: Arc<dyn Device>,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
     /// A stall has ended or begun.
     stall: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FaultState {
     counts: BTreeMap<Operation, u64>,
     total: u64,
     plan: Vec<(Option<Operation>, u64, Fault)>,
@@ -95,7 +95,7 @@ struct Known {
     unsynced: Unsynced,
 }
 
-impl State {
+impl FaultState {
     fn takes_no_writes(&self, file: FileId) -> Option<Instant> {
         let name = self.files.get(&file.0)?.name.as_str();
         let now = Instant::now();
@@ -110,7 +110,7 @@ impl FaultyDevice {
         Arc::new_cyclic(|myself| FaultyDevice {
             myself: myself.clone(),
             inner,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(FaultState::default()),
             stall: Condvar::new(),
         })
     }
@@ -297,11 +297,11 @@ impl FaultyDevice {
         self.state.lock().vanished
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock()
     }
 
-    /// Notes what stands where a write will land. Answers the write's number.
+    /// Notes what is where a write will land. Answers the write's number.
     pub(super) fn note(&self, file: FileId, offset: u64, bytes: usize) -> io::Result<u64> {
         let old = self.read_inside(file, offset, bytes)?;
         let mut state = self.state.lock();
@@ -319,7 +319,7 @@ impl FaultyDevice {
         }
     }
 
-    /// A sync fails: what stood there before comes back, for good.
+    /// A sync fails: what was there before comes back, for good.
     pub(super) fn lose(&self, file: FileId) -> io::Result<()> {
         let mut blocks = BTreeMap::<u64, Vec<(usize, [u8; SECTOR_BYTES])>>::new();
         {
@@ -430,7 +430,7 @@ pub(super) fn gone() -> io::Error {
     io::Error::new(ErrorKind::NotFound, "the device is gone")
 }
 
-/// Half of the blocks of so many bytes, rounded down.
+/// Half of the blocks of this many bytes, rounded down.
 pub(super) fn half(bytes: usize) -> usize {
     bytes / BLOCK_BYTES / 2 * BLOCK_BYTES
 }

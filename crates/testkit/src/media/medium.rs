@@ -23,13 +23,13 @@ pub struct SimMedium {
     length: usize,
     /// What the machine calls its boot, for an ordinary file; persistent memory does not depend on it.
     file_boot: Option<u64>,
-    state: Mutex<State>,
+    state: Mutex<MediumState>,
 }
 
 /// The kernel writes whole pages.
 const PAGE_BYTES: usize = 4096;
 
-struct State {
+struct MediumState {
     image: Vec<u8>,
     flushed: Vec<(usize, usize)>,
     steps: u64,
@@ -127,7 +127,7 @@ mod memory {
 }
 
 impl SimMedium {
-    /// An empty medium of so many bytes (rounded up to whole words).
+    /// An empty medium of this many bytes (rounded up to whole words).
     pub fn new(bytes: u64) -> Arc<SimMedium> {
         SimMedium::from_image(vec![0; (bytes as usize).next_multiple_of(8).max(8)])
     }
@@ -137,7 +137,7 @@ impl SimMedium {
         SimMedium::with(image, None)
     }
 
-    /// An empty ordinary file of so many bytes (rounded up to whole pages).
+    /// An empty ordinary file of this many bytes (rounded up to whole pages).
     pub fn file(bytes: u64) -> Arc<SimMedium> {
         SimMedium::with(vec![0; (bytes as usize).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES)], Some(1))
     }
@@ -158,7 +158,14 @@ impl SimMedium {
             memory: memory::allocate(length),
             length,
             file_boot,
-            state: Mutex::new(State { image, flushed: Vec::new(), steps: 0, armed: None, hook: None, crash: None }),
+            state: Mutex::new(MediumState {
+                image,
+                flushed: Vec::new(),
+                steps: 0,
+                armed: None,
+                hook: None,
+                crash: None,
+            }),
         };
         medium.fill(&medium.state.lock().image);
         Arc::new(medium)
@@ -217,14 +224,14 @@ impl SimMedium {
     }
 
     /// The kernel writes some page back, now: a later power loss finds it as it is at this moment, or as it is then.
-    fn write_back(&self, state: &mut State) {
+    fn write_back(&self, state: &mut MediumState) {
         // Multiplied by an odd number, steps in order name pages in no order (Knuth's multiplicative hash).
         let page = (state.steps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % self.length.div_ceil(PAGE_BYTES);
         let (first, end) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(self.length));
         state.image[first..end].copy_from_slice(&self.view()[first..end]);
     }
 
-    fn lose(&self, state: &State, seed: u64) -> Vec<u8> {
+    fn lose(&self, state: &MediumState, seed: u64) -> Vec<u8> {
         let mut left = state.image.clone();
         let mut random = seed | 1;
         let unit = if self.is_persistent() { 8 } else { PAGE_BYTES };

@@ -1,6 +1,6 @@
 //! A device whose bytes at rest are others, and which moves fewer than it is asked to.
 //!
-//! Whoever reads or writes a file past the seam finds garbage, or leaves it; whoever does not count what was moved loses
+//! Code that reads or writes a file past the seam finds or leaves garbage; code that does not count what was moved loses
 //! the rest.
 //!
 //! *Invariant*: a byte `b` is stored as `b + 1`; a transfer of several blocks moves some of them, never all.

@@ -1,4 +1,4 @@
-//! What stood in the sectors of a file before writes that no sync has covered yet.
+//! What was in the sectors of a file before writes that no sync has covered yet.
 //!
 //! *Invariant*: a sync covers the writes that had ended when it began, no others.
 
@@ -46,14 +46,14 @@ impl Ended {
     }
 }
 
-/// By sector number: what stood there before each write that is not durable, oldest first.
+/// By sector number: what was there before each write that is not durable, oldest first.
 #[derive(Default)]
 pub(super) struct Unsynced {
     sectors: BTreeMap<u64, Vec<(Sector, u64)>>,
 }
 
 impl Unsynced {
-    /// Notes what stood from `offset` on (whole sectors) before a write.
+    /// Notes what was there from `offset` on (whole sectors) before a write.
     pub(super) fn note(&mut self, offset: u64, old: &[u8], write: u64) {
         let first = offset / SECTOR_BYTES as u64;
         for (number, sector) in (first..).zip(old.as_chunks().0) {

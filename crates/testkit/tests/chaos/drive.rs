@@ -63,7 +63,7 @@ impl Drop for Directory {
 /// it.
 ///
 /// # Errors
-/// `Unavailable` without room or while the store cannot be opened again, and whatever opening a store answers. What does
+/// `Unavailable` without room or while the store cannot be opened again, and the errors of opening a store. What does
 /// not add up is no error but a report that is not balanced.
 pub(super) fn run(time: Duration, seed: u64) -> Result<Report> {
     let directory = Directory::new().map_err(|error| Error::unavailable("a temporary directory").with_source(error))?;

@@ -4,10 +4,14 @@
 use super::books::{Books, EventName, Finished};
 use super::scene::{SOURCES, Scene, payload};
 use engine::{OpenEvent, Producer, PutOptions, PutOutcome, Store};
-use forebay_core::{Attributes, Kind, Result, Tally};
+use forebay_core::{Attributes, Error, Kind, Result, Tally};
+use forebay_media::warm::DirectoryDevice;
+use forebay_testkit::TempDir;
+use forebay_testkit::media::{Fault, FaultyDevice, Operation};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -23,6 +27,18 @@ struct Offers<'s> {
     /// Producers by run, with what each has offered.
     producers: HashMap<u64, (Producer, u64, u64)>,
     name: String,
+}
+
+/// A put to be persisted is stored on the hot level, and no device took it. Only the words tell it from a put that waited
+/// in vain for a run that is being closed, or for another put of its key: the kind is the same, because the caller's next move
+/// is.
+fn is_stored_only(error: &Error) -> bool {
+    error.kind() == Kind::Unavailable && error.message().starts_with("stored on the hot level, but not persisted")
+}
+
+/// A put waited in vain: nothing is stored or booked.
+fn is_not_stored(error: &Error) -> bool {
+    error.kind() == Kind::Unavailable && !is_stored_only(error)
 }
 
 /// What a put met.
@@ -122,15 +138,13 @@ impl Offers<'_> {
         let mut answer = self.store.put(&key, bytes, options);
         // A run that is being closed takes longer than a put waits: nothing was booked, and the next answer is final.
         let patience = Instant::now() + CLOSING_MAX;
-        let closing =
-            |answer: &Result<PutOutcome>| answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable);
-        while !options.persisted && closing(&answer) && Instant::now() < patience {
+        while answer.as_ref().is_err_and(is_not_stored) && Instant::now() < patience {
             answer = self.store.put(&key, bytes, options);
         }
         if options.persisted {
             self.books.count("puts to be persisted");
             // Of a first put: it is on the hot level, and no device had room for it.
-            if answer.as_ref().is_err_and(|error| error.kind() == Kind::Unavailable) {
+            if answer.as_ref().is_err_and(is_stored_only) {
                 self.books.count("puts stored, but not persisted");
                 answer = Ok(PutOutcome::Stored);
             }
@@ -199,4 +213,44 @@ impl Offers<'_> {
             }
         }
     }
+}
+
+/// What the books say of a put to be persisted is what the store has, whether it waited in vain or no device took it.
+#[test]
+fn a_put_to_be_persisted_is_booked_as_stored_only_where_it_is() -> Result<()> {
+    let dir = TempDir::new();
+    let scene = Scene::new(7, dir.path().join("warm"))?;
+    std::fs::create_dir_all(&scene.warm_dir).map_err(|error| Error::unavailable("a directory").with_source(error))?;
+    let inner = DirectoryDevice::open(&scene.warm_dir, Default::default(), false)
+        .map_err(|error| Error::unavailable("the device").with_source(error))?;
+    let device = FaultyDevice::new(Arc::new(inner));
+    let mut config = scene.config();
+    config.warm = vec![engine::WarmDevice::device(device.clone(), 4 << 20)];
+    let store = Store::create(&dir.path().join("events"), &scene.keyspace, config)?;
+    store.run_open(1, &scene.keyspace.run)?;
+    let (books, producers, name) = (Books::default(), HashMap::new(), "readout".to_owned());
+    let mut offers = Offers { scene: &scene, store: &store, books, producers, name };
+    let options = PutOptions { persisted: true, ..PutOptions::default() };
+    // Another put of the key is in flight for longer than a put waits: this one is answered `Unavailable` until then.
+    let waited_for = store.reserve(&scene.key((1, 1), 0)?, 10, &options)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(waited_for);
+        });
+        offers.put((1, 1), 0, b"some bytes", &options)
+    })?;
+    assert_eq!(offers.books.problems, [] as [String; 0]);
+    assert_eq!(offers.books.run(1).stored.fragments, 1);
+    assert!(store.get(&scene.key((1, 1), 0)?)?.is_some(), "booked as stored, and it is not");
+    // No device takes this one.
+    let so_far = device.count(Operation::Sync);
+    (1..=8).for_each(|nth| device.inject(Some(Operation::Sync), so_far + nth, Fault::Fails));
+    offers.put((1, 1), 1, b"more bytes", &options)?;
+    assert_eq!(offers.books.faults.get("puts stored, but not persisted"), Some(&1));
+    assert_eq!(offers.books.problems, [] as [String; 0]);
+    assert_eq!(offers.books.run(1).stored.fragments, 2);
+    assert!(store.get(&scene.key((1, 1), 1)?)?.is_some());
+    assert_eq!(store.ledger(1)?.stored, offers.books.run(1).stored);
+    store.close()
 }

@@ -1,4 +1,4 @@
-//! What a chaos came to: the ledger beside the driver's own books, term by term.
+//! The report of a chaos: the ledger beside the driver's own books, term by term.
 
 use super::books::{Books, Expected, RunBook};
 use super::ring::RingBooks;

@@ -1,5 +1,5 @@
-//! What all threads of a chaos see: the runs, what is dead or stalled, what survives a life of the store; keyspace, sizes
-//! and payloads.
+//! State that all threads of a chaos share: the runs, what is dead or stalled, what survives a life of the store;
+//! keyspace, sizes and payloads.
 
 use super::books::EventName;
 use super::clock::JumpingClock;

@@ -1,5 +1,5 @@
-//! What this version writes, every later one of the same formats reads: a store of two levels, closed and killed, a ring and
-//! a recording, as files of `made/`, each with what must be found in it.
+//! Every later version of the same formats reads what this version writes: a store of two levels, closed and killed, a
+//! ring and a recording, as files of `made/`, each with what must be found in it.
 //!
 //! `FOREBAY_MAKE_FORMATS=1 cargo test -p forebay-testkit --test formats` makes them again: only with new versions of formats.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -79,7 +79,7 @@ fn config(dir: &Path) -> Config {
     }
 }
 
-/// A store in which something of every kind stands: of each state, on each level, in each log.
+/// A store with something of every kind: in each state, on each level, in each log.
 fn fill(dir: &Path) -> Store {
     let keyspace = keyspace();
     let store = Store::create(&dir.join("store"), &keyspace, config(dir)).unwrap();
@@ -133,7 +133,7 @@ fn fill(dir: &Path) -> Store {
 
 /// What a store has, in words.
 fn found_in_store(dir: &Path) -> String {
-    // Where the device stands is the only thing that a copy changes.
+    // The path of the device is the only thing that a copy changes.
     let list = dir.join("store/devices.toml");
     let text = std::fs::read_to_string(&list).unwrap();
     let path = format!("path = \"{}\"", dir.join("device").display());

@@ -1,4 +1,4 @@
-//! How much is checked: between two changes, before a change is taken, or as a proof that takes hours.
+//! The extent of a test run: between two changes, before a change is taken, or as a proof that takes hours.
 //!
 //! The same tests make the same promises in each; what differs is how many random histories, cuts and seeds they try.
 

@@ -154,7 +154,7 @@ fn is_path(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [TokenTree::Punct(one), TokenTree::Punct(two), ..] if one.as_char() == ':' && two.as_char() == ':')
 }
 
-/// `#[cfg(test)]`, `#[cfg(all(test, …))]` and the like begin here.
+/// `#[cfg(test)]`, `#[cfg(all(test, …))]` and similar attributes begin here.
 pub(super) fn is_test_only(tokens: &[TokenTree]) -> bool {
     let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else { return false };
     let text = group.stream().to_string().replace(' ', "");

@@ -28,7 +28,8 @@ impl Address {
         let prefix = prefix.trim_end_matches('/');
         let is_in_prefix = |byte: u8| is_plain(byte) || matches!(byte, b'/' | b'=' | b'+' | b'@' | b',');
         let is_part = |part: &str| !part.is_empty() && part != "." && part != "..";
-        if !prefix.is_empty() && !(prefix.bytes().all(is_in_prefix) && prefix.split('/').all(is_part)) {
+        let is_clean = prefix.bytes().all(is_in_prefix) && prefix.split('/').all(is_part);
+        if !prefix.is_empty() && !is_clean {
             return wrong("a prefix takes letters, digits and -._=+@, between single '/'");
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };

@@ -28,9 +28,20 @@ pub(super) struct Attempt {
     seen: Mutex<Seen>,
 }
 
+/// The bytes that a good answer has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected {
+    /// At most these, where the length of the object is not known.
+    AtMost(u64),
+    /// These, of an object that may have more.
+    Part(u64),
+}
+
 /// What came of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
+    /// A part was asked for: a longer answer is a mistake of the server's, not a longer object.
+    pub(super) is_part: bool,
     /// A byte of the request may have reached the server.
     pub(super) sent: bool,
     /// The status of the answer.
@@ -65,8 +76,12 @@ pub(super) enum Fault {
 }
 
 impl Attempt {
-    pub(super) fn new(bytes_max: u64) -> Arc<Attempt> {
-        Arc::new(Attempt { bytes_max, seen: Mutex::default() })
+    pub(super) fn new(expected: Expected) -> Arc<Attempt> {
+        let (bytes_max, is_part) = match expected {
+            Expected::AtMost(bytes) => (bytes, false),
+            Expected::Part(bytes) => (bytes, true),
+        };
+        Arc::new(Attempt { bytes_max, seen: Mutex::new(Seen { is_part, ..Seen::default() }) })
     }
 
     pub(super) fn note<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
@@ -171,7 +186,7 @@ pub(super) fn classify(seen: &Seen, error: &object_store::Error) -> Failure {
             Fault::Lost { why, reused: true } => again(why.clone(), After::Once, seen.sent),
             Fault::Lost { why, reused: false } => again(why.clone(), After::Backoff, seen.sent),
             Fault::Stalled(time) => again(format!("no progress for {time:?}"), After::Backoff, seen.sent),
-            Fault::TooLong(_) if seen.status == Some(200) => Failure::Final(Kind::Corrupt, fault.to_string()),
+            Fault::TooLong(_) if !seen.is_part => Failure::Final(Kind::Corrupt, fault.to_string()),
             Fault::TooLong(_) => again(fault.to_string(), After::Odd, seen.sent),
         };
     }

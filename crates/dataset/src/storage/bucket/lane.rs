@@ -9,7 +9,7 @@
 //! *Invariant*: a permit is held over the waits between repeats too: a server that has too much to do gets fewer requests.
 
 use super::address::{Address, Server};
-use super::attempt::{self, ATTEMPT, Attempt, ERROR_BYTES_MAX, Failure, Seen};
+use super::attempt::{self, ATTEMPT, Attempt, ERROR_BYTES_MAX, Expected, Failure, Seen};
 use super::credentials::{Keys, Source};
 use super::http::Http;
 use super::repeat::Repeat;
@@ -25,6 +25,7 @@ use object_store::{
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -33,6 +34,8 @@ use tokio::time::Instant;
 pub(super) struct Lane {
     store: AmazonS3,
     permits: Semaphore,
+    /// Whether the server compares tags without their quotes.
+    bare_tags: AtomicBool,
     pub(super) keys: Arc<Keys>,
     pub(super) address: Address,
     pub(super) server: Server,
@@ -59,7 +62,7 @@ impl Lane {
             .build();
         let store = store.map_err(|error| Error::invalid(format!("bucket {}: {error}", address.bucket)))?;
         let permits = Semaphore::new(options.in_flight.max(1));
-        Ok(Lane { store, permits, keys, address, server, options })
+        Ok(Lane { store, permits, bare_tags: AtomicBool::new(false), keys, address, server, options })
     }
 
     fn key(&self, name: &str) -> Result<Path> {
@@ -74,11 +77,11 @@ impl Lane {
     /// One attempt, ended at the deadline.
     async fn attempt<T>(
         &self,
-        bytes_max: u64,
+        expected: Expected,
         deadline: Instant,
         call: impl Future<Output = object_store::Result<T>>,
     ) -> std::result::Result<(T, Seen), Failure> {
-        let attempt = Attempt::new(bytes_max);
+        let attempt = Attempt::new(expected);
         let answer = tokio::time::timeout_at(deadline, ATTEMPT.scope(attempt.clone(), call)).await;
         let seen = attempt.seen();
         match answer {
@@ -113,7 +116,7 @@ impl Lane {
                 let tag = answer.meta.e_tag.clone();
                 Ok((answer.bytes().await?, tag))
             };
-            match self.attempt(bytes_max, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(bytes_max), repeat.deadline, call).await {
                 Ok(((bytes, tag), _)) => return Ok(Some((bytes, self.tag(name, tag)?))),
                 Err(Failure::Absent) => return Ok(None),
                 Err(failure) => repeat.after(failure, &keys).await?,
@@ -133,7 +136,7 @@ impl Lane {
                 let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
                 self.store.get_opts(&key, options).await?.bytes().await
             };
-            match self.attempt(length, repeat.deadline, call).await {
+            match self.attempt(Expected::Part(length), repeat.deadline, call).await {
                 Ok((bytes, _)) if bytes.len() as u64 == length => return Ok(bytes),
                 Ok((bytes, _)) => {
                     let why = format!("{} bytes came of {length}", bytes.len());
@@ -154,7 +157,7 @@ impl Lane {
         loop {
             let keys = self.keys.now();
             let call = self.store.put_opts(&key, PutPayload::from(bytes.clone()), PutOptions::default());
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, call).await {
                 Ok(_) => return Ok(()),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
@@ -166,25 +169,51 @@ impl Lane {
         let key = self.key(name)?;
         let _permit = self.permit().await?;
         let mut repeat = self.repeat("write", name);
+        let mut other_form = false;
         loop {
             let keys = self.keys.now();
             let mode = match condition {
                 Condition::Absent => PutMode::Create,
                 Condition::Unchanged(tag) => {
-                    PutMode::Update(UpdateVersion { e_tag: Some(tag.0.clone()), version: None })
+                    PutMode::Update(UpdateVersion { e_tag: Some(self.form_of(tag)), version: None })
                 }
             };
             let call = self.store.put_opts(&key, PutPayload::from(bytes.clone()), PutOptions::from(mode));
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, call).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, call).await {
                 Ok((PutResult { e_tag, .. }, _)) => return Ok(Put::Done(self.tag(name, e_tag)?)),
-                // Nothing is there that could be unchanged.
-                Err(Failure::Condition | Failure::Absent) if !repeat.uncertain => return Ok(Put::Refused),
                 Err(Failure::Condition | Failure::Absent) => {
-                    return self.own_success(&key, name, &bytes, &repeat).await;
+                    let still_there = match condition {
+                        Condition::Unchanged(tag) if !other_form => self.tag_there(&key).await.as_ref() == Some(tag),
+                        _ => false,
+                    };
+                    if still_there {
+                        other_form = true;
+                        self.bare_tags.fetch_xor(true, Ordering::Relaxed);
+                    } else if repeat.uncertain {
+                        return self.own_success(&key, name, &bytes, &repeat).await;
+                    } else {
+                        return Ok(Put::Refused);
+                    }
                 }
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
         }
+    }
+
+    /// A tag as `If-Match` has it. Ceph compares it without quotes, others with them: where the tag of the object is the one
+    /// that was given, and the put was refused all the same, the other form is right, now and for the next ones.
+    fn form_of(&self, tag: &Tag) -> String {
+        match self.bare_tags.load(Ordering::Relaxed) {
+            true => tag.0.trim_matches('"').to_owned(),
+            false => tag.0.clone(),
+        }
+    }
+
+    /// The tag of the object that is there, as far as one attempt tells.
+    async fn tag_there(&self, key: &Path) -> Option<Tag> {
+        let deadline = Instant::now() + self.options.stall;
+        let head = self.attempt(Expected::AtMost(ERROR_BYTES_MAX), deadline, self.store.head(key)).await;
+        head.ok()?.0.e_tag.map(Tag)
     }
 
     /// The answer of a put that was refused after an attempt without an answer: it is success if the object has our bytes.
@@ -207,7 +236,7 @@ impl Lane {
         let mut repeat = self.repeat("remove", name);
         loop {
             let keys = self.keys.now();
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, self.store.delete(&key)).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, self.store.delete(&key)).await {
                 Ok(_) | Err(Failure::Absent) => return Ok(()),
                 Err(failure) => repeat.after(failure, &keys).await?,
             }
@@ -221,7 +250,7 @@ impl Lane {
         let mut repeat = self.repeat("look at", name);
         loop {
             let keys = self.keys.now();
-            match self.attempt(ERROR_BYTES_MAX, repeat.deadline, self.store.head(&key)).await {
+            match self.attempt(Expected::AtMost(ERROR_BYTES_MAX), repeat.deadline, self.store.head(&key)).await {
                 Ok((_, Seen { date: Some(now), modified: Some(written), .. })) => {
                     return Ok(Some(now.duration_since(written).unwrap_or_default()));
                 }

@@ -14,7 +14,7 @@ use forebay_core::{Error, Result, crc32c};
 const MAGIC: [u8; 8] = *b"FBDEVICE";
 const VERSION: u32 = 1;
 
-/// Whose a device is and how it is cut. Fixed at creation, but for the revision.
+/// The owner of a device and its division into containers. Fixed at creation, except for the revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSuperblock {
     /// Random identity of the store that it belongs to.
@@ -40,7 +40,7 @@ pub struct DeviceSuperblock {
 }
 
 impl DeviceSuperblock {
-    /// Bytes of one copy that mean something; copies stand one block apart.
+    /// Bytes of one copy that mean something; the copies are one block apart.
     pub const BYTES: usize = 128;
 
     /// The superblock as bytes.

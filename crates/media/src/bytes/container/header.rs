@@ -1,4 +1,4 @@
-//! A container's header: what it holds and where it stands in its life. Two copies alternate.
+//! A container's header: what it holds and its state in its life. Two copies alternate.
 //!
 //! ```text
 //! magic 8 | version 4 | device 4 | store 16 | container 4 | generation 4 | state 1 | kind 1 | stream 2 | extents 4
@@ -15,7 +15,7 @@ use std::fmt;
 const MAGIC: [u8; 8] = *b"FBCONTNR";
 const VERSION: u32 = 1;
 
-/// Where a container stands in its life.
+/// The state of a container in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ContainerState {
@@ -67,7 +67,7 @@ impl ContainerKind {
     }
 }
 
-/// Where the directory of a closed container stands.
+/// Where the directory of a closed container is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryPlace {
     /// From the container's start, in bytes; a whole number of blocks.
@@ -87,7 +87,7 @@ pub struct ContainerHeader {
     pub container: u32,
     /// Counts its fillings; part of every seed in it.
     pub generation: u32,
-    /// Where it stands in its life.
+    /// Its state in its life.
     pub state: ContainerState,
     /// What it is for.
     pub kind: ContainerKind,
@@ -116,7 +116,7 @@ pub struct ContainerHeader {
 }
 
 impl ContainerHeader {
-    /// Bytes of one copy; copies stand one block apart.
+    /// Bytes of one copy; the copies are one block apart.
     pub const BYTES: usize = 256;
     /// The run of a container that several runs share.
     pub const SHARED_RUN: u64 = u64::MAX;

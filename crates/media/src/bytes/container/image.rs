@@ -10,7 +10,7 @@
 //!
 //! *Invariants*: the checksum covers the meta and is seeded with the position; payloads have their own checksums in the
 //! table; where a payload begins follows from the lengths before it. A *void* image holds nothing: bytes that did not
-//! verify while they were copied stand there.
+//! verify while they were copied are there.
 
 use super::{ContainerSeed, IMAGE_ALIGN, set, u16_at, u32_at, u64_at, zero};
 use crate::bytes::EntryFlags;
@@ -27,7 +27,7 @@ const MASKED: u8 = 2;
 const VOID: u8 = 4;
 const RECORD: u8 = 8;
 
-/// Where an event stood when its image was written. Decisions that are recorded later dominate.
+/// The state of an event when its image was written. Decisions that are recorded later dominate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ImageState {
@@ -49,7 +49,7 @@ impl ImageState {
 /// What an image says about its event, beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageMarks {
-    /// Where the event stood.
+    /// The state of the event.
     pub state: ImageState,
     /// The stage that it had reached.
     pub stage: u8,

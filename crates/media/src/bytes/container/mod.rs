@@ -119,7 +119,7 @@ impl ContainerSeed {
         ContainerSeed(crc32c(&bytes))
     }
 
-    /// Checksum of bytes that stand at `position` from the container's start.
+    /// Checksum of bytes at `position` from the container's start.
     pub fn checksum(self, position: u64, bytes: &[u8]) -> u32 {
         // The position is in it: a write that lands elsewhere in the container, as disks do rarely, does not verify there.
         crc32c_append(crc32c_append(self.0, &position.to_le_bytes()), bytes)

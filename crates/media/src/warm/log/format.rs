@@ -19,7 +19,7 @@ pub(crate) const FILE_NAMES: [&str; 2] = ["decisions-0.fb", "decisions-1.fb"];
 pub(crate) const LOG_BYTES_MIN: u64 = 64 << 10;
 /// Largest file of a log, in bytes.
 pub(crate) const LOG_BYTES_MAX: u64 = 4 << 30;
-/// Most devices: the number stands beside the file's in 31 bits of every seed.
+/// Most devices: the number is beside the file's in 31 bits of every seed.
 pub(crate) const DEVICES_MAX: u32 = 1 << 20;
 /// Blocks before the first one with slots: two copies of the head.
 pub(super) const HEAD_BLOCKS: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) const FILE_HEAD_BYTES: usize = 128;
 const _: () = assert!((LOG_BYTES_MAX / BLOCK_BYTES as u64) * (BLOCK_BYTES as u64 / 64) < 1 << 32);
 // The smallest file has room for its head, a snapshot's block and some commits.
 const _: () = assert!(LOG_BYTES_MIN >= 8 * BLOCK_BYTES as u64);
-// A block's head and its first slot stand in one sector: one does not survive a torn write without the other.
+// A block's head and its first slot are in one sector: one does not survive a torn write without the other.
 const _: () = assert!(BLOCK_HEAD_BYTES + 96 <= SECTOR_BYTES);
 
 /// What a file of the log is at the moment. Of two copies with one generation the greater state holds.
@@ -171,7 +171,7 @@ impl Pages {
         slots_per_block(self.layout)
     }
 
-    /// Where slot `index` of a block stands in it.
+    /// Where slot `index` of a block is in it.
     pub(super) fn slot_range(&self, index: u32) -> std::ops::Range<usize> {
         let start = BLOCK_HEAD_BYTES + index as usize * self.layout.slot_bytes();
         start..start + self.layout.slot_bytes()

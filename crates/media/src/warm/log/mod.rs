@@ -94,7 +94,7 @@ impl DeviceLog {
     /// `log_bytes` is for files that have to be created again.
     ///
     /// # Errors
-    /// `Invalid` where a device is of another store or stands in another's place, `Corrupt` where something that was
+    /// `Invalid` where a device is of another store or is in another's place, `Corrupt` where something that was
     /// durable does not verify; with `accept_loss` that is named in the answer instead.
     pub fn open(
         devices: &[Arc<dyn Device>],
@@ -261,7 +261,7 @@ impl DeviceLog {
     /// is never taken for a torn write. Poisoned logs and those without a snapshot of this life are left as they are.
     ///
     /// # Errors
-    /// As `wait`, of the first device that refuses; the others are closed all the same.
+    /// As `wait`, of the first device that refuses; the others are closed anyway.
     pub fn close(&self, deadline: Instant) -> Result<()> {
         let takes = |log: &&Log| log.state.lock().health == Health::Good;
         let results: Vec<Result<()>> = self.logs.iter().filter(takes).map(|log| log.mark_end(deadline)).collect();

@@ -154,7 +154,7 @@ impl Log {
                 })?;
                 self.check_counts(&state, to)?;
             }
-            // Whatever happens from here on, an opening may find either file in force.
+            // From here on, no matter what happens, an opening may find either file in force.
             counts = true;
             parking_lot::MutexGuard::unlocked(&mut state, || self.make_it_count(file, to, io, deadline))
         };

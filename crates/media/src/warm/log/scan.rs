@@ -1,4 +1,4 @@
-//! What the blocks of a log file say: which slots count, and what is surely lost.
+//! Reads the blocks of a log file: which slots count, and what is surely lost.
 //!
 //! ```text
 //! snapshot (commit 0) | commit 1 | commit 2 | … | commit n | anything
@@ -125,7 +125,7 @@ pub(super) fn scan(
     let counted = slots.len();
     let end = torn.unwrap_or((counted as u32, 0));
     let beyond = unreadable.iter().filter(|&&n| n as usize >= counted);
-    losses.extend(beyond.map(|n| format!("block {n} cannot be read, whatever it held")));
+    losses.extend(beyond.map(|n| format!("block {n} cannot be read; its content is unknown")));
     // The rest of the file is given back: shadows of all devices are in memory until one of them was chosen.
     image.truncate(counted * BLOCK_BYTES);
     image.shrink_to_fit();
@@ -220,7 +220,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a block may stand behind the one before it; behind one that does not verify any may.
+/// Whether a block may follow the one before it; any block may follow one that does not verify.
 fn follows(before: Option<BlockHead>, head: &BlockHead, n: u32) -> bool {
     match before {
         Some(before) if before.index + 1 < before.blocks => {

@@ -1,4 +1,4 @@
-//! The end of one device's shadow: entries that came and are not durable, and who makes them so.
+//! The end of one device's shadow: entries that are not durable yet, and the thread that makes them durable.
 //!
 //! ```text
 //! append ─▶ entries (memory) ─▶ commit under way: write, sync ─▶ durable, waiters wake
@@ -26,7 +26,7 @@ pub(super) const TAIL_BYTES: usize = 1 << 20;
 /// Entries that wait for one device, at most: past them it is poisoned, and its next snapshot has them.
 pub(super) const ENTRIES_MAX: usize = 1 << 18;
 
-/// What the shadows are told.
+/// An entry for the shadows.
 #[derive(Debug)]
 pub(super) enum Entry {
     Decision(Decision),
@@ -63,7 +63,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Lays entries side by side as one commit, as many as fit buffer and file; answers how many, and the commit's
+    /// Lays entries side by side as one commit, up to what fits buffer and file; answers how many, and the commit's
     /// blocks, none where the file has no room for the first of them.
     pub(super) fn lay<'a>(
         &mut self,
@@ -318,8 +318,8 @@ impl Log {
             return Ok(());
         }
         self.check(state)?;
-        // The first who waits does the work for all, with the queue taken along; no thread of its own, so that a decision is
-        // durable one sync after it was made and not one wake-up later.
+        // The first thread that waits does the work for all, with the queue taken along; no thread of its own, so that
+        // a decision is durable one sync after it was made and not one wake-up later.
         let Some(mut io) = state.io.take() else {
             return Err(Error::internal(format!("{} has no queue", self.name())));
         };
@@ -354,7 +354,7 @@ impl Log {
                 state.spare = transfer.into_buffer().filter(|buffer| buffer.len() == TAIL_BYTES);
                 Ok(())
             }
-            // Kept as it is: the next who waits goes on with the same operation. To begin another one could put two commits
+            // Kept as it is: the next thread that waits continues the same operation. Another one could put two commits
             // into one block.
             Step::Late => {
                 state.under_way = Some((transfer, end));
@@ -380,7 +380,7 @@ impl Log {
             state.spare = Some(buffer).filter(|buffer| buffer.len() == TAIL_BYTES);
             return Ok(None);
         }
-        // Counted before it is written: whatever becomes of this commit, its blocks are never written again in this generation.
+        // Counted before it is written: even if this commit fails, its blocks are never written again in this generation.
         let offset = block_offset(state.at.block);
         state.at.moves_on(blocks);
         state.taken += count;

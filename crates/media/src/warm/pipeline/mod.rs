@@ -11,8 +11,8 @@
 //! sync is under way; tickets become durable in the order in which they were given; the header says *full* only after
 //! data and directory are durable. The writes under way, the buffers and the containers being closed are bounded.
 //!
-//! *On failure*: a write or a sync that fails poisons its container and ends the writer: `durable` says what stands, all
-//! else is the caller's to write again. A failed sync is never repeated.
+//! *On failure*: a write or a sync that fails poisons its container and ends the writer: `durable` says what is
+//! durable, all else is the caller's to write again. A failed sync is never repeated.
 
 mod progress;
 
@@ -306,7 +306,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Keeps what stands here in memory until [`Pipeline::release`], so that it can be patched.
+    /// Keeps this extent in memory until [`Pipeline::release`], so that it can be patched.
     pub(super) fn hold(&mut self, range: Range<u64>) {
         self.hold = range;
     }

@@ -1,4 +1,4 @@
-//! What completes, and what becomes possible then: commits, closing, waiting, failing.
+//! Handles completions of the pipeline and what they make possible: commits, closing, waiting, failing.
 
 use super::{Bytes, CLOSING_MAX, Commit, Lane, Pipeline, RETRIES_MAX, Role, Stage, TURN, What, Work, Write};
 use crate::bytes::{CONTAINER_BLOCK_BYTES, ContainerState, DirectoryPlace};
@@ -100,7 +100,7 @@ impl Pipeline {
     }
 
     fn settle_commits(&mut self) {
-        // From the front only: a ticket is an answer for everything before it, in whatever containers that is.
+        // From the front only: a ticket is an answer for everything before it, in any container.
         while let Some(commit) = self.commits.pop_front_if(|commit| commit.done) {
             debug_assert!(commit.ticket >= self.durable, "tickets become durable out of order");
             self.durable = self.durable.max(commit.ticket);

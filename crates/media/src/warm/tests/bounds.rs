@@ -1,4 +1,4 @@
-//! What cannot be written or made, and how that is said.
+//! Requests that cannot be met, and their errors.
 
 use super::*;
 use forebay_core::crc32c;

@@ -26,7 +26,7 @@ fn impatient(containers: u64) -> Rig {
     Rig { faulty, devices, warm }
 }
 
-/// Writes events, each committed, until an error; answers the durable ones and where they stand.
+/// Writes events, each committed, until an error; answers the durable ones and where they are.
 fn write_until_error(warm: &Arc<Warm>, count: u64) -> (BTreeMap<u64, ImagePlace>, Option<forebay_core::Error>) {
     let mut writer = warm.writer(&target(1)).unwrap();
     let mut asked = Vec::new();

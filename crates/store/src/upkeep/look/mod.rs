@@ -32,7 +32,8 @@ impl InhibitWatch {
     /// The state after changes that this watch has not yet answered; waits for one, `None` at the end of the wait. Several
     /// changes at once give the newest; their numbers tell. Without a change and a timeout it takes no lock.
     pub fn wait_change(&mut self, timeout: Duration) -> Option<InhibitState> {
-        self.store.engine().inhibit.board.wait_change(&mut self.seen, timeout)
+        let engine = self.store.engine();
+        engine.inhibit.board.wait_change(&mut self.seen, timeout, engine.timer())
     }
 }
 

@@ -182,7 +182,7 @@ fn a_refused_put_names_scope_cause_owner_and_end() {
     assert!(error.message().contains("taken over and released, until warm fill is 75 %"), "{error}");
 }
 
-/// What went down does not fill the hot level, whatever the account of the run says.
+/// What went down does not fill the hot level, regardless of the account of the run.
 #[test]
 fn the_hot_level_names_what_stands_on_it() {
     let scene = Scene::new(None);

@@ -1,4 +1,4 @@
-//! A device that forgets, behind one that fails: what a test of the log stands on.
+//! A device that forgets, behind one that fails: the base of the tests of the log.
 
 use crate::sim::{Fault, FaultyDevice, Operation, SimDevice};
 use crate::warm::{BLOCK_BYTES, Buffer, Device};

@@ -47,7 +47,7 @@ fn take_snapshot(log: &DeviceLog, count: u64) -> Result<()> {
     log.replace(0, 1, || Ok(snapshot(count)), soon())
 }
 
-/// A snapshot that says which decisions it stands for: the numbers below `count`.
+/// A snapshot that says which decisions it replaces: the numbers below `count`.
 fn snapshot(count: u64) -> Vec<u8> {
     (0..count).flat_map(u64::to_le_bytes).collect()
 }

@@ -189,7 +189,7 @@ fn missing_and_short_files_are_losses() {
         decide(&log, 4 + snapshot).unwrap();
     }
     assert_eq!(told(&open(&bed).unwrap().1[0]), numbers(7));
-    // The other one is missing: it is made anew.
+    // The other one is missing: it is made again.
     let bed = whole.copy();
     bed.sim.remove(FILE_NAMES[0]).unwrap();
     bed.sim.sync_names().unwrap();
