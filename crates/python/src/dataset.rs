@@ -99,11 +99,24 @@ impl Dataset {
         py.detach(|| self.inner.stored_bytes(table)).or_raise(py)
     }
 
-    /// Columns of the events from `start` to `stop`.
+    /// Columns of the events from `start` to `stop`. Without `values` only their offsets and indices.
+    #[pyo3(signature = (table, columns, start, stop, values=true))]
     #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
-    fn read(&self, py: Python<'_>, table: &str, columns: Vec<String>, start: u64, stop: u64) -> PyResult<Vec<Read>> {
+    fn read(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        columns: Vec<String>,
+        start: u64,
+        stop: u64,
+        values: bool,
+    ) -> PyResult<Vec<Read>> {
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
-        let columns = py.detach(|| self.inner.read(table, &names, start..stop)).or_raise(py)?;
+        let read = || match values {
+            true => self.inner.read(table, &names, start..stop),
+            false => self.inner.read_structure(table, &names, start..stop),
+        };
+        let columns = py.detach(read).or_raise(py)?;
         Ok(hand_over(py, columns))
     }
 

@@ -11,8 +11,9 @@ What is touched is read, and nothing else; :attr:`Dataset.bytes_read` and :attr:
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ._dataset import Column, Dataset, Partition, Version, open
+from ._dataset import Column, Dataset, Group, Partition, Version, open
 from ._errors import (
     Closed,
     Conflict,
@@ -26,12 +27,25 @@ from ._errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from ._lazy import lazy
 from ._native import __version__, compact, gc
 from ._filter import Filter
 from ._join import Joined
 from ._root import import_root
 from ._write import append, write
 
+
+if TYPE_CHECKING:
+    from ._nano import Runner, nanoevents
+
+
+def __getattr__(name: str) -> Any:
+    # coffea takes a second to import, and is an extra.
+    if name in ("Runner", "nanoevents"):
+        from . import _nano
+
+        return getattr(_nano, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def from_arrow(source: object, url: str | os.PathLike[str], *, table: str = "Events") -> Dataset:
@@ -70,12 +84,14 @@ __all__ = [
     "Error",
     "Fenced",
     "Full",
+    "Group",
     "Internal",
     "Invalid",
     "Joined",
     "NoColumn",
     "OutcomeUnknown",
     "Partition",
+    "Runner",
     "Unavailable",
     "Version",
     "__version__",
@@ -85,6 +101,8 @@ __all__ = [
     "from_parquet",
     "gc",
     "import_root",
+    "lazy",
+    "nanoevents",
     "open",
     "write",
 ]

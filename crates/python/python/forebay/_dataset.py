@@ -180,6 +180,29 @@ class Column:
         return f"<Column {self.name!r} ({self.typename}) of {self.num_entries} events>"
 
 
+class Group:
+    """The leaves of a split object, such as the links of ATLAS: columns under one name."""
+
+    def __init__(self, dataset: Dataset, name: str, leaves: Mapping[str, str]) -> None:
+        self._dataset, self.name = dataset, name
+        #: Names of the columns by the names of the leaves.
+        self.leaves = dict(leaves)
+
+    @property
+    def typename(self) -> str:
+        """The type, as awkward shows it."""
+        types = self._dataset.typenames(list(self.leaves.values()))
+        return "{" + ", ".join(f"{leaf}: {types[name]}" for leaf, name in self.leaves.items()) + "}"
+
+    def array(self, entry_start: int | None = None, entry_stop: int | None = None) -> ak.Array:
+        """A record array of the leaves."""
+        read = self._dataset.arrays(list(self.leaves.values()), entry_start=entry_start, entry_stop=entry_stop).layout
+        return ak.Array(ak.contents.RecordArray(read.contents, list(self.leaves), length=read.length))
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name!r} of {len(self.leaves)} columns>"
+
+
 class Dataset:
     """A table of a version of a dataset."""
 
@@ -289,6 +312,15 @@ class Dataset:
                 aliases.setdefault(alias, product.name)
         return aliases
 
+    @cached_property
+    def _groups(self) -> dict[str, dict[str, str]]:
+        groups: dict[str, dict[str, str]] = {}
+        for product in self._products.values():
+            if "group" in product.notes:
+                group, leaf = product.notes["group"]
+                groups.setdefault(group, {})[leaf] = product.name
+        return groups
+
     def _product(self, name: str) -> Product:
         product = self._products.get(name) or self._products.get(self._aliases.get(name, ""))
         if product is None:
@@ -328,18 +360,14 @@ class Dataset:
             text = text if len(text) <= 40 else text[:39] + "…"
             out.write(f"{name:<{wide}}  {text:<{typed}}  {size:>12}  {self._products[name].title}\n")
 
-    @overload
-    def __getitem__(self, name: str) -> Column: ...
-    @overload
-    def __getitem__(self, name: list[str]) -> ak.Array: ...
-    def __getitem__(self, name: str | list[str]) -> Column | ak.Array:
-        """A column by its name, or the arrays of several."""
-        if isinstance(name, list):
-            return self.arrays(name)
+    def __getitem__(self, name: str) -> Column | Group:
+        """A column by its name, or a group of columns."""
+        if name not in self._products and name in self._groups:
+            return Group(self, name, self._groups[name])
         return Column(self, self._product(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._products or name in self._aliases)
+        return isinstance(name, str) and (name in self._products or name in self._aliases or name in self._groups)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._products)
@@ -353,6 +381,8 @@ class Dataset:
                 if not matched:
                     raise no_column(f"{self.url}, table {self._table}", name, list(self._products))
                 chosen.update((one, one) for one in matched)
+            elif name not in self._products and name in self._groups:
+                chosen.update((leaf, leaf) for leaf in self._groups[name].values())
             else:
                 chosen[name] = self._product(name).name
         if names is None or filter_name is not None:
@@ -462,6 +492,14 @@ class Dataset:
         if step < 1:
             raise Invalid(f"a step of {step_size!r}")
         yield from _ahead(read, [(at, min(stop, at + step)) for at in range(start, stop, step)])
+
+    def lazy(
+        self, *, filter_name: Filter = None, entry_start: int | None = None, entry_stop: int | None = None
+    ) -> ak.Array:
+        """A record array of all columns, each of which is read when it is first touched."""
+        from ._lazy import lazy
+
+        return lazy(self, filter_name=filter_name, entry_start=entry_start, entry_stop=entry_stop)
 
     # Changes.
 

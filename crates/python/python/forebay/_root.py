@@ -477,6 +477,8 @@ def _lacking(of: _types.Type) -> str | None:
             return "float16 (widen: float32)"
         if isinstance(inner, _types.Record) and not inner.fields:
             return "record without fields"
+        if isinstance(inner, _types.Maybe) and isinstance(inner.of, _types.Record):
+            return "option of a record (widen: a list of none or one)"
     return None
 
 

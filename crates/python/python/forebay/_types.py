@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -322,68 +322,61 @@ class Streams:
         return Maybe(self._take(content.project().to_packed()))
 
 
-def form(of: Type, name: str, parameters: Parameters, of_counts: Callable[[str], str]) -> dict[str, Any]:
-    """The awkward form of a column whose buffers are read when they are touched.
-
-    The key of a node is `name@number`; `of_counts` gives the key of what counts an outermost list.
-    """
-    return _form(of, name, _Numbers(parameters), [0], of_counts)
+def form(of: Type, name: str, parameters: Parameters) -> dict[str, Any]:
+    """The awkward form of a column whose buffers are read when they are touched. The key of a node is ``name@stream``."""
+    return _form(of, name, _Numbers(parameters), iter(range(1 << 20)))
 
 
-def _form(of: Type, name: str, numbers: _Numbers, stream: list[int], of_counts: Callable[[str], str]) -> dict[str, Any]:
+def _form(of: Type, name: str, numbers: _Numbers, streams: Iterator[int]) -> dict[str, Any]:
     own = numbers.next() or {}
-    key = f"{name}@{stream[0]}"
 
     def inner(of: Type) -> dict[str, Any]:
-        return _form(of, name, numbers, stream, of_counts)
+        return _form(of, name, numbers, streams)
 
     match of:
         case Value(scalar):
-            stream[0] += 1
             primitive = "float32" if scalar == "float16" else scalar
-            return {"class": "NumpyArray", "primitive": primitive, "form_key": key, "parameters": own}
+            made = {"class": "NumpyArray", "primitive": primitive, "form_key": f"{name}@{next(streams)}"}
         case Fixed(size, content):
-            return {"class": "RegularArray", "size": size, "content": inner(content), "parameters": own}
+            made = {"class": "RegularArray", "size": size, "content": inner(content)}
         case ListOf(content):
-            stream[0] += 1
-            key = of_counts(key)
-            return {
-                "class": "ListOffsetArray",
-                "offsets": "i64",
-                "content": inner(content),
-                "form_key": key,
-                "parameters": own,
-            }
+            key = f"{name}@{next(streams)}"
+            made = {"class": "ListOffsetArray", "offsets": "i64", "form_key": key, "content": inner(content)}
         case Maybe(content):
-            stream[0] += 1
-            return {
-                "class": "IndexedOptionArray",
-                "index": "i64",
-                "content": inner(content),
-                "form_key": key,
-                "parameters": own,
-            }
+            key = f"{name}@{next(streams)}"
+            made = {"class": "IndexedOptionArray", "index": "i64", "form_key": key, "content": inner(content)}
         case Text() | Bytes():
             char, whole = ("char", "string") if isinstance(of, Text) else ("byte", "bytestring")
-            stream[0] += 2
-            chars = {
-                "class": "NumpyArray",
-                "primitive": "uint8",
-                "form_key": f"{key}.bytes",
-                "parameters": {"__array__": char},
-            }
-            return {
-                "class": "ListOffsetArray",
-                "offsets": "i64",
-                "content": chars,
-                "form_key": key,
-                "parameters": {**own, "__array__": whole},
-            }
+            key = f"{name}@{next(streams)}"
+            chars = {"class": "NumpyArray", "primitive": "uint8", "form_key": f"{name}@{next(streams)}"}
+            chars["parameters"] = {"__array__": char}
+            made = {"class": "ListOffsetArray", "offsets": "i64", "form_key": key, "content": chars}
+            own["__array__"] = whole
         case Record(fields):
-            tuple_like = bool(own.pop("tuple", False))
-            return {
-                "class": "RecordArray",
-                "fields": None if tuple_like else [field for field, _ in fields],
-                "contents": [inner(content) for _, content in fields],
-                "parameters": own,
-            }
+            names = None if own.pop("tuple", False) else [field for field, _ in fields]
+            made = {"class": "RecordArray", "fields": names, "contents": [inner(content) for _, content in fields]}
+    made["parameters"] = own
+    return made
+
+
+def buffers(of: Type, places: list[tuple[NDArray[Any], int, int]]) -> list[tuple[bool, NDArray[Any]]]:
+    """The buffer of each stream, for a form of :func:`form`, and whether it has offsets or an index."""
+    each = _Places(places, half=False)
+    return [
+        (True, each.integers()) if scalar is None else (False, each.values(scalar)) for scalar in _stream_scalars(of)
+    ]
+
+
+def _stream_scalars(of: Type) -> Iterator[str | None]:
+    """For each stream the kind of its values; none: offsets or an index."""
+    for inner in walk(of):
+        match inner:
+            case Value(scalar):
+                yield scalar
+            case ListOf() | Maybe():
+                yield None
+            case Text() | Bytes():
+                yield None
+                yield "uint8"
+            case _:
+                pass
