@@ -238,10 +238,18 @@ class Streams:
         self.streams: list[NDArray[np.uint8]] = []
         self.parameters: dict[str, dict[str, Any]] = {}
         self._next = 0
-        content = array.layout if isinstance(array, ak.Array) else ak.to_layout(array, primitive_policy="error")
+        content = array.layout if isinstance(array, ak.Array) else self._layout_of(array)
         self.events = len(content)
         self.title = content.parameters.get("__doc__") or ""
         self.type = self._take(content.to_packed())
+
+    def _layout_of(self, array: Any) -> Any:
+        if isinstance(array, np.ndarray) and array.dtype.kind in "iuf" and not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        try:
+            return ak.to_layout(array, primitive_policy="error")
+        except (TypeError, ValueError) as error:
+            raise self._refuse(f"awkward cannot make an array of it: {error}".split("\n")[0]) from error
 
     def _refuse(self, what: str) -> Invalid:
         return Invalid(f"column {self._name}: {what}")
@@ -301,8 +309,6 @@ class Streams:
         data = np.asarray(content.data)
         if data.dtype.name not in SCALARS:
             raise self._refuse(f"a dataset has no values of type {data.dtype.name}")
-        if not data.dtype.isnative:
-            data = data.astype(data.dtype.newbyteorder("="))
         # The outermost dimension of an array with several is the first node.
         shape = data.shape[1:]
         for _ in shape:
