@@ -115,7 +115,8 @@ impl Reading<'_> {
         let mut all = Vec::with_capacity(columns.len());
         for &column in columns {
             let product = &self.view.products[column];
-            let layers: Vec<Option<(usize, u32)>> = self.batches.iter().map(|batch| product.layer(batch.number)).collect();
+            let layers: Vec<Option<(usize, u32)>> =
+                self.batches.iter().map(|batch| product.layer(batch.number)).collect();
             let mut own: Vec<usize> = Vec::with_capacity(product.nodes.len());
             for (stream, node) in (0_u32..).zip(&product.nodes) {
                 if !values && !counts(node) {
@@ -126,7 +127,9 @@ impl Reading<'_> {
                 for (batch, layer) in self.batches.iter().zip(&layers) {
                     at.push(match layer {
                         None => None,
-                        Some((layer, first)) => Some((*layer, self.resolved(*layer, batch, first + stream, node, column)?)),
+                        Some((layer, first)) => {
+                            Some((*layer, self.resolved(*layer, batch, first + stream, node, column)?))
+                        }
                     });
                 }
                 let parent = node.parent.map(|parent| own[parent]);
@@ -236,7 +239,9 @@ impl Reading<'_> {
         let scalar = self.view.layers[layer].streams[number as usize].0;
         let damaged = |why: &str| self.damaged(stream.column, batch.number, layer, why);
         let encoded = match loaded.source(number, stripe) {
-            Some((_, Source::Inline { start, len })) => &loaded.directory.inline[start as usize..(start + len) as usize],
+            Some((_, Source::Inline { start, len })) => {
+                &loaded.directory.inline[start as usize..(start + len) as usize]
+            }
             Some((_, Source::Stored(piece))) => {
                 let bytes = &self.fetched[&(layer, batch.number, piece)];
                 if !piece.verify(bytes) {
@@ -304,7 +309,8 @@ impl Reading<'_> {
         }
         for level in levels {
             let batches = self.batches.len();
-            let work: Vec<(usize, usize)> = level.iter().flat_map(|&at| (0..batches).map(move |batch| (at, batch))).collect();
+            let work: Vec<(usize, usize)> =
+                level.iter().flat_map(|&at| (0..batches).map(move |batch| (at, batch))).collect();
             let sums = parallel::map(self.shared.threads, work.clone(), |(at, batch)| self.sum(at, batch));
             for ((at, _), sums) in work.into_iter().zip(sums) {
                 self.sums[at].push(sums?);

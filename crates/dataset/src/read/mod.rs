@@ -9,8 +9,8 @@ mod view;
 
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
-pub use objects::Object;
 pub(crate) use objects::LayerObjects;
+pub use objects::Object;
 pub use verify::{Damage, Verified};
 pub(crate) use view::TableView;
 
@@ -87,7 +87,8 @@ impl Dataset {
         let threads = options.threads.unwrap_or_else(parallel::cores);
         let views = Arc::new(root.tables.iter().map(|_| OnceLock::new()).collect());
         let directories = Mutex::default();
-        let shared = Arc::new(Shared { storage, places, root, tag, threads, options, directories, small: Mutex::default() });
+        let shared =
+            Arc::new(Shared { storage, places, root, tag, threads, options, directories, small: Mutex::default() });
         Ok(Dataset { shared, version: version as u32, views })
     }
 
@@ -177,7 +178,12 @@ impl Dataset {
     pub(crate) fn stored_products(&self, table: &str, event: u64) -> Result<Vec<Product>> {
         let view = self.view(table)?;
         let batch = view.starts.partition_point(|&start| start <= event).saturating_sub(1) as u32;
-        Ok(view.products.iter().filter(|known| known.layer(batch).is_some()).map(|known| known.product.clone()).collect())
+        Ok(view
+            .products
+            .iter()
+            .filter(|known| known.layer(batch).is_some())
+            .map(|known| known.product.clone())
+            .collect())
     }
 
     /// The class of service of each product of a table, in the order of [`Dataset::products`]; empty: the dataset's own place. A product
@@ -188,7 +194,11 @@ impl Dataset {
     pub fn classes(&self, table: &str) -> Result<Vec<String>> {
         let view = self.view(table)?;
         let class = |known: &view::Known| {
-            let place = known.layers.iter().min_by_key(|layer| layer.0.start).map_or(0, |&(_, layer, _)| view.layers[layer].place);
+            let place = known
+                .layers
+                .iter()
+                .min_by_key(|layer| layer.0.start)
+                .map_or(0, |&(_, layer, _)| view.layers[layer].place);
             self.shared.root.places[place as usize].class.clone()
         };
         Ok(view.products.iter().map(class).collect())
@@ -204,7 +214,12 @@ impl Dataset {
 
     /// Where a class of service is.
     pub(crate) fn class_url(&self, class: &str) -> Option<&str> {
-        self.shared.root.places.iter().find(|place| place.class == class && place.owner.is_empty()).map(|place| place.url.as_str())
+        self.shared
+            .root
+            .places
+            .iter()
+            .find(|place| place.class == class && place.owner.is_empty())
+            .map(|place| place.url.as_str())
     }
 
     /// Stored bytes of each product of a table, in the order of [`Dataset::products`]; what is shared counts for the first one.

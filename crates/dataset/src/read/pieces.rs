@@ -68,7 +68,9 @@ impl Loaded {
         let entry = *self.directory.entries.get((first + stripe) as usize)?;
         let (stream, entry) = match entry {
             // The stream that is repeated has bytes of its own, which was checked when the directory was loaded.
-            Entry::Same { stream: other } => (other, *self.directory.entries.get(*self.first.get(other as usize)? as usize)?),
+            Entry::Same { stream: other } => {
+                (other, *self.directory.entries.get(*self.first.get(other as usize)? as usize)?)
+            }
             entry => (stream, entry),
         };
         let source = match entry {
@@ -126,8 +128,9 @@ pub(super) fn directories(
             match cache.get(&(layer.number, batch)) {
                 Some(loaded) => drop(found.insert((at, batch), Arc::clone(loaded))),
                 None => {
-                    let (number, first) = bundle_of(shared, layer, batch)
-                        .ok_or_else(|| Error::corrupt(format!("{}: no directory of batch {batch}", shared.storage.url())))?;
+                    let (number, first) = bundle_of(shared, layer, batch).ok_or_else(|| {
+                        Error::corrupt(format!("{}: no directory of batch {batch}", shared.storage.url()))
+                    })?;
                     missing.insert((layer.place, at, number, first));
                 }
             }
@@ -148,7 +151,8 @@ pub(super) fn directories(
             let what = format!("{} of {}", part.name, storage.url());
             decode(view, at, first, &bytes, &what)
         });
-        let mut cache = shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
+        let mut cache =
+            shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
         for bundle in decoded {
             for (at, batch, loaded) in bundle? {
                 cache.insert((view.layers[at].number, batch), Arc::clone(&loaded));

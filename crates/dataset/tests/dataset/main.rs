@@ -58,7 +58,10 @@ pub(crate) fn events(from: u64, n: u64) -> Vec<(Product, Array)> {
         (product("event", "uint64"), Array::values(Scalar::U64, (from..from + n).collect())),
         (product("nMuon", "uint32"), Array::values(Scalar::U32, counts.clone())),
         (product("Muon_pt", "list(float32)"), Array::jagged(Scalar::F32, counts.clone(), pt.clone())),
-        (product("Muon_eta", "list(float32)"), Array::jagged(Scalar::F32, counts, pt.iter().map(|pt| pt.ln()).collect())),
+        (
+            product("Muon_eta", "list(float32)"),
+            Array::jagged(Scalar::F32, counts, pt.iter().map(|pt| pt.ln()).collect()),
+        ),
         (product("HLT_Mu", "bool"), Array::values(Scalar::Bool, bit)),
         (product("HLT_El", "bool"), Array::values(Scalar::Bool, other)),
     ]

@@ -69,8 +69,7 @@ fn everything_works_on_a_bucket_without_a_list() {
 
 #[test]
 fn a_writer_survives_every_fault_of_every_request() {
-    let wrongs =
-        [Wrong::slow_down(), Wrong::Stall, Wrong::Reset, Wrong::Cut, Wrong::LoseAnswer];
+    let wrongs = [Wrong::slow_down(), Wrong::Stall, Wrong::Reset, Wrong::Cut, Wrong::LoseAnswer];
     for wrong in wrongs {
         let stand_in = StandIn::new();
         append(&stand_in, 0, 300).unwrap();
@@ -107,7 +106,8 @@ fn a_flipped_byte_of_an_answer_is_found() {
     let stand_in = StandIn::new();
     append(&stand_in, 0, 600).unwrap();
     let names = ["event", "Muon_pt", "HLT_El"];
-    let right: Vec<_> = open(&stand_in).read("Events", &names, 0..600).unwrap().iter().map(|column| column.to_array()).collect();
+    let right: Vec<_> =
+        open(&stand_in).read("Events", &names, 0..600).unwrap().iter().map(|column| column.to_array()).collect();
     for skip in 0..8 {
         stand_in.fault(Fault::next("GET", Wrong::Flip).after(skip));
         let opened = Dataset::open(URL, ReadOptions { storage: options(&stand_in), ..ReadOptions::default() });
