@@ -21,7 +21,7 @@ pub(super) struct Small {
     bytes: usize,
 }
 
-/// Pieces that are kept have at most so many bytes; stored counts of a full batch do.
+/// Pieces that are kept have at most this many bytes; stored counts of a full batch do.
 const SMALL: u64 = 64 << 10;
 /// Bytes that are kept; when they are more, all are dropped.
 const SMALL_IN_ALL: usize = 16 << 20;

@@ -311,7 +311,7 @@ def _object(opened: Any, name: str, kind: str) -> dict[str, str]:
 
 
 def _step(source: Any, entries: int, step_bytes: int) -> int:
-    """Events with about so many bytes."""
+    """Events with about this many bytes."""
     try:
         size = int(source.uncompressed_bytes)
     except (AttributeError, NotImplementedError):
