@@ -49,21 +49,15 @@ impl Writer {
     }
 
     /// Events of a table: for each column what is said of it, and its streams as arrays of bytes.
-    fn push(
-        &self,
-        py: Python<'_>,
-        table: &str,
-        events: u64,
-        pushed: Vec<(Said, Bound<'_, PyList>)>,
-    ) -> PyResult<()> {
+    fn push(&self, py: Python<'_>, table: &str, events: u64, pushed: Vec<(Said, Bound<'_, PyList>)>) -> PyResult<()> {
         let pushed = columns(py, events, pushed)?;
         self.with(py, |writer| writer.push(table, &pushed))
     }
 
     /// A fact as JSON.
     fn fact(&self, py: Python<'_>, name: &str, json: &str) -> PyResult<()> {
-        let value = serde_json::from_str(json)
-            .map_err(|error| raise(py, &Error::invalid(format!("fact {name}: {error}"))))?;
+        let value =
+            serde_json::from_str(json).map_err(|error| raise(py, &Error::invalid(format!("fact {name}: {error}"))))?;
         self.with(py, |writer| {
             writer.fact(name, value);
             Ok(())

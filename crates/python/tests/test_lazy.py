@@ -127,7 +127,7 @@ def test_physlite(imported: Callable[[str], str]) -> None:
         lambda events: events.Muons.pt,
         lambda events: events.Jets.m,
     ):
-        assert ak.array_equal(columns(events), columns(expected), equal_nan=True)
+        assert ak.array_equal(columns(events), columns(expected), equal_nan=True)  # type: ignore[no-untyped-call]
 
 
 def test_columns_that_nanoevents_cannot_hold_are_named(place: str) -> None:

@@ -173,8 +173,8 @@ class Runner(CoffeaRunner):  # type: ignore[misc]
         >>> out = run({"ttbar": "s3://bucket/ttbar"}, MyProcessor())
 
     A dataset is a place, an open dataset, or a dictionary with `url`, and where wanted `version`, `table`, `metadata`
-    and `preload`: names of columns that are read together for each batch. ``preload=True`` of a call traces the processor
-    for them.
+    and `preload`: names of columns that are read together for each batch. ``preload=True`` of a call traces the
+    processor for them.
     """
 
     def __call__(

@@ -73,8 +73,8 @@ def import_root(
 
     The events of all files become one table, in the order of the files; a column that only some of them have is an
     option (a flat bool is false there). Other trees, such as ``Runs``, become tables of their own. Titles, type names
-    and counters are kept. What uproot cannot read is skipped, with its reason in ``facts["skipped"]``; ``facts["sources"]``
-    has name, UUID and events of each file. Interrupted, it leaves no version.
+    and counters are kept. What uproot cannot read is skipped, with its reason in ``facts["skipped"]``;
+    ``facts["sources"]`` has name, UUID and events of each file. Interrupted, it leaves no version.
 
     :param files: a file or several; what uproot opens.
     :param tree: the tree with the events: ``Events``, ``CollectionTree`` or the only one without.
