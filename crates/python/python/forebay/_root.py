@@ -1,9 +1,9 @@
 """ROOT files through uproot: TTree and RNTuple in, RNTuple out.
 
-    files ──▶ a thread a file, a few at once: open, read 32 MB ──queue──▶ this thread: push in the order of the files ──▶ commit
+    files ──▶ a thread a file, a few at once: open, read 32 MB ──queue──▶ this thread: push in order ──▶ commit
 
-*Invariants*: nothing is committed before all files were read, so an interrupted import leaves no version; a column is read by its full
-path, once: of a split object the leaves are kept, and the object's name is a group of them.
+*Invariants*: nothing is committed before all files were read, so an interrupted import leaves no version; a column is
+read by its full path, once: of a split object the leaves are kept, and the object's name is a group of them.
 """
 
 from __future__ import annotations
@@ -71,14 +71,16 @@ def import_root(
 ) -> _dataset.Dataset:
     """Writes a dataset from ROOT files (TTree or RNTuple), and returns it.
 
-    The events of all files become one table, in the order of the files; a column that only some of them have is an option. Other trees,
-    such as ``Runs``, become tables of their own. Titles, type names and counters are kept. What uproot cannot read is skipped, with
-    its reason in ``facts["skipped"]``; ``facts["sources"]`` has name, UUID and events of each file. Interrupted, it leaves no version.
+    The events of all files become one table, in the order of the files; a column that only some of them have is an
+    option (a flat bool is false there). Other trees, such as ``Runs``, become tables of their own. Titles, type names
+    and counters are kept. What uproot cannot read is skipped, with its reason in ``facts["skipped"]``;
+    ``facts["sources"]`` has name, UUID and events of each file. Interrupted, it leaves no version.
 
     :param files: a file or several; what uproot opens.
     :param tree: the tree with the events: ``Events``, ``CollectionTree`` or the only one without.
     :param columns: the columns of the events that are wanted, as in :meth:`Dataset.keys`.
-    :param progress: a line on the terminal where it takes more than two seconds; or a function of files done, files and events.
+    :param progress: a line on the terminal where it takes more than two seconds; or a function of files done, files
+        and events.
     :param append: whether the events are appended to a dataset that is there.
     :param side_trees: whether the other trees are imported.
     :raises Conflict: where there is a dataset already, or columns have different types in the files.
@@ -206,7 +208,9 @@ class _Reading:
         for file in range(len(self._paths)):
             while len(queues) < min(len(self._paths), file + max(1, files_at_once)):
                 one: queue.Queue[_Chunk | _Read | BaseException] = queue.Queue(maxsize=1)
-                thread = threading.Thread(target=self._read, args=(len(queues), one), name="forebay-import", daemon=True)
+                thread = threading.Thread(
+                    target=self._read, args=(len(queues), one), name="forebay-import", daemon=True
+                )
                 queues.append(one)
                 self._threads.append(thread)
                 thread.start()
@@ -260,7 +264,9 @@ class _Reading:
                     read.objects.append(_object(opened, name, kind))
             for name in [main, *(name for name in trees if name != main)] if self._side_trees else [main]:
                 source = opened[name]
-                read.titles[self._table(name, main)] = getattr(source, "title", "") or getattr(source, "description", "")
+                read.titles[self._table(name, main)] = getattr(source, "title", "") or getattr(
+                    source, "description", ""
+                )
                 if name == main:
                     read.source["events"] = int(source.num_entries)
                 yield from self._table_chunks(file, source, self._table(name, main), name == main, read)
@@ -347,7 +353,7 @@ def _columns(
     branches = list(source.iteritems(recursive=True, full_paths=True))
     known: set[str] = set()
     shorts: dict[str, int] = {}
-    for name, branch in branches:
+    for _, branch in branches:
         shorts[branch.name] = shorts.get(branch.name, 0) + 1
     names = {id(branch): name for name, branch in branches}
     for name, branch in branches:
@@ -443,14 +449,16 @@ def to_root(
     """Writes columns to an RNTuple, a cluster a batch."""
     import uproot
 
-    names = {}
+    names: dict[str, str] = {}
     for asked, name in chosen:
         written = asked.replace(".", "_").replace("/", "_")
         lacking = _lacking(dataset._products[name].type)
         if written != asked:
             lacking = lacking or "a name with . or /"
         if lacking and not widen:
-            raise Invalid(f"column {asked}: uproot's RNTuple has no {lacking}; widen=True takes the nearest that it has")
+            raise Invalid(
+                f"column {asked}: uproot's RNTuple has no {lacking}; widen=True takes the nearest that it has"
+            )
         if written in names:
             raise Invalid(f"columns {names[written]} and {asked} have the same name in an RNTuple")
         names[written] = asked
