@@ -98,8 +98,7 @@ pub(crate) fn lay_out(
     open: Vec<u8>,
 ) -> (Directory, Vec<Vec<u8>>) {
     let first_offset = open.len() as u64;
-    let mut directory =
-        Directory { first_object, first_offset, objects: vec![first_offset], ..Directory::default() };
+    let mut directory = Directory { first_object, first_offset, objects: vec![first_offset], ..Directory::default() };
     let mut objects: Vec<Vec<u8>> = vec![open];
     let mut rows = vec![0; groups.len()];
     let mut store = |bytes: &[u8], directory: &mut Directory| {
@@ -234,7 +233,8 @@ impl Directory {
         let (mut group_bytes, rest) = from.split_at(tail);
         let (inline, mut sums) = rest.split_at(inline);
         let mut place = Place { objects: vec![first_offset] };
-        let mut directory = Directory { first_object, next_object, first_offset, inline: inline.to_vec(), ..Directory::default() };
+        let mut directory =
+            Directory { first_object, next_object, first_offset, inline: inline.to_vec(), ..Directory::default() };
         let mut rows = vec![0_u32; if groups <= entries { groups } else { return None }];
         let mut start = 0_u32;
         for &kind in kinds {
@@ -386,7 +386,8 @@ mod tests {
         assert_eq!(again, directory);
         for entry in again.entries {
             if let Entry::Stored(piece) = entry {
-                let bytes = &objects[piece.object as usize][piece.offset as usize - frame::HEAD..][..piece.len as usize];
+                let bytes =
+                    &objects[piece.object as usize][piece.offset as usize - frame::HEAD..][..piece.len as usize];
                 assert!(piece.verify(bytes));
             }
         }

@@ -1,7 +1,8 @@
 //! What every object begins with: magic, version, length and checksum.
 //!
 //! ```text
-//! 0  magic  4 B   "FBDR" root, "FBDD" directories, "FBDS" stripes, "FBDW" writers
+//! 0  magic  4 B   "FBDR" root, "FBDD" directories, "FBDS" stripes, "FBDW" writers;
+//!                  of a catalogue "FBDC" change, "FBDP" page, "FBDB" blob, "FBDH" head
 //! 4  version  u16     6  zero  u16     8  length of the body  u64
 //! 16 CRC-32C of the body  u32          20 CRC-32C of the 20 bytes before  u32
 //! 24 body
@@ -21,6 +22,10 @@ pub(crate) enum Magic {
     Directories,
     Stripes,
     Writers,
+    Change,
+    Page,
+    Blob,
+    Hint,
 }
 
 impl Magic {
@@ -30,17 +35,26 @@ impl Magic {
             Magic::Directories => b"FBDD",
             Magic::Stripes => b"FBDS",
             Magic::Writers => b"FBDW",
+            Magic::Change => b"FBDC",
+            Magic::Page => b"FBDP",
+            Magic::Blob => b"FBDB",
+            Magic::Hint => b"FBDH",
         }
     }
 }
 
 /// The head of an object with this body.
 pub(crate) fn head(magic: Magic, body: &[u8]) -> [u8; HEAD] {
+    head_of(magic, body.len() as u64, crc32c::crc32c(body))
+}
+
+/// The head of an object whose body has this length and this CRC-32C, for readers that never have the body whole.
+pub(crate) fn head_of(magic: Magic, len: u64, body_sum: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&magic.bytes());
     head[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    head[8..16].copy_from_slice(&(body.len() as u64).to_le_bytes());
-    head[16..20].copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
+    head[8..16].copy_from_slice(&len.to_le_bytes());
+    head[16..20].copy_from_slice(&body_sum.to_le_bytes());
     let sum = crc32c::crc32c(&head[..20]);
     head[20..].copy_from_slice(&sum.to_le_bytes());
     head
@@ -88,8 +102,9 @@ pub(crate) fn inflate(bytes: &[u8], bytes_max: usize, what: &dyn std::fmt::Displ
     let says = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
     match says {
         // The size is in the frame, so that hostile bytes cannot ask for more memory than this.
-        Some(size) if size <= bytes_max as u64 => zstd::bulk::decompress(bytes, size as usize)
-            .map_err(|error| Error::corrupt(format!("{what}: {error}"))),
+        Some(size) if size <= bytes_max as u64 => {
+            zstd::bulk::decompress(bytes, size as usize).map_err(|error| Error::corrupt(format!("{what}: {error}")))
+        }
         _ => Err(Error::corrupt(format!("{what}: not zstd, or more than {bytes_max} bytes"))),
     }
 }

@@ -8,6 +8,7 @@
 //! *Not here*: levels and the store, which know nothing of datasets; ROOT files, which the Python package reads.
 
 mod array;
+pub mod catalogue;
 pub mod codec;
 mod compact;
 mod directory;
@@ -15,6 +16,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod gc;
+mod lumis;
 mod parallel;
 mod precision;
 mod product;
@@ -32,8 +34,9 @@ pub use codec::Effort;
 pub use compact::compact;
 pub use forebay_core::{Error, Kind, Result};
 pub use gc::{Collected, gc};
+pub use lumis::{LumiList, Lumis};
 pub use product::Product;
-pub use read::{Column, Damage, Dataset, Part, ReadOptions, Verified, VersionInfo};
+pub use read::{Column, Damage, Dataset, Object, Part, ReadOptions, Verified, VersionInfo};
 pub use reclass::{Class, reclass};
 pub use refer::refer;
 pub use scalar::{Buffer, Scalar};

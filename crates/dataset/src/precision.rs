@@ -22,7 +22,10 @@ pub(crate) fn round(array: &Array, bits: u64) -> Result<Array> {
         match (node.role, node.scalar) {
             (Role::Values, Scalar::F32) if bits < 23 => {
                 let drop = 23 - bits as u32;
-                stream.values_mut::<u32>().iter_mut().for_each(|value| *value = round_to(u64::from(*value), drop, 23, 8) as u32);
+                stream
+                    .values_mut::<u32>()
+                    .iter_mut()
+                    .for_each(|value| *value = round_to(u64::from(*value), drop, 23, 8) as u32);
             }
             (Role::Values, Scalar::F64) if bits < 52 => {
                 let drop = 52 - bits as u32;

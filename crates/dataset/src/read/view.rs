@@ -113,7 +113,9 @@ impl TableView {
                     Some(&at) => {
                         let known: &mut Known = &mut products[at];
                         streams.extend(known.nodes.iter().map(|node| node.scalar));
-                        let apart = |(other, _, _): &(Range<u32>, usize, u32)| other.end <= batches.start || batches.end <= other.start;
+                        let apart = |(other, _, _): &(Range<u32>, usize, u32)| {
+                            other.end <= batches.start || batches.end <= other.start
+                        };
                         if !known.layers.iter().all(apart) {
                             return Err(Error::corrupt(format!("product {product} is twice in a batch")));
                         }

@@ -92,7 +92,10 @@ pub(crate) fn change_writers(storage: &dyn Storage, change: impl Fn(&mut Vec<Str
         let pause = rand::random_range(1..=10_u64 << turn.min(6));
         std::thread::sleep(std::time::Duration::from_millis(pause));
     }
-    Err(Error::unavailable(format!("{}: its list of writers was changed by others {TRIES} times in a row", storage.url())))
+    Err(Error::unavailable(format!(
+        "{}: its list of writers was changed by others {TRIES} times in a row",
+        storage.url()
+    )))
 }
 
 /// What `alive` says now, and its tag.
@@ -120,7 +123,9 @@ impl Announcement {
         storage.check_conditions(&object(&prefix, 0))?;
         match storage.put_if(&alive(&prefix), &encode(&alive_now)?, Condition::Absent)? {
             Put::Done(tag) => Ok(Announcement { prefix, alive: alive_now, tag }),
-            Put::Refused => Err(Error::fenced(format!("{}: gc removed this writer before it began; write again", storage.url()))),
+            Put::Refused => {
+                Err(Error::fenced(format!("{}: gc removed this writer before it began; write again", storage.url())))
+            }
         }
     }
 
