@@ -40,7 +40,7 @@ class _Chunk:
 
     file: int
     table: str
-    arrays: dict[str, ak.Array]
+    arrays: dict[str, _types.Streams]
     about: dict[str, dict[str, Any]]
     events: int
 
@@ -198,6 +198,7 @@ class _Reading:
         #: Columns that the files have, chosen or not.
         self.seen: list[str] = []
         self._stopped = threading.Event()
+        self._main_known = threading.Event()
         self._threads: list[threading.Thread] = []
         # What could be read and what not, so that the next file is not tried branch by branch: name and type to reason.
         self._unreadable: dict[tuple[str, str, str], str] = {}
@@ -257,7 +258,12 @@ class _Reading:
             classes = opened.classnames(recursive=True, cycle=False)
             trees = [name for name, kind in classes.items() if kind in ("TTree", "TChain", "TNtuple", "ROOT::RNTuple")]
             main = self._main(path, trees)
-            self.main = self.main or main
+            if file == 0:
+                self.main = main
+                self._main_known.set()
+            while not self._main_known.wait(0.1):
+                if self._stopped.is_set():
+                    return
             read = _Read(file, {"file": path, "uuid": str(opened.file.uuid), "tree": main})
             for name, kind in classes.items():
                 if name not in trees and kind != "TDirectory" and kind != "TDirectoryFile":
@@ -406,26 +412,28 @@ def _arrays(
     stop: int,
     unreadable: dict[tuple[str, str, str], str],
     skipped: list[dict[str, str]],
-) -> dict[str, ak.Array]:
+) -> dict[str, _types.Streams]:
     """The columns that can be read, which stay in the list; the others leave it."""
     try:
-        return _together(source, [column.name for column in columns], start, stop)
+        read = _together(source, [column.name for column in columns], start, stop)
     except Exception:
-        # Some branch has no reader; each is tried, and the next chunk reads all that are left together.
-        arrays: dict[str, ak.Array] = {}
-        for column in list(columns):
-            try:
+        # Some branch has no reader: each is tried, and the next chunk reads all that are left together.
+        read = {}
+    streams: dict[str, _types.Streams] = {}
+    for column in list(columns):
+        try:
+            array = read.pop(column.name, None)
+            if array is None:
                 array = column.branch.array(entry_start=start, entry_stop=stop)
-                _types.Streams(column.name, array)
-                arrays[column.name] = array
-            except (Exception, RecursionError) as error:
-                reason = f"uproot cannot read it: {_one_line(error)}" if not isinstance(error, Invalid) else str(error)
-                if start > 0:
-                    raise Invalid(f"{column.name}: events {start} to {stop}: {reason}") from error
-                unreadable[table, column.name, column.type_name] = reason
-                skipped.append({"table": table, "name": column.name, "type": column.type_name, "reason": reason})
-                columns.remove(column)
-        return arrays
+            streams[column.name] = _types.Streams(column.name, array)
+        except Exception as error:
+            reason = str(error) if isinstance(error, Invalid) else f"uproot cannot read it: {_one_line(error)}"
+            if start > 0:
+                raise Invalid(f"{column.name}: events {start} to {stop}: {reason}") from error
+            unreadable[table, column.name, column.type_name] = reason
+            skipped.append({"table": table, "name": column.name, "type": column.type_name, "reason": reason})
+            columns.remove(column)
+    return streams
 
 
 def _together(source: Any, names: list[str], start: int, stop: int) -> dict[str, ak.Array]:

@@ -40,12 +40,12 @@ class Writer:
         self._native = _native.Writer(os.fspath(url), change, batch_events, target_bytes, best, threads)
 
     def push(self, table: str, arrays: Mapping[str, Any], about: Mapping[str, Description] | None = None) -> int:
-        """Adds events of a table and returns how many. The columns have the same number of them."""
+        """Adds events of a table and returns how many. The columns have the same number of them: arrays or streams."""
         pushed: list[tuple[tuple[str, str, str, str, str, str], list[NDArray[np.uint8]]]] = []
         events: int | None = None
         for name, array in arrays.items():
             said = (about or {}).get(name, {})
-            column = _types.Streams(name, array)
+            column = array if isinstance(array, _types.Streams) else _types.Streams(name, array)
             if events is not None and column.events != events:
                 raise Invalid(f"column {name} has {column.events} events; the others have {events}")
             events = column.events
