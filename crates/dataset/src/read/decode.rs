@@ -34,9 +34,13 @@ struct Stream {
 }
 
 /// Everything about one read.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     shared: &'a Shared,
     view: &'a TableView,
+    /// Places of the columns in the view.
+    columns: &'a [usize],
+    /// The streams of each column.
+    streams_of: Vec<Vec<usize>>,
     batches: Vec<Batch>,
     streams: Vec<Stream>,
     loaded: HashMap<(usize, u32), Arc<Loaded>>,
@@ -49,9 +53,16 @@ struct Reading<'a> {
 
 /// Columns (places in the view) for a range of events.
 pub(super) fn read(shared: &Shared, view: &TableView, columns: &[usize], events: Range<u64>) -> Result<Vec<Column>> {
+    fetch(shared, view, columns, events)?.decode()
+}
+
+/// Everything that the columns are decoded from: the part of a read that waits for the storage.
+pub(super) fn fetch<'a>(shared: &'a Shared, view: &'a TableView, columns: &'a [usize], events: Range<u64>) -> Result<Reading<'a>> {
     let mut reading = Reading {
         shared,
         view,
+        columns,
+        streams_of: Vec::new(),
         batches: batches(view, &events),
         streams: Vec::new(),
         loaded: HashMap::new(),
@@ -60,13 +71,9 @@ pub(super) fn read(shared: &Shared, view: &TableView, columns: &[usize], events:
         sums: Vec::new(),
     };
     reading.load(columns)?;
-    let streams_of = reading.collect(columns)?;
+    reading.streams_of = reading.collect(columns)?;
     reading.fetch()?;
-    reading.rows()?;
-    reading.structure()?;
-    let parts = reading.parts()?;
-    let column = |(&at, streams): (&usize, &Vec<usize>)| reading.column(&view.products[at], streams, &parts);
-    Ok(columns.iter().zip(&streams_of).map(column).collect())
+    Ok(reading)
 }
 
 /// The batches with these events.
@@ -86,6 +93,15 @@ fn batches(view: &TableView, events: &Range<u64>) -> Vec<Batch> {
 }
 
 impl Reading<'_> {
+    /// Decodes what was fetched; asks nothing of the storage.
+    pub(super) fn decode(mut self) -> Result<Vec<Column>> {
+        self.rows()?;
+        self.structure()?;
+        let parts = self.parts()?;
+        let column = |(&at, streams): (&usize, &Vec<usize>)| self.column(&self.view.products[at], streams, &parts);
+        Ok(self.columns.iter().zip(&self.streams_of).map(column).collect())
+    }
+
     fn load(&mut self, columns: &[usize]) -> Result<()> {
         let mut wanted = BTreeSet::new();
         for batch in &self.batches {

@@ -1,11 +1,13 @@
 //! Reads a dataset: only the root is read to open it, and only what columns are made of to read them.
 
+mod ahead;
 mod column;
 mod decode;
 mod pieces;
 mod verify;
 mod view;
 
+pub(crate) use ahead::{Fetched, Selected};
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
 pub use verify::{Damage, Verified};
