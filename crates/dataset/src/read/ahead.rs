@@ -36,7 +36,7 @@ impl Selected<'_> {
     /// Waits for the storage; the events are those of a batch.
     pub(crate) fn fetch(&self, events: Range<u64>) -> Result<Fetched<'_>> {
         debug_assert!(events.start <= events.end && events.end <= self.view.events(), "events of the table");
-        decode::fetch(&self.dataset.shared, &self.view, &self.columns, events).map(Fetched)
+        decode::fetch(&self.dataset.shared, &self.view, &self.columns, events, true).map(Fetched)
     }
 }
 

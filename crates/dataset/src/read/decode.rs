@@ -33,6 +33,9 @@ struct Stream {
     at: Vec<Option<(usize, u32)>>,
 }
 
+/// In place of a stream's number: its values are not read. No stream is counted by values.
+const NOT_READ: usize = usize::MAX;
+
 /// Everything about one read.
 pub(super) struct Reading<'a> {
     shared: &'a Shared,
@@ -51,13 +54,25 @@ pub(super) struct Reading<'a> {
     sums: Vec<Vec<Vec<i64>>>,
 }
 
-/// Columns (places in the view) for a range of events.
-pub(super) fn read(shared: &Shared, view: &TableView, columns: &[usize], events: Range<u64>) -> Result<Vec<Column>> {
-    fetch(shared, view, columns, events)?.decode()
+/// Columns (places in the view) for a range of events. Without `values` the parts of values are empty, and nothing is fetched for them.
+pub(super) fn read(
+    shared: &Shared,
+    view: &TableView,
+    columns: &[usize],
+    events: Range<u64>,
+    values: bool,
+) -> Result<Vec<Column>> {
+    fetch(shared, view, columns, events, values)?.decode()
 }
 
 /// Everything that the columns are decoded from: the part of a read that waits for the storage.
-pub(super) fn fetch<'a>(shared: &'a Shared, view: &'a TableView, columns: &'a [usize], events: Range<u64>) -> Result<Reading<'a>> {
+pub(super) fn fetch<'a>(
+    shared: &'a Shared,
+    view: &'a TableView,
+    columns: &'a [usize],
+    events: Range<u64>,
+    values: bool,
+) -> Result<Reading<'a>> {
     let mut reading = Reading {
         shared,
         view,
@@ -71,7 +86,7 @@ pub(super) fn fetch<'a>(shared: &'a Shared, view: &'a TableView, columns: &'a [u
         sums: Vec::new(),
     };
     reading.load(columns)?;
-    reading.streams_of = reading.collect(columns)?;
+    reading.streams_of = reading.collect(columns, values)?;
     reading.fetch()?;
     Ok(reading)
 }
@@ -114,7 +129,7 @@ impl Reading<'_> {
     }
 
     /// Makes the list of streams and returns those of each column.
-    fn collect(&mut self, columns: &[usize]) -> Result<Vec<Vec<usize>>> {
+    fn collect(&mut self, columns: &[usize], values: bool) -> Result<Vec<Vec<usize>>> {
         /// What is the same stream: bytes, meaning, and what counts it.
         type Key = (Vec<Option<(usize, u32)>>, Role, Scalar, Option<usize>, u64);
         let mut known: HashMap<Key, usize> = HashMap::new();
@@ -124,6 +139,10 @@ impl Reading<'_> {
             let layers: Vec<Option<(usize, u32)>> = self.batches.iter().map(|batch| product.layer(batch.number)).collect();
             let mut own: Vec<usize> = Vec::with_capacity(product.nodes.len());
             for (stream, node) in (0_u32..).zip(&product.nodes) {
+                if !values && !counts(node) {
+                    own.push(NOT_READ);
+                    continue;
+                }
                 let mut at = Vec::with_capacity(layers.len());
                 for (batch, layer) in self.batches.iter().zip(&layers) {
                     at.push(match layer {
@@ -448,7 +467,8 @@ impl Reading<'_> {
     /// A column of its streams.
     fn column(&self, known: &Known, streams: &[usize], parts: &[Part]) -> Column {
         let ty = known.shown();
-        let mut own: Vec<Part> = streams.iter().map(|&at| parts[at].clone()).collect();
+        let nothing = || Part::Values { buffer: Arc::default(), start: 0, len: 0 };
+        let mut own: Vec<Part> = streams.iter().map(|&at| parts.get(at).cloned().unwrap_or_else(nothing)).collect();
         let events = self.batches.iter().map(|batch| batch.range.end - batch.range.start).sum();
         if ty != known.product.ty {
             // The column is missing in some batches: an option around all of it.

@@ -17,7 +17,7 @@ use crate::storage::{self, Storage, Tag, Traffic};
 use crate::write::read_root;
 use crate::{Product, parallel};
 use forebay_core::{Error, Result};
-use pieces::Directories;
+use pieces::{Directories, Small};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -44,6 +44,7 @@ struct Shared {
     threads: usize,
     options: ReadOptions,
     directories: Directories,
+    small: Mutex<Small>,
 }
 
 /// A version of a dataset, as it is read. Cheap to clone; may be used from many threads.
@@ -85,7 +86,7 @@ impl Dataset {
         let threads = options.threads.unwrap_or_else(parallel::cores);
         let views = Arc::new(root.tables.iter().map(|_| OnceLock::new()).collect());
         let directories = Mutex::default();
-        let shared = Arc::new(Shared { storage, places, root, tag, threads, options, directories });
+        let shared = Arc::new(Shared { storage, places, root, tag, threads, options, directories, small: Mutex::default() });
         Ok(Dataset { shared, version: version as u32, views })
     }
 
@@ -219,13 +220,26 @@ impl Dataset {
     /// `Invalid` where a column or the range does not exist; `Corrupt` with column, batch and object where something is damaged;
     /// errors of the storage.
     pub fn read(&self, table: &str, columns: &[&str], events: Range<u64>) -> Result<Vec<Column>> {
+        self.read_parts(table, columns, events, true)
+    }
+
+    /// Offsets and indices of columns for a range of events: as [`Dataset::read`], but their parts of values are empty, and nothing is
+    /// fetched for them.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub fn read_structure(&self, table: &str, columns: &[&str], events: Range<u64>) -> Result<Vec<Column>> {
+        self.read_parts(table, columns, events, false)
+    }
+
+    fn read_parts(&self, table: &str, columns: &[&str], events: Range<u64>, values: bool) -> Result<Vec<Column>> {
         let view = self.view(table)?;
         if events.start > events.end || events.end > view.events() {
             let (start, end, has) = (events.start, events.end, view.events());
             return Err(Error::invalid(format!("events {start} to {end} of {has}")));
         }
         let wanted: Result<Vec<usize>> = columns.iter().map(|name| view.find(name)).collect();
-        decode::read(&self.shared, &view, &wanted?, events)
+        decode::read(&self.shared, &view, &wanted?, events, values)
     }
 
     /// Reads and decodes everything of this version and names what is damaged.

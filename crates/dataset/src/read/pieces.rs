@@ -14,6 +14,33 @@ use std::sync::{Arc, Mutex};
 /// Directories that were fetched, by layer of the root and batch.
 pub(super) type Directories = Mutex<HashMap<(usize, u32), Arc<Loaded>>>;
 
+/// Small pieces that were fetched: counts are asked for again by each column of a collection that is read by itself.
+#[derive(Debug, Default)]
+pub(super) struct Small {
+    pieces: HashMap<(usize, u32, Piece), Bytes>,
+    bytes: usize,
+}
+
+/// Pieces that are kept have at most so many bytes; stored counts of a full batch do.
+const SMALL: u64 = 64 << 10;
+/// Bytes that are kept; when they are more, all are dropped.
+const SMALL_IN_ALL: usize = 16 << 20;
+
+impl Small {
+    fn keep(&mut self, key: (usize, u32, Piece), bytes: &Bytes) {
+        if key.2.len > SMALL {
+            return;
+        }
+        if self.bytes + bytes.len() > SMALL_IN_ALL {
+            *self = Small::default();
+        }
+        // A copy: the memory of a whole request would stay otherwise.
+        if self.pieces.insert(key, Bytes::copy_from_slice(bytes)).is_none() {
+            self.bytes += bytes.len();
+        }
+    }
+}
+
 /// The directory of a batch, checked against its layer.
 #[derive(Debug)]
 pub(super) struct Loaded {
@@ -185,10 +212,17 @@ pub(super) fn fetch(
     wanted: &[Wanted],
 ) -> Result<Vec<Bytes>> {
     let mut by_place: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (i, &(at, _, _)) in wanted.iter().enumerate() {
-        by_place.entry(view.layers[at].place).or_default().push(i);
-    }
     let mut all = vec![Bytes::new(); wanted.len()];
+    let small = || shared.small.lock().map_err(|_| Error::internal("a thread panicked with the small pieces"));
+    {
+        let small = small()?;
+        for (i, &(at, batch, piece)) in wanted.iter().enumerate() {
+            match small.pieces.get(&(view.layers[at].number, batch, piece)) {
+                Some(bytes) => all[i] = bytes.clone(),
+                None => by_place.entry(view.layers[at].place).or_default().push(i),
+            }
+        }
+    }
     for (place, of_place) in by_place {
         let parts: Vec<Part> = of_place
             .iter()
@@ -199,7 +233,14 @@ pub(super) fn fetch(
             })
             .collect();
         let storage: &Arc<dyn Storage> = shared.place(place)?;
-        for (i, bytes) in of_place.into_iter().zip(storage.parts(&parts)?) {
+        let fetched = storage.parts(&parts)?;
+        let mut small = small()?;
+        for (i, bytes) in of_place.into_iter().zip(fetched) {
+            let (at, batch, piece) = wanted[i];
+            // What does not verify may be right when it is fetched again.
+            if piece.verify(&bytes) {
+                small.keep((view.layers[at].number, batch, piece), &bytes);
+            }
             all[i] = bytes;
         }
     }
