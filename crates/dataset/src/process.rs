@@ -75,7 +75,12 @@ impl<'a> EventLoop<'a> {
     /// `Invalid` where there is no such table or column.
     pub fn new(dataset: &'a Dataset, table: &str, columns: &[&str]) -> Result<EventLoop<'a>> {
         let threads = parallel::cores();
-        Ok(EventLoop { selected: dataset.select(table, columns)?, threads, in_flight: 2 * threads, stop: Stop::default() })
+        Ok(EventLoop {
+            selected: dataset.select(table, columns)?,
+            threads,
+            in_flight: 2 * threads,
+            stop: Stop::default(),
+        })
     }
 
     /// Threads that decode and process, at least one; twice as many batches in flight.
@@ -126,7 +131,11 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Processes all batches; `take` gets the outputs on this thread, in the order of the batches.
-    fn each<R: Send>(&self, function: &(impl Fn(&Batch) -> Result<R> + Sync), take: &mut dyn FnMut(R) -> Result<()>) -> Result<Ended> {
+    fn each<R: Send>(
+        &self,
+        function: &(impl Fn(&Batch) -> Result<R> + Sync),
+        take: &mut dyn FnMut(R) -> Result<()>,
+    ) -> Result<Ended> {
         let batches = self.selected.batches();
         let work = Work { on: self, batches: &batches, state: Mutex::new(State::default()), changed: Condvar::new() };
         let fetching = (self.in_flight - self.threads).clamp(1, self.threads.max(4));
@@ -176,7 +185,15 @@ struct State<'a, R> {
 
 impl<R> Default for State<'_, R> {
     fn default() -> Self {
-        State { next: 0, busy: 0, fetched: VecDeque::new(), processed: BTreeMap::new(), delivered: 0, error: None, ended: false }
+        State {
+            next: 0,
+            busy: 0,
+            fetched: VecDeque::new(),
+            processed: BTreeMap::new(),
+            delivered: 0,
+            error: None,
+            ended: false,
+        }
     }
 }
 
@@ -231,7 +248,11 @@ impl<'a, R> Work<'a, R> {
         parallel::one_of_many();
         loop {
             let mut state = self.lock();
-            while !state.ended && !self.stopped() && state.next < self.batches.len() && state.next - state.delivered >= self.on.in_flight {
+            while !state.ended
+                && !self.stopped()
+                && state.next < self.batches.len()
+                && state.next - state.delivered >= self.on.in_flight
+            {
                 state = self.wait(state);
             }
             if state.ended || self.stopped() || state.next == self.batches.len() {
