@@ -10,6 +10,7 @@
 mod chart;
 mod concurrent;
 mod copy_limit;
+mod dataset;
 mod embedded;
 mod engine;
 mod goals;
@@ -47,9 +48,14 @@ enum Bench {
     Warm(warm::Options),
     /// A server and a client beside Redis and a bare copy of the same frames; writes Markdown and JSON.
     Network(network::Options),
+    /// Datasets beside RNTuple and Parquet, and against S3 with a delay; writes Markdown and JSON.
+    Dataset(dataset::Options),
     /// The other side of a measurement, in a process of its own (started by `network`).
     #[command(hide = true)]
     NetworkPeer(network::PeerOptions),
+    /// One client of a measurement against Ceph, in a process of its own (started by `dataset --ceph`).
+    #[command(hide = true)]
+    DatasetClient(dataset::ClientOptions),
     /// One measurement of memory beyond the region, in a process of its own (started by `embedded`).
     #[command(hide = true)]
     MemoryProbe(memory::ProbeOptions),
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         Bench::Embedded(options) => embedded::run(&options),
         Bench::Warm(options) => warm::run(&options),
         Bench::Network(options) => network::run(&options),
+        Bench::Dataset(options) => dataset::run(&options),
+        Bench::DatasetClient(options) => dataset::client(&options).map(|()| true),
         Bench::NetworkPeer(options) => network::serve(&options).map(|()| true),
         Bench::MemoryProbe(options) => memory::probe(&options).map(|()| true),
     };

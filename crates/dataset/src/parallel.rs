@@ -1,11 +1,22 @@
 //! Work on all cores: threads that live as long as the call, so that a process may fork between two calls.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+thread_local! {
+    /// Whether this thread is one of many that share the cores: its work stays on it.
+    static IS_ONE_OF_MANY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that this thread is one of many that share the cores, so that the work of [`map`] stays on it.
+pub(crate) fn one_of_many() {
+    IS_ONE_OF_MANY.set(true);
+}
+
 /// The answers of `work` for each item, in the order of the items.
 pub(crate) fn map<T: Send, R: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let threads = threads.min(items.len());
+    let threads = if IS_ONE_OF_MANY.get() { 1 } else { threads.min(items.len()) };
     if threads <= 1 {
         return items.into_iter().map(work).collect();
     }

@@ -37,9 +37,13 @@ struct Stream {
 const NOT_READ: usize = usize::MAX;
 
 /// Everything about one read.
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     shared: &'a Shared,
     view: &'a TableView,
+    /// Places of the columns in the view.
+    columns: &'a [usize],
+    /// The streams of each column.
+    streams_of: Vec<Vec<usize>>,
     batches: Vec<Batch>,
     streams: Vec<Stream>,
     loaded: HashMap<(usize, u32), Arc<Loaded>>,
@@ -50,8 +54,7 @@ struct Reading<'a> {
     sums: Vec<Vec<Vec<i64>>>,
 }
 
-/// Columns (places in the view) for a range of events.
-/// Without `values` the parts of values are empty, and nothing is fetched for them.
+/// Columns (places in the view) for a range of events. Without `values` the parts of values are empty, and nothing is fetched for them.
 pub(super) fn read(
     shared: &Shared,
     view: &TableView,
@@ -59,9 +62,22 @@ pub(super) fn read(
     events: Range<u64>,
     values: bool,
 ) -> Result<Vec<Column>> {
+    fetch(shared, view, columns, events, values)?.decode()
+}
+
+/// Everything that the columns are decoded from: the part of a read that waits for the storage.
+pub(super) fn fetch<'a>(
+    shared: &'a Shared,
+    view: &'a TableView,
+    columns: &'a [usize],
+    events: Range<u64>,
+    values: bool,
+) -> Result<Reading<'a>> {
     let mut reading = Reading {
         shared,
         view,
+        columns,
+        streams_of: Vec::new(),
         batches: batches(view, &events),
         streams: Vec::new(),
         loaded: HashMap::new(),
@@ -70,13 +86,9 @@ pub(super) fn read(
         sums: Vec::new(),
     };
     reading.load(columns)?;
-    let streams_of = reading.collect(columns, values)?;
+    reading.streams_of = reading.collect(columns, values)?;
     reading.fetch()?;
-    reading.rows()?;
-    reading.structure()?;
-    let parts = reading.parts()?;
-    let column = |(&at, streams): (&usize, &Vec<usize>)| reading.column(&view.products[at], streams, &parts);
-    Ok(columns.iter().zip(&streams_of).map(column).collect())
+    Ok(reading)
 }
 
 /// The batches with these events.
@@ -96,6 +108,15 @@ fn batches(view: &TableView, events: &Range<u64>) -> Vec<Batch> {
 }
 
 impl Reading<'_> {
+    /// Decodes what was fetched; asks nothing of the storage.
+    pub(super) fn decode(mut self) -> Result<Vec<Column>> {
+        self.rows()?;
+        self.structure()?;
+        let parts = self.parts()?;
+        let column = |(&at, streams): (&usize, &Vec<usize>)| self.column(&self.view.products[at], streams, &parts);
+        Ok(self.columns.iter().zip(&self.streams_of).map(column).collect())
+    }
+
     fn load(&mut self, columns: &[usize]) -> Result<()> {
         let mut wanted = BTreeSet::new();
         for batch in &self.batches {

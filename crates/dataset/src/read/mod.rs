@@ -1,5 +1,6 @@
 //! Reads a dataset: only the root is read to open it, and only what columns are made of to read them.
 
+mod ahead;
 mod column;
 mod decode;
 mod objects;
@@ -7,6 +8,7 @@ mod pieces;
 mod verify;
 mod view;
 
+pub(crate) use ahead::{Fetched, Selected};
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
 pub(crate) use objects::LayerObjects;

@@ -47,6 +47,36 @@ pub(crate) fn bench_network(context: &Context, log: &Log<'_>) -> Result<Outcome>
     Ok(Outcome::one(bench_in_small("network", &["network.md", "network.json"], context, log)?.1))
 }
 
+/// That of datasets, on the smallest file, without ROOT's own package.
+pub(crate) fn bench_dataset(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let (out, mut wrong) = bench_in_small("dataset", &["dataset.md", "dataset.json"], context, log)?;
+    if wrong.is_empty() {
+        wrong = dataset_relations(&serde_json::from_slice(&std::fs::read(out.join("dataset.json"))?)?);
+    }
+    Ok(Outcome::one(wrong))
+}
+
+/// Sizes that are ordered and add up; requests that were made.
+fn dataset_relations(report: &Value) -> Vec<String> {
+    let rows = |section: &str| report["sections"][section]["rows"].as_array().cloned().unwrap_or_default();
+    let mut wrong = Vec::new();
+    for (size, part) in rows("sizes").iter().zip(rows("parts")) {
+        let (name, of) = (&size["file"], |name: &str| size[name].as_u64().unwrap_or(0));
+        if of("ours") == 0 || of("ours, compact") == 0 || of("ours") >= of("Parquet zstd-3, byte-stream-split") {
+            wrong.push(format!("{name}: {} B, compact {} B, not below Parquet", size["ours"], size["ours, compact"]));
+        }
+        let sum = part["root"].as_u64().zip(part["other objects"].as_u64()).map(|(root, others)| root + others);
+        if sum != size["ours"].as_u64() || part["in 4 KiB units"].as_u64() < sum {
+            wrong.push(format!("{name}: the parts do not add up: {part}"));
+        }
+    }
+    let latency = rows("latency");
+    if latency.len() != 4 || latency.iter().any(|row| row["requests"].as_u64().is_none_or(|requests| requests < 100)) {
+        wrong.push(format!("requests to the stand-in: {latency:?}"));
+    }
+    wrong
+}
+
 /// Relations that hold however slow the machine is.
 fn relations(report: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -165,6 +195,21 @@ mod tests {
         assert!(says_balanced(&json!({"ledger": {"balanced": true}})));
         assert!(!says_balanced(&json!({"ledger": {}})));
         assert!(!says_balanced(&json!({"balanced": true, "runs": [{"balanced": false}]})));
+    }
+
+    #[test]
+    fn relations_of_datasets_catch_sizes_that_do_not_add_up() {
+        let row = json!({"requests": 128});
+        let of = |ours: u64| {
+            json!({"sections": {
+                "sizes": {"rows": [{"file": "x", "ours": ours, "ours, compact": 90, "Parquet zstd-3, byte-stream-split": 120}]},
+                "parts": {"rows": [{"root": 40, "other objects": 60, "in 4 KiB units": 8192}]},
+                "latency": {"rows": [row, row, row, row]},
+            }})
+        };
+        assert_eq!(dataset_relations(&of(100)), Vec::<String>::new());
+        assert_eq!(dataset_relations(&of(130)).len(), 2);
+        assert_eq!(dataset_relations(&json!({})).len(), 1);
     }
 
     #[test]

@@ -118,6 +118,14 @@ pub(crate) const STEPS: &[Step] = &[
         run: smoke::bench_network,
         ..BUILT
     },
+    Step {
+        name: "bench-dataset",
+        what: "the benchmark of datasets in small: files and relations, no timing",
+        from: Usual,
+        takes: All,
+        run: smoke::bench_dataset,
+        ..BUILT
+    },
 ];
 
 fn prepare(_: &Context, log: &Log<'_>) -> Result<Outcome> {
