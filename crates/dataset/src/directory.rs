@@ -138,7 +138,7 @@ pub(crate) fn lay_out(
     (directory, objects)
 }
 
-/// Whether an object with so many bytes takes no piece of this length.
+/// Whether an object with this many bytes takes no piece of this length.
 fn full(has: u64, len: u64, target: u64) -> bool {
     has > 0 && has.saturating_add(len) > target
 }
@@ -204,7 +204,7 @@ impl Directory {
         frame::deflate(&body, LEVEL)
     }
 
-    /// The directory in these bytes, which must have so many entries: hostile bytes take no more memory than its layer has streams.
+    /// The directory in these bytes, which must have this many entries: hostile bytes take no more memory than its layer has streams.
     pub(crate) fn decode(bytes: &[u8], entries: usize, what: &dyn std::fmt::Display) -> Result<Directory> {
         let bytes_max = entries.saturating_mul(ENTRY_BYTES_MAX).saturating_add(HEADER_BYTES_MAX).min(BYTES_MAX);
         let body = frame::inflate(bytes, bytes_max, what)?;

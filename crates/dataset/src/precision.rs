@@ -37,7 +37,7 @@ pub(crate) fn round(array: &Array, bits: u64) -> Result<Array> {
     Ok(rounded)
 }
 
-/// A value without so many of its low bits. What is infinite or no number stays; what would round to infinity is cut instead.
+/// A value without this many of its low bits. What is infinite or no number stays; what would round to infinity is cut instead.
 fn round_to(value: u64, drop: u32, mantissa: u32, exponent: u32) -> u64 {
     let special = ((1_u64 << exponent) - 1) << mantissa;
     if value & special == special {

@@ -97,7 +97,7 @@ pub(crate) fn compact(py: Python<'_>, url: &str, threads: Option<usize>) -> PyRe
     Ok(py.detach(|| dataset::compact(url, &options, &mut |_, _| {})).or_raise(py)?.version)
 }
 
-/// Removes what writers left that were silent for longer than so many seconds. Returns the prefixes of writers that are alive, that
+/// Removes what writers left that were silent for longer than this many seconds. Returns the prefixes of writers that are alive, that
 /// had committed and that were removed, and how many names were looked at.
 #[pyfunction]
 pub(crate) fn gc(py: Python<'_>, url: &str, silent: f64) -> PyResult<(Vec<String>, Vec<String>, Vec<String>, u64)> {

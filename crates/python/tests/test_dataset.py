@@ -178,7 +178,7 @@ def test_a_wrong_call_says_what_is_wrong(ds: forebay.Dataset, place: str) -> Non
 
 
 def test_every_kind_of_error_is_a_class(ds: forebay.Dataset) -> None:
-    kinds = "Invalid Conflict Full Unavailable Fenced OutcomeUnknown Corrupt Closed Internal".split()
+    kinds = ["Invalid", "Conflict", "Full", "Unavailable", "Fenced", "OutcomeUnknown", "Corrupt", "Closed", "Internal"]
     for kind in kinds:
         assert issubclass(getattr(forebay, kind), forebay.Error)
 

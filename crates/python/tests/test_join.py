@@ -17,7 +17,9 @@ def sides(tmp_path: object) -> tuple[forebay.Dataset, forebay.Dataset]:
     run, event = np.repeat([1, 2], 500), np.tile(np.arange(500), 2)
     lumi = event // 100
     order = rng.permutation(1000)
-    left = forebay.write(f"{tmp_path}/left", {"run": run, "luminosityBlock": lumi, "event": event, "x": np.arange(1000)})
+    left = forebay.write(
+        f"{tmp_path}/left", {"run": run, "luminosityBlock": lumi, "event": event, "x": np.arange(1000)}
+    )
     kept = order[:700]
     friend = {
         "run": run[kept].astype(np.uint32),

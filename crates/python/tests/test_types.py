@@ -7,9 +7,9 @@ from typing import Any
 import awkward as ak
 import numpy as np
 import pytest
-from helpers import same_bits
 
 import forebay
+from helpers import same_bits
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 

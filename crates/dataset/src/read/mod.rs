@@ -44,7 +44,7 @@ struct Shared {
     tag: Tag,
     threads: usize,
     options: ReadOptions,
-    directories: Directories,
+    directories: Mutex<Directories>,
     small: Mutex<Small>,
 }
 

@@ -9,10 +9,29 @@ use crate::{Scalar, parallel};
 use bytes::Bytes;
 use forebay_core::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Directories that were fetched, by layer of the root and batch.
-pub(super) type Directories = Mutex<HashMap<(usize, u32), Arc<Loaded>>>;
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    loaded: HashMap<(usize, u32), Arc<Loaded>>,
+    entries: usize,
+}
+
+/// Entries that are kept, of about 40 bytes each; when they are more, all are dropped.
+const ENTRIES_IN_ALL: usize = 4 << 20;
+
+impl Directories {
+    fn keep(&mut self, key: (usize, u32), loaded: &Arc<Loaded>) {
+        let entries = loaded.directory.entries.len();
+        if self.entries + entries > ENTRIES_IN_ALL {
+            *self = Directories::default();
+        }
+        if self.loaded.insert(key, Arc::clone(loaded)).is_none() {
+            self.entries += entries;
+        }
+    }
+}
 
 /// Small pieces that were fetched: counts are asked for again by each column of a collection that is read by itself.
 #[derive(Debug, Default)]
@@ -21,7 +40,7 @@ pub(super) struct Small {
     bytes: usize,
 }
 
-/// Pieces that are kept have at most so many bytes; stored counts of a full batch do.
+/// Pieces that are kept have at most this many bytes; stored counts of a full batch do.
 const SMALL: u64 = 64 << 10;
 /// Bytes that are kept; when they are more, all are dropped.
 const SMALL_IN_ALL: usize = 16 << 20;
@@ -125,7 +144,7 @@ pub(super) fn directories(
         let cache = shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
         for &(at, batch) in wanted {
             let layer = &view.layers[at];
-            match cache.get(&(layer.number, batch)) {
+            match cache.loaded.get(&(layer.number, batch)) {
                 Some(loaded) => drop(found.insert((at, batch), Arc::clone(loaded))),
                 None => {
                     let (number, first) = bundle_of(shared, layer, batch).ok_or_else(|| {
@@ -155,7 +174,7 @@ pub(super) fn directories(
             shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
         for bundle in decoded {
             for (at, batch, loaded) in bundle? {
-                cache.insert((view.layers[at].number, batch), Arc::clone(&loaded));
+                cache.keep((view.layers[at].number, batch), &loaded);
                 found.insert((at, batch), loaded);
             }
         }

@@ -6,7 +6,7 @@
 //! w/<prefix>/<n>     the writer's objects, n in hexadecimal
 //! ```
 //!
-//! *Invariants*: a name is reserved in `alive` before an object gets it. Whoever changes `alive` names the tag that it saw: a writer
+//! *Invariants*: a name is reserved in `alive` before an object gets it. Each change of `alive` names the tag of the state that was read: a writer
 //! that was taken for dead, and whose prefix was removed, hears so at its next heartbeat, and it never commits without one.
 
 use crate::frame::{self, Magic};

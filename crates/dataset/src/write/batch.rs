@@ -162,7 +162,7 @@ fn stripes(part: &Part<'_>, state: &mut StreamState, settings: Settings) -> Vec<
         .collect()
 }
 
-/// The first value of each stripe of so many events, and the end of the last one.
+/// The first value of each stripe of this many events, and the end of the last one.
 fn bounds(part: &Part<'_>, stripe_events: usize) -> Vec<usize> {
     let nodes = part.array.ty.nodes();
     let events = part.array.events as usize;

@@ -113,7 +113,7 @@ fn a_writer_that_dies_at_any_request_leaves_the_old_or_the_new_dataset() {
     }
 }
 
-/// Events of a dataset with so many, as the writers of this file make them.
+/// Events of a dataset with this many, as the writers of this file make them.
 fn whole(n: u64) -> Vec<(forebay_dataset::Product, forebay_dataset::Array)> {
     if n == 900 { super::events_of(&[(0, 300), (300, 600)]) } else { events(0, 300) }
 }

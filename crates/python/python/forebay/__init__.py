@@ -27,13 +27,12 @@ from ._errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from ._lazy import lazy
-from ._native import __version__, compact, gc
 from ._filter import Filter
 from ._join import Joined
+from ._lazy import lazy
+from ._native import __version__, compact, gc
 from ._root import import_root
 from ._write import append, write
-
 
 if TYPE_CHECKING:
     from ._nano import Runner, nanoevents
@@ -51,8 +50,8 @@ def __getattr__(name: str) -> Any:
 def from_arrow(source: object, url: str | os.PathLike[str], *, table: str = "Events") -> Dataset:
     """Writes a dataset from a table of Arrow: pyarrow's, or anything with ``__arrow_c_stream__``. Needs pyarrow.
 
-    A column is an option where it has a null. Of a ``RecordBatchReader``, which is read only once, it is one where the schema
-    allows nulls.
+    A column is an option where it has a null. Of a ``RecordBatchReader``, which is read only once, it is one where the
+    schema allows nulls.
     """
     from ._arrow import from_arrow
 

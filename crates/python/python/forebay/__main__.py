@@ -1,11 +1,7 @@
-"""The command `python3 -m forebay`, which `forebay dataset import`, `add` and `export` call.
+"""Commands of the package: ``python -m forebay import | add | export``, which ``forebay dataset`` calls.
 
-    python3 -m forebay import URL FILES... [--tree NAME] [--columns PATTERN]... [--append]
-    python3 -m forebay add URL FILE
-    python3 -m forebay export URL FILE [--version N] [--widen]
-
-With ``--json`` the answer is a JSON object on stdout, and an error one on stderr. Exit codes are those of the program
-`forebay`. Interrupted, it leaves no version and no file half made.
+An error is one line on stderr, or with ``--json`` one line of JSON there, and an exit code by its kind; 130 after
+Ctrl-C. Both are as those of the command line.
 """
 
 from __future__ import annotations
@@ -14,196 +10,147 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import forebay
 
-from . import _errors
-from ._write import Writer
-
-# Exit code and next move of each class of errors, as the program has them.
-KINDS: dict[type[_errors.Error], tuple[str, int, str]] = {
-    _errors.Invalid: ("Invalid", 2, "fix the call"),
-    _errors.NoColumn: ("Invalid", 2, "fix the call"),
-    _errors.Conflict: ("Conflict", 3, "decide"),
-    _errors.Full: ("Full", 4, "slow down"),
-    _errors.Unavailable: ("Unavailable", 5, "retry later"),
-    _errors.Fenced: ("Fenced", 6, "refresh the lease"),
-    _errors.OutcomeUnknown: ("OutcomeUnknown", 7, "repeat the same call"),
-    _errors.Corrupt: ("Corrupt", 8, "use another copy, report"),
-    _errors.Closed: ("Closed", 9, "reopen"),
-    _errors.Internal: ("Internal", 10, "report a bug"),
+# As in the table of kinds of the command line: the exit code, and the caller's next move.
+KINDS: dict[type[BaseException], tuple[int, str]] = {
+    forebay.Invalid: (2, "fix the call"),
+    forebay.Conflict: (3, "decide"),
+    forebay.Full: (4, "slow down"),
+    forebay.Unavailable: (5, "retry later"),
+    forebay.Fenced: (6, "refresh the lease or the map"),
+    forebay.OutcomeUnknown: (7, "repeat the same call"),
+    forebay.Corrupt: (8, "use another copy, report"),
+    forebay.Closed: (9, "reopen"),
+    forebay.Internal: (10, "report a bug"),
 }
-INTERRUPTED = 130
-# What has to be installed for a module that may be missing.
-EXTRAS = {"uproot": "uproot", "pyarrow": "pyarrow"}
+
+
+def import_files(
+    url: str,
+    files: Sequence[str],
+    tree: str | None,
+    columns: Sequence[str] | None,
+    append: bool = False,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Makes a dataset of ROOT or Parquet files, or appends the events of ROOT files to one."""
+    parquet = [name for name in files if name.endswith((".parquet", ".pq"))]
+    if parquet and len(parquet) < len(files):
+        raise forebay.Invalid("ROOT files and Parquet files together: import one kind, and append the other")
+    if parquet:
+        if tree is not None or append:
+            raise forebay.Invalid("--tree, --append: for ROOT files only")
+        ds = forebay.from_parquet(files, url, columns)
+    else:
+        ds = forebay.import_root(files, url, tree, columns, progress=progress, append=append)
+    return _said(ds) | {"skipped": ds.facts.get("skipped", [])}
+
+
+def add(url: str, file: str) -> dict[str, Any]:
+    """Adds the columns of a ROOT or Parquet file to the events of a dataset."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="forebay-") as place:
+        import_files(f"{place}/columns", [file], None, None)
+        new = forebay.open(f"{place}/columns")
+        titles = {name: column.title for name in new if isinstance(column := new[name], forebay.Column)}
+        return _said(forebay.open(url).add(new.iterate(), titles=titles, note=f"add {os.path.basename(file)}"))
+
+
+def export(url: str, file: str, version: int | None, widen: bool) -> dict[str, Any]:
+    """Writes a version to a ROOT or Parquet file."""
+    ds = forebay.open(url, version)
+    folder, name = os.path.split(file)
+    # Renamed at its end: a file with this name is whole.
+    part = os.path.join(folder, f".part-{name}")
+    try:
+        if name.endswith(".root"):
+            ds.to_root(part, widen=widen)
+        elif name.endswith((".parquet", ".pq")):
+            ds.to_parquet(part, widen=widen)
+        else:
+            raise forebay.Invalid(f"{file}: its name ends in .root or .parquet")
+        os.replace(part, file)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)
+    return _said(ds) | {"file": file, "bytes": os.path.getsize(file)}
+
+
+def _said(ds: forebay.Dataset) -> dict[str, Any]:
+    return {"url": ds.url, "version": ds.version, "table": ds.table_name, "events": len(ds), "columns": len(ds.keys())}
+
+
+def _print(said: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(said))
+        return
+    skipped = said.pop("skipped", [])
+    for one in skipped[:10]:
+        print(f"skipped {one['name']} ({one['type']}): {one['reason']}")
+    if len(skipped) > 10:
+        print(f"skipped {len(skipped) - 10} more; facts['skipped'] has all of them")
+    print(f"{said['url']}, version {said['version']}: {said['events']} events, {said['columns']} columns", end="")
+    print(f"; {said['file']} has {said['bytes']} bytes" if "file" in said else "")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m forebay", description="Datasets from and to files.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    one = actions.add_parser("import", help="make a dataset of ROOT or Parquet files")
+    one.add_argument("url")
+    one.add_argument("files", nargs="+")
+    one.add_argument("--tree")
+    one.add_argument("--columns", action="append")
+    one.add_argument("--append", action="store_true")
+    for action, text in (("add", "add the columns of a file"), ("export", "write a ROOT or Parquet file")):
+        one = actions.add_parser(action, help=text)
+        one.add_argument("url")
+        one.add_argument("file")
+    one.add_argument("--version", type=int)
+    one.add_argument("--widen", action="store_true")
+    for one in actions.choices.values():
+        one.add_argument("--json", action="store_true")
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    asked = _parser().parse_args(arguments)
-    commands = {"import": _import, "add": _add, "export": _export}
+    said = _parser().parse_args(arguments)
+    # Also where a shell has started it with the signal ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        answer, lines = commands[asked.command](asked)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except _errors.Error as error:
-        return _failed(error, str(error), asked.json)
-    except ImportError as error:
-        needed = EXTRAS.get((error.name or "").split(".")[0])
-        if needed is None:
-            raise
-        message = (
-            f"{sys.executable} has no {needed}, which is needed for this file: {sys.executable} -m pip install {needed}"
-        )
-        return _failed(_errors.Invalid(message), message, asked.json)
-    except OSError as error:
-        return _failed(_errors.Invalid(str(error)), str(error), asked.json)
-    print(json.dumps(answer) if asked.json else "\n".join(lines))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m forebay", description="What `forebay dataset` does with ROOT and Parquet."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    importing = commands.add_parser("import", help="make a dataset of ROOT or Parquet files")
-    importing.add_argument("url", metavar="URL")
-    importing.add_argument("files", metavar="FILES", nargs="+")
-    importing.add_argument("--tree", metavar="NAME", help="the tree with the events")
-    importing.add_argument(
-        "--columns", metavar="PATTERN", action="append", help="only columns that fit; may be repeated"
-    )
-    importing.add_argument("--append", action="store_true", help="append the events to a dataset that is there")
-    adding = commands.add_parser("add", help="add the columns of a file to the events of a dataset")
-    adding.add_argument("url", metavar="URL")
-    adding.add_argument("file", metavar="FILE")
-    exporting = commands.add_parser("export", help="write a dataset to a ROOT or Parquet file")
-    exporting.add_argument("url", metavar="URL")
-    exporting.add_argument("file", metavar="FILE")
-    exporting.add_argument("--version", metavar="N", type=int, help="version; the newest one without")
-    exporting.add_argument(
-        "--widen", action="store_true", help="widen types that the format lacks"
-    )
-    for command in (importing, adding, exporting):
-        command.add_argument("--json", action="store_true", help="write JSON")
-    return parser
-
-
-def _failed(error: _errors.Error, message: str, as_json: bool) -> int:
-    kind, code, move = next(said for known, said in KINDS.items() if isinstance(error, known))
-    if as_json:
-        said = {"kind": kind, "message": message, "cause": None, "next_move": move, "exit_code": code}
-        print(json.dumps({"error": said}), file=sys.stderr)
-    else:
-        print(f"forebay: {kind}: {message}", file=sys.stderr)
-    return code
-
-
-def _is_parquet(path: str) -> bool:
-    return path.endswith(".parquet")
-
-
-def _import(asked: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    if any(_is_parquet(file) for file in asked.files):
-        if not all(_is_parquet(file) for file in asked.files) or asked.tree is not None or asked.append:
-            raise forebay.Invalid(
-                "Parquet files are imported alone: no ROOT files, no --tree, no --append"
-            )
-        ds = forebay.from_parquet(asked.files, asked.url, asked.columns)
-    else:
-        # The line of progress is for people: with --json only where one looks.
-        progress = not asked.json or sys.stderr.isatty()
-        ds = forebay.import_root(
-            asked.files, asked.url, asked.tree, asked.columns, progress=progress, append=asked.append
-        )
-    skipped = ds.facts.get("skipped", [])
-    answer = _version(ds) | {"files": len(asked.files), "skipped": skipped}
-    lines = [f"{ds.url}: version {ds.version}, {ds.num_entries} events, {len(ds.keys())} columns"]
-    lines += [f"  skipped: {one['table']}/{one['name']} ({one['type']}): {one['reason']}" for one in skipped]
-    return answer, lines
-
-
-def _add(asked: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    table = forebay.open(asked.url).table_name
-    chunks = _parquet_columns(asked.file) if _is_parquet(asked.file) else _root_columns(asked.file)
-    added: list[str] = []
-    with Writer(asked.url, "add") as writer:
-        for arrays, about in chunks:
-            added = list(arrays)
-            writer.push(table, arrays, about)
-        version = writer.commit(f"add columns of {os.path.basename(asked.file)}")
-    ds = forebay.open(asked.url, version, table)
-    return _version(ds) | {"added": added}, [f"{ds.url}: version {ds.version} has {', '.join(added)}"]
-
-
-Columns = tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]
-
-
-def _root_columns(path: str) -> Iterator[Columns]:
-    from . import _root
-    from ._filter import matcher
-
-    reading = _root._Reading([path], None, matcher(None), _root.CHUNK_BYTES, False)
-    try:
-        for item in reading.items(1):
-            if isinstance(item, _root._Chunk):
-                yield item.arrays, item.about
-    finally:
-        reading.stop()
-
-
-def _parquet_columns(path: str) -> Iterator[Columns]:
-    import pyarrow.parquet as pq
-
-    from . import _arrow
-
-    # Whole: a column is an option where it has a null anywhere, and those that are added are few.
-    whole = pq.read_table(path)
-    about = _arrow._about(whole.schema)
-    nulls = {}
-    for name, column in zip(whole.column_names, whole.columns, strict=True):
-        nulls[name] = _arrow._Nulls()
-        for chunk in column.chunks:
-            nulls[name].take(chunk)
-    for batch in whole.to_batches():
-        columns = enumerate(whole.column_names)
-        yield {name: _arrow._column(name, batch.column(at), nulls[name]) for at, name in columns}, about
-
-
-def _export(asked: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    ds = forebay.open(asked.url, asked.version)
-    folder, name = os.path.split(asked.file)
-    # Renamed at its end: a file of this name is whole. The ending tells the format.
-    part = os.path.join(folder, f".part-{name}")
-    try:
-        if _is_parquet(name):
-            ds.to_parquet(part, widen=asked.widen)
-        elif name.endswith(".root"):
-            ds.to_root(part, widen=asked.widen)
+        if said.action == "import":
+            # The line of progress is for people: with --json only where one looks.
+            progress = not said.json or sys.stderr.isatty()
+            done = import_files(said.url, said.files, said.tree, said.columns, said.append, progress)
+        elif said.action == "add":
+            done = add(said.url, said.file)
         else:
-            raise forebay.Invalid(f"{asked.file}: its name ends in .root or .parquet")
-        os.replace(part, asked.file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(part)
-        raise
-    size = os.path.getsize(asked.file)
-    answer = _version(ds) | {"file": asked.file, "bytes": size}
-    return answer, [f"{asked.file}: {ds.num_entries} events, {len(ds.keys())} columns, {size} bytes"]
-
-
-def _version(ds: forebay.Dataset) -> dict[str, Any]:
-    return {
-        "url": ds.url,
-        "version": ds.version,
-        "table": ds.table_name,
-        "events": ds.num_entries,
-        "columns": len(ds.keys()),
-    }
+            done = export(said.url, said.file, said.version, said.widen)
+    except KeyboardInterrupt:
+        print("interrupted: the dataset is as before", file=sys.stderr)
+        return 130
+    except (forebay.Error, ImportError, OSError) as error:
+        # A missing column, package or file: the call is wrong.
+        kind = next((kind for kind in KINDS if isinstance(error, kind)), forebay.Invalid)
+        code, move = KINDS[kind]
+        message = " ".join(str(error).split())
+        if said.json:
+            cause = str(error.__cause__) if error.__cause__ else None
+            report = {"kind": kind.__name__, "message": message, "cause": cause, "next_move": move, "exit_code": code}
+            print(json.dumps({"error": report}), file=sys.stderr)
+        else:
+            print(f"forebay: {kind.__name__}: {message}", file=sys.stderr)
+        return code
+    _print(done, said.json)
+    return 0
 
 
 if __name__ == "__main__":

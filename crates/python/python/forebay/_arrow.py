@@ -1,7 +1,7 @@
 """Arrow and Parquet through pyarrow, in and out, batch by batch.
 
-    out: batch ──▶ awkward arrays ──▶ record batch (titles and notes in the metadata of its fields)
-    in:  which fields have a null anywhere? ──▶ row groups ──▶ awkward arrays, options only where a null is
+out: batch ──▶ awkward arrays ──▶ record batch (titles and notes in the metadata of its fields)
+in:  which fields have a null anywhere? ──▶ row groups ──▶ awkward arrays, options only where a null is
 """
 
 from __future__ import annotations
@@ -120,9 +120,7 @@ class _Nulls:
         if layout.is_option:
             return self.strip(layout)
         if layout.is_record:
-            contents = [
-                self.inner.get(name, _Nulls()).strip(layout.content(name)) for name in layout.fields
-            ]
+            contents = [self.inner.get(name, _Nulls()).strip(layout.content(name)) for name in layout.fields]
             return ak.contents.RecordArray(contents, layout.fields, length=len(layout))
         if layout.parameter("__array__") in ("string", "bytestring"):
             return layout
@@ -189,10 +187,7 @@ def _declared(one: pa.Field) -> _Nulls:
 
 
 def from_arrow(source: Any, url: str | os.PathLike[str], *, table: str = "Events") -> _dataset.Dataset:
-    """Writes a dataset from a table of Arrow: pyarrow's, or anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB).
-
-    A column is an option where it has a null. Of a ``RecordBatchReader``, which is read only once, it is one where the schema allows nulls.
-    """
+    """Writes a dataset from a table of Arrow; see :func:`forebay.from_arrow`."""
     if isinstance(source, pa.RecordBatchReader):
         nulls = {one.name: _declared(one) for one in source.schema}
         return _write(url, source.schema, iter(source), nulls, table, "from Arrow", {})
@@ -212,10 +207,7 @@ def from_parquet(
     *,
     table: str = "Events",
 ) -> _dataset.Dataset:
-    """Writes a dataset from Parquet files with the same columns, row group by row group.
-
-    A column is an option where it has a null; columns whose statistics leave that open are read twice.
-    """
+    """Writes a dataset from Parquet files; see :func:`forebay.from_parquet`."""
     paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
     if not paths:
         raise Invalid("no files")

@@ -1,6 +1,6 @@
 """A version of a dataset, read as awkward arrays.
 
-    Dataset ──names──▶ _native.Dataset.read ──streams──▶ _types.layout ──▶ awkward arrays (memory is shared)
+Dataset ──names──▶ _native.Dataset.read ──streams──▶ _types.layout ──▶ awkward arrays (memory is shared)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -328,7 +328,7 @@ class Dataset:
         return product
 
     def keys(self, filter_name: Filter = None, filter_typename: Filter = None) -> list[str]:
-        """Names of columns: all, or those chosen by a glob, a ``/regular expression/``, a function, or several of them."""
+        """Names of columns: all, or those chosen by a glob, a ``/regular expression/``, a function, or several."""
         chosen, typed = matcher(filter_name), matcher(filter_typename)
         return [name for name, product in self._products.items() if chosen(name) and typed(_types.shown(product.type))]
 
@@ -457,7 +457,7 @@ class Dataset:
         filter_name: Filter = None,
         entry_start: int | None = None,
         entry_stop: int | None = None,
-    ) -> Iterator[ak.Array]:
+    ) -> Generator[ak.Array, None, None]:
         """Columns, some events after the other. The next ones are read while these are used.
 
         :param step_size: events, or bytes in memory such as ``"100 MB"``; the batches of the dataset without.
@@ -518,7 +518,9 @@ class Dataset:
     def _changed(self, change: str, columns: Columns, titles: Mapping[str, str] | None, note: str) -> Dataset:
         from ._write import change as write_change
 
-        version = write_change(self.url, change, columns, table=self._table, titles=titles, note=note, near=self._products)
+        version = write_change(
+            self.url, change, columns, table=self._table, titles=titles, note=note, near=self._products
+        )
         return open(self.url, version, self._table, **self._settings)
 
     def join(
@@ -529,7 +531,8 @@ class Dataset:
     ) -> Joined:
         """The columns of both datasets, whose events are matched by the values of some columns.
 
-        :param how: ``"left"`` keeps all events of this one, and columns of the other are options; ``"inner"`` keeps events of both.
+        :param how: ``"left"`` keeps all events of this one, and columns of the other are options; ``"inner"`` keeps
+            events of both.
         :raises Invalid: where a key is twice in one of them; the message names the first ones.
         """
         from ._join import Joined
@@ -545,7 +548,13 @@ class Dataset:
         return reader(self).__arrow_c_stream__(requested_schema)
 
     def to_parquet(
-        self, path: str | os.PathLike[str], names: Names = None, *, filter_name: Filter = None, widen: bool = False, **options: Any
+        self,
+        path: str | os.PathLike[str],
+        names: Names = None,
+        *,
+        filter_name: Filter = None,
+        widen: bool = False,
+        **options: Any,
     ) -> None:
         """Writes columns to a Parquet file, a row group a batch (needs pyarrow, which gets the options)."""
         from ._arrow import to_parquet
@@ -557,7 +566,8 @@ class Dataset:
     ) -> None:
         """Writes columns to an RNTuple in a new ROOT file, a cluster a batch (needs uproot).
 
-        :param widen: whether types that RNTuple or uproot lacks become the next wider ones; they are refused by name without.
+        :param widen: whether types that RNTuple or uproot lacks become the next wider ones; they are refused by name
+            without.
         """
         from ._root import to_root
 

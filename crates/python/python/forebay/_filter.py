@@ -13,7 +13,7 @@ Filter = None | str | Callable[[str], bool] | Iterable[str | Callable[[str], boo
 
 
 def matcher(chosen: Filter) -> Callable[[str], bool]:
-    """A function that tells whether a name is chosen: all by None, `Muon_*`, `/regex/i`, a function, or any of several."""
+    """A function that tells whether a name is chosen: by None, `Muon_*`, `/regex/i`, a function, or any of several."""
     if chosen is None:
         return lambda name: True
     if isinstance(chosen, str):

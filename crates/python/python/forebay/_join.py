@@ -64,7 +64,7 @@ class Joined:
         entry_start: int | None = None,
         entry_stop: int | None = None,
     ) -> ak.Array:
-        """Columns of a range of events of the join. Those of the other dataset are options where events have no match."""
+        """Columns of a range of events of the join. In a left join, those of the other dataset are options."""
         chosen: list[str] = []
         for name in [names] if isinstance(names, str) else names or []:
             matched = self.keys(name) if is_glob(name) else [name] if name in self._left or name in self._right else []
@@ -79,7 +79,9 @@ class Joined:
         rows = np.arange(start, stop) if self._kept is None else self._kept[start:stop]
         of_left = [name for name in chosen if name in self._left]
         of_right = [name for name in chosen if name not in self._left]
-        columns = _rows(self._left, of_left, rows) | _rows(self._right, of_right, self._place[rows], self._how == "left")
+        columns = _rows(self._left, of_left, rows) | _rows(
+            self._right, of_right, self._place[rows], self._how == "left"
+        )
         layouts = [columns[name].layout for name in chosen]
         return ak.Array(ak.contents.RecordArray(layouts, chosen, length=stop - start))
 

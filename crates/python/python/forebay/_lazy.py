@@ -1,6 +1,6 @@
 """Arrays whose buffers are read when they are touched.
 
-    awkward ──buffer──▶ Source: kept? ── no ──▶ offsets alone, or the column with its values ──▶ kept
+awkward ──buffer──▶ Source: kept? ── no ──▶ offsets alone, or the column with its values ──▶ kept
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ class _Container(Mapping[str, Callable[[], NDArray[Any]]]):
     __iter__ = None  # type: ignore[assignment]
 
 
-def opened(
-    url: str | os.PathLike[str] | _dataset.Dataset, version: int | None, table: str | None
-) -> _dataset.Dataset:
+def opened(url: str | os.PathLike[str] | _dataset.Dataset, version: int | None, table: str | None) -> _dataset.Dataset:
     """The dataset that is meant."""
     if not isinstance(url, _dataset.Dataset):
         return _dataset.open(url, version, table)

@@ -74,7 +74,10 @@ def _form_of(dataset: _dataset.Dataset, name: str) -> dict[str, Any]:
     product = dataset._products[name]
     form = ak.forms.from_dict(_types.form(product.type, name, product.parameters)).to_dict()
     lazy: dict[str, Any] = _lazify_form(
-        _without_keys(form), f"{name},!load", docstr=product.title, typestr=product.type_name or _types.shown(product.type)
+        _without_keys(form),
+        f"{name},!load",
+        docstr=product.title,
+        typestr=product.type_name or _types.shown(product.type),
     )
     return lazy
 
@@ -87,7 +90,7 @@ def _without_keys(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def _base_form(dataset: _dataset.Dataset) -> dict[str, Any]:
-    """The form of all columns. Of split objects the object's name is a record of its leaves, as coffea has it from ROOT."""
+    """The form of all columns. The name of a split object is a record of its leaves, as coffea has it from ROOT."""
     forms: dict[str, dict[str, Any]] = {}
     left_out: list[str] = []
     for name, product in dataset._products.items():
@@ -108,7 +111,8 @@ def _base_form(dataset: _dataset.Dataset) -> dict[str, Any]:
     if left_out:
         some = ", ".join(left_out[:10]) + (" ..." if len(left_out) > 10 else "")
         warnings.warn(
-            f"{dataset.url}: {len(left_out)} columns are left out of NanoEvents, which cannot hold them (options, or names with , or !): {some}",
+            f"{dataset.url}: {len(left_out)} columns are left out of NanoEvents, which cannot hold them "
+            f"(options, or names with , or !): {some}",
             stacklevel=3,
         )
     base = _record()
@@ -143,7 +147,8 @@ def nanoevents(
     :param url: a place, or a dataset that is open.
     :param schemaclass: a schema of coffea, such as ``PHYSLITESchema``.
     :param metadata: what ``events.metadata`` has.
-    :param preload: columns that are read together at once: their names, or a function of the events, which is traced without reading.
+    :param preload: columns that are read together at once: their names, or a function of the events, which is traced
+        without reading.
     :param access_log: is told of each column that is touched.
     """
     dataset = opened(url, version, table)
@@ -167,8 +172,9 @@ class Runner(CoffeaRunner):  # type: ignore[misc]
         >>> run = forebay.Runner(executor=processor.FuturesExecutor(workers=4), schema=NanoAODSchema)
         >>> out = run({"ttbar": "s3://bucket/ttbar"}, MyProcessor())
 
-    A dataset is a place, an open dataset, or a dictionary with `url`, and where wanted `version`, `table`, `metadata` and `preload`:
-    names of columns that are read together for each batch. ``preload=True`` of a call traces the processor for them.
+    A dataset is a place, an open dataset, or a dictionary with `url`, and where wanted `version`, `table`, `metadata`
+    and `preload`: names of columns that are read together for each batch. ``preload=True`` of a call traces the
+    processor for them.
     """
 
     def __call__(
@@ -206,7 +212,7 @@ class Runner(CoffeaRunner):  # type: ignore[misc]
 
     @staticmethod
     def _work_function(
-        format: str,
+        format: str,  # noqa: A002
         xrootdtimeout: int,
         schema: Any,
         use_dataframes: bool,
@@ -276,5 +282,3 @@ def _traced(items: list[WorkItem], processor_instance: Any, schema: Any) -> list
             columns[key] = trace(getattr(processor_instance, "process", processor_instance), events)
         traced.append(replace(item, preload=columns[key]))
     return traced
-
-

@@ -1,9 +1,9 @@
 """ROOT files through uproot: TTree and RNTuple in, RNTuple out.
 
-    files ──▶ a thread a file, a few at once: open, read 32 MB ──queue──▶ this thread: push in the order of the files ──▶ commit
+    files ──▶ a thread a file, a few at once: open, read 32 MB ──queue──▶ this thread: push in order ──▶ commit
 
-*Invariants*: nothing is committed before all files were read, so an interrupted import leaves no version; a column is read by its full
-path, once: of a split object the leaves are kept, and the object's name is a group of them.
+*Invariants*: nothing is committed before all files were read, so an interrupted import leaves no version; a column is
+read by its full path, once: of a split object the leaves are kept, and the object's name is a group of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Chunk:
 
     file: int
     table: str
-    arrays: dict[str, ak.Array]
+    arrays: dict[str, _types.Streams]
     about: dict[str, dict[str, Any]]
     events: int
 
@@ -71,14 +71,16 @@ def import_root(
 ) -> _dataset.Dataset:
     """Writes a dataset from ROOT files (TTree or RNTuple), and returns it.
 
-    The events of all files become one table, in the order of the files; a column that only some of them have is an option. Other trees,
-    such as ``Runs``, become tables of their own. Titles, type names and counters are kept. What uproot cannot read is skipped, with
-    its reason in ``facts["skipped"]``; ``facts["sources"]`` has name, UUID and events of each file. Interrupted, it leaves no version.
+    The events of all files become one table, in the order of the files; a column that only some of them have is an
+    option (a flat bool is false there). Other trees, such as ``Runs``, become tables of their own. Titles, type names
+    and counters are kept. What uproot cannot read is skipped, with its reason in ``facts["skipped"]``;
+    ``facts["sources"]`` has name, UUID and events of each file. Interrupted, it leaves no version.
 
     :param files: a file or several; what uproot opens.
     :param tree: the tree with the events: ``Events``, ``CollectionTree`` or the only one without.
     :param columns: the columns of the events that are wanted, as in :meth:`Dataset.keys`.
-    :param progress: a line on the terminal where it takes more than two seconds; or a function of files done, files and events.
+    :param progress: a line on the terminal where it takes more than two seconds; or a function of files done, files
+        and events.
     :param append: whether the events are appended to a dataset that is there.
     :param side_trees: whether the other trees are imported.
     :raises Conflict: where there is a dataset already, or columns have different types in the files.
@@ -196,6 +198,7 @@ class _Reading:
         #: Columns that the files have, chosen or not.
         self.seen: list[str] = []
         self._stopped = threading.Event()
+        self._main_known = threading.Event()
         self._threads: list[threading.Thread] = []
         # What could be read and what not, so that the next file is not tried branch by branch: name and type to reason.
         self._unreadable: dict[tuple[str, str, str], str] = {}
@@ -206,7 +209,9 @@ class _Reading:
         for file in range(len(self._paths)):
             while len(queues) < min(len(self._paths), file + max(1, files_at_once)):
                 one: queue.Queue[_Chunk | _Read | BaseException] = queue.Queue(maxsize=1)
-                thread = threading.Thread(target=self._read, args=(len(queues), one), name="forebay-import", daemon=True)
+                thread = threading.Thread(
+                    target=self._read, args=(len(queues), one), name="forebay-import", daemon=True
+                )
                 queues.append(one)
                 self._threads.append(thread)
                 thread.start()
@@ -253,14 +258,21 @@ class _Reading:
             classes = opened.classnames(recursive=True, cycle=False)
             trees = [name for name, kind in classes.items() if kind in ("TTree", "TChain", "TNtuple", "ROOT::RNTuple")]
             main = self._main(path, trees)
-            self.main = self.main or main
+            if file == 0:
+                self.main = main
+                self._main_known.set()
+            while not self._main_known.wait(0.1):
+                if self._stopped.is_set():
+                    return
             read = _Read(file, {"file": path, "uuid": str(opened.file.uuid), "tree": main})
             for name, kind in classes.items():
                 if name not in trees and kind != "TDirectory" and kind != "TDirectoryFile":
                     read.objects.append(_object(opened, name, kind))
             for name in [main, *(name for name in trees if name != main)] if self._side_trees else [main]:
                 source = opened[name]
-                read.titles[self._table(name, main)] = getattr(source, "title", "") or getattr(source, "description", "")
+                read.titles[self._table(name, main)] = getattr(source, "title", "") or getattr(
+                    source, "description", ""
+                )
                 if name == main:
                     read.source["events"] = int(source.num_entries)
                 yield from self._table_chunks(file, source, self._table(name, main), name == main, read)
@@ -311,7 +323,7 @@ def _object(opened: Any, name: str, kind: str) -> dict[str, str]:
 
 
 def _step(source: Any, entries: int, step_bytes: int) -> int:
-    """Events with about so many bytes."""
+    """Events with about this many bytes."""
     try:
         size = int(source.uncompressed_bytes)
     except (AttributeError, NotImplementedError):
@@ -347,7 +359,7 @@ def _columns(
     branches = list(source.iteritems(recursive=True, full_paths=True))
     known: set[str] = set()
     shorts: dict[str, int] = {}
-    for name, branch in branches:
+    for _, branch in branches:
         shorts[branch.name] = shorts.get(branch.name, 0) + 1
     names = {id(branch): name for name, branch in branches}
     for name, branch in branches:
@@ -400,26 +412,28 @@ def _arrays(
     stop: int,
     unreadable: dict[tuple[str, str, str], str],
     skipped: list[dict[str, str]],
-) -> dict[str, ak.Array]:
+) -> dict[str, _types.Streams]:
     """The columns that can be read, which stay in the list; the others leave it."""
     try:
-        return _together(source, [column.name for column in columns], start, stop)
+        read = _together(source, [column.name for column in columns], start, stop)
     except Exception:
-        # Some branch has no reader; each is tried, and the next chunk reads all that are left together.
-        arrays: dict[str, ak.Array] = {}
-        for column in list(columns):
-            try:
+        # Some branch has no reader: each is tried, and the next chunk reads all that are left together.
+        read = {}
+    streams: dict[str, _types.Streams] = {}
+    for column in list(columns):
+        try:
+            array = read.pop(column.name, None)
+            if array is None:
                 array = column.branch.array(entry_start=start, entry_stop=stop)
-                _types.Streams(column.name, array)
-                arrays[column.name] = array
-            except (Exception, RecursionError) as error:
-                reason = f"uproot cannot read it: {_one_line(error)}" if not isinstance(error, Invalid) else str(error)
-                if start > 0:
-                    raise Invalid(f"{column.name}: events {start} to {stop}: {reason}") from error
-                unreadable[table, column.name, column.type_name] = reason
-                skipped.append({"table": table, "name": column.name, "type": column.type_name, "reason": reason})
-                columns.remove(column)
-        return arrays
+            streams[column.name] = _types.Streams(column.name, array)
+        except Exception as error:
+            reason = str(error) if isinstance(error, Invalid) else f"uproot cannot read it: {_one_line(error)}"
+            if start > 0:
+                raise Invalid(f"{column.name}: events {start} to {stop}: {reason}") from error
+            unreadable[table, column.name, column.type_name] = reason
+            skipped.append({"table": table, "name": column.name, "type": column.type_name, "reason": reason})
+            columns.remove(column)
+    return streams
 
 
 def _together(source: Any, names: list[str], start: int, stop: int) -> dict[str, ak.Array]:
@@ -443,14 +457,16 @@ def to_root(
     """Writes columns to an RNTuple, a cluster a batch."""
     import uproot
 
-    names = {}
+    names: dict[str, str] = {}
     for asked, name in chosen:
         written = asked.replace(".", "_").replace("/", "_")
         lacking = _lacking(dataset._products[name].type)
         if written != asked:
             lacking = lacking or "a name with . or /"
         if lacking and not widen:
-            raise Invalid(f"column {asked}: uproot's RNTuple has no {lacking}; widen=True takes the nearest that it has")
+            raise Invalid(
+                f"column {asked}: uproot's RNTuple has no {lacking}; widen=True takes the nearest that it has"
+            )
         if written in names:
             raise Invalid(f"columns {names[written]} and {asked} have the same name in an RNTuple")
         names[written] = asked

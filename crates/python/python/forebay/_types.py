@@ -1,7 +1,7 @@
 """Types of columns: their text, their streams, and awkward layouts of both.
 
-    text of a type ──parse──▶ Type ──layout(streams)──▶ awkward layout   (reading; memory is shared)
-    awkward layout ──streams──▶ Type and one array of values a stream    (writing)
+text of a type ──parse──▶ Type ──layout(streams)──▶ awkward layout   (reading; memory is shared)
+awkward layout ──streams──▶ Type and one array of values a stream    (writing)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import awkward as ak
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ._errors import Invalid
 
 SCALARS = frozenset(
-    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
+    ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
 )
 # Parameters of awkward nodes by the number of the node, outer before inner.
 Parameters = Mapping[str, Mapping[str, Any]]
@@ -95,7 +95,7 @@ class Record:
 Type = Value | Fixed | ListOf | Maybe | Text | Bytes | Record
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(text: str) -> Type:
     """The type of a text that the dataset has."""
     of, end = _parse(text, 0)
@@ -298,9 +298,7 @@ class Streams:
             return ListOf(self._take(content.content[: content.offsets[-1]]))
         if content.is_record:
             self._note(content)
-            return Record(
-                tuple((name, self._take(content.content(name))) for name in content.fields)
-            )
+            return Record(tuple((name, self._take(content.content(name))) for name in content.fields))
         if content.is_unknown:
             raise self._refuse("it has no values and no type; give it one, as with ak.values_astype")
         raise self._refuse(f"a dataset has no {type(content).__name__.removesuffix('Array').lower()} of types")
@@ -329,7 +327,7 @@ class Streams:
 
 
 def form(of: Type, name: str, parameters: Parameters) -> dict[str, Any]:
-    """The awkward form of a column whose buffers are read when they are touched. The key of a node is ``name@stream``."""
+    """The awkward form of a column whose buffers are read when they are touched. Keys of nodes are ``name@stream``."""
     return _form(of, name, _Numbers(parameters), iter(range(1 << 20)))
 
 
@@ -339,6 +337,7 @@ def _form(of: Type, name: str, numbers: _Numbers, streams: Iterator[int]) -> dic
     def inner(of: Type) -> dict[str, Any]:
         return _form(of, name, numbers, streams)
 
+    made: dict[str, Any]
     match of:
         case Value(scalar):
             primitive = "float32" if scalar == "float16" else scalar
@@ -354,7 +353,7 @@ def _form(of: Type, name: str, numbers: _Numbers, streams: Iterator[int]) -> dic
         case Text() | Bytes():
             char, whole = ("char", "string") if isinstance(of, Text) else ("byte", "bytestring")
             key = f"{name}@{next(streams)}"
-            chars = {"class": "NumpyArray", "primitive": "uint8", "form_key": f"{name}@{next(streams)}"}
+            chars: dict[str, Any] = {"class": "NumpyArray", "primitive": "uint8", "form_key": f"{name}@{next(streams)}"}
             chars["parameters"] = {"__array__": char}
             made = {"class": "ListOffsetArray", "offsets": "i64", "form_key": key, "content": chars}
             own["__array__"] = whole

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import awkward as ak
 import numpy as np
@@ -17,8 +17,8 @@ from ._errors import Invalid
 from ._filter import no_column
 
 # A record array, arrays by name, or some after the other.
-Chunk = ak.Array | Mapping[str, Any]
-Columns = Chunk | Iterable[Chunk]
+Chunk: TypeAlias = ak.Array | Mapping[str, Any]
+Columns: TypeAlias = Chunk | Iterable[Chunk]
 
 # What is said of a column besides its values: title, name of its type, counter, notes.
 Description = Mapping[str, Any]
@@ -39,15 +39,13 @@ class Writer:
     ) -> None:
         self._native = _native.Writer(os.fspath(url), change, batch_events, target_bytes, best, threads)
 
-    def push(
-        self, table: str, arrays: Mapping[str, Any], about: Mapping[str, Description] | None = None
-    ) -> int:
-        """Adds events of a table and returns how many. The columns have the same number of them."""
+    def push(self, table: str, arrays: Mapping[str, Any], about: Mapping[str, Description] | None = None) -> int:
+        """Adds events of a table and returns how many. The columns have the same number of them: arrays or streams."""
         pushed: list[tuple[tuple[str, str, str, str, str, str], list[NDArray[np.uint8]]]] = []
         events: int | None = None
         for name, array in arrays.items():
             said = (about or {}).get(name, {})
-            column = _types.Streams(name, array)
+            column = array if isinstance(array, _types.Streams) else _types.Streams(name, array)
             if events is not None and column.events != events:
                 raise Invalid(f"column {name} has {column.events} events; the others have {events}")
             events = column.events
@@ -123,7 +121,8 @@ def write(
 ) -> _dataset.Dataset:
     """Writes a new dataset and returns it.
 
-    :param arrays: a record array, a mapping of arrays (awkward, NumPy, lists), or an iterable of them, some events after the other.
+    :param arrays: a record array, a mapping of arrays (awkward, NumPy, lists), or an iterable of them, some events
+        after the other.
     :param titles: one line for people for some of the columns.
     :param facts: what is noted of the dataset.
     :param batch_events: events of a full batch, a multiple of 256; as many as have 64 MiB in memory without.
