@@ -5,7 +5,9 @@
 use forebay_core::{Error, Kind, Result};
 use forebay_dataset::catalogue::{Action, Catalogue, Parent, Publication, Query, Source};
 use forebay_dataset::storage::{self, Condition, Part, Put, Storage, Tag, Traffic};
-use forebay_dataset::{Array, Class, Dataset, LumiList, Product, ReadOptions, Scalar, Type, WriteOptions, Writer, reclass, refer};
+use forebay_dataset::{
+    Array, Class, Dataset, LumiList, Product, ReadOptions, Scalar, Type, WriteOptions, Writer, reclass, refer,
+};
 use forebay_testkit::s3::{Fault, Kind as FaultKind, StandIn};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -233,7 +235,8 @@ fn checksums_are_those_of_the_files_and_a_later_version_reads_its_own_objects_on
     let thin = folder.url("thin");
     write(&thin, &marked[2..], &[]);
     refer(&thin, "Events", &url, &["luminosityBlock"], &storage::Options::default()).unwrap();
-    let thin = catalogue.publish(&Publication { lumis: false, ..Publication::new("a:thin", &thin) }, &mut |_, _| {}).unwrap();
+    let thin =
+        catalogue.publish(&Publication { lumis: false, ..Publication::new("a:thin", &thin) }, &mut |_, _| {}).unwrap();
     let thin = thin.listed.entry;
     assert_eq!(thin.parents.iter().map(|parent| &parent.uuid).collect::<Vec<_>>(), [&first.uuid]);
     assert!(catalogue.checksums(&thin).unwrap().iter().all(|sum| sum.place.is_empty()));
@@ -580,10 +583,12 @@ fn a_put_whose_answer_is_lost_is_found() {
 #[test]
 fn a_bucket_without_list_has_a_catalogue_whatever_its_connections_do() {
     let stand_in = StandIn::new();
-    let pairs = [("AWS_ACCESS_KEY_ID", "AK"), ("AWS_SECRET_ACCESS_KEY", "SK"), ("AWS_ENDPOINT_URL", &stand_in.endpoint())];
+    let pairs =
+        [("AWS_ACCESS_KEY_ID", "AK"), ("AWS_SECRET_ACCESS_KEY", "SK"), ("AWS_ENDPOINT_URL", &stand_in.endpoint())];
     let environment = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let (backoff, backoff_max) = (Duration::from_millis(2), Duration::from_millis(20));
-    let options = storage::Options { backoff, backoff_max, environment: Some(environment), ..storage::Options::default() };
+    let options =
+        storage::Options { backoff, backoff_max, environment: Some(environment), ..storage::Options::default() };
     let url = "s3://bucket/ds";
     let write_options = WriteOptions { storage: options.clone(), ..small() };
     let mut writer = Writer::create(url, write_options).unwrap();
@@ -610,11 +615,14 @@ fn a_bucket_without_list_has_a_catalogue_whatever_its_connections_do() {
         }
     });
     let catalogue = open();
-    assert_eq!(catalogue.changes(0).map(|change| change.unwrap().number).collect::<Vec<_>>(), (0..68).collect::<Vec<_>>());
+    assert_eq!(
+        catalogue.changes(0).map(|change| change.unwrap().number).collect::<Vec<_>>(),
+        (0..68).collect::<Vec<_>>()
+    );
     let found = catalogue.find(&Query { columns: vec!["Muon_*".into()], run: Some(1004), ..Query::default() }).unwrap();
     assert_eq!((found.entries.len(), found.unread.len()), (68, 0));
     for sum in catalogue.checksums(&catalogue.show("a:one", None).unwrap().unwrap().entry).unwrap() {
-        let bytes = stand_in.object(&format!("ds/{}", sum.name)).unwrap();
+        let bytes = stand_in.object(&format!("bucket/ds/{}", sum.name)).unwrap();
         assert_eq!((sum.adler32, sum.sha256), (adler32(&bytes), sha256(&bytes)), "{}", sum.name);
     }
     let checked = catalogue.verify().unwrap();

@@ -66,5 +66,10 @@ fn line(change: &Change) -> String {
         Action::Publish(entry) => &entry.url,
         Action::Withdraw { why, .. } => why,
     };
-    format!("{:>6}  {}  {:<8}  {name} @{version}  {detail}", change.number, time::utc(change.time_ms), change.action.verb())
+    format!(
+        "{:>6}  {}  {:<8}  {name} @{version}  {detail}",
+        change.number,
+        time::utc(change.time_ms),
+        change.action.verb()
+    )
 }

@@ -33,7 +33,8 @@ pub(super) struct Ls {
 
 impl Ls {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        let found = self.place.open()?.find(&Query { name: self.name.clone(), newest: !self.all, ..Query::default() })?;
+        let found =
+            self.place.open()?.find(&Query { name: self.name.clone(), newest: !self.all, ..Query::default() })?;
         show_found(out, &found)
     }
 }

@@ -108,7 +108,10 @@ fn show_found(out: &mut Output, found: &Found) -> Result<Answer> {
         out.line(line_of(listed))?;
     }
     for (listed, error) in &found.unread {
-        out.note(plain(&format!("forebay: {} @{} could not be looked at: {error}", listed.entry.name, listed.entry.version)));
+        out.note(plain(&format!(
+            "forebay: {} @{} could not be looked at: {error}",
+            listed.entry.name, listed.entry.version
+        )));
     }
     match found.unread.len() {
         0 => Ok(Answer::found(!found.entries.is_empty())),

@@ -65,7 +65,8 @@ impl Publish {
         let mut publication = Publication::new(&self.name, &self.dataset);
         publication.version = self.version;
         publication.parents.clone_from(&self.parents);
-        publication.sources = self.files.iter().map(|name| Source { name: name.clone(), ..Source::default() }).collect();
+        publication.sources =
+            self.files.iter().map(|name| Source { name: name.clone(), ..Source::default() }).collect();
         publication.tags = self.tags.iter().cloned().collect();
         let own = [("software", &self.software), ("conditions", &self.conditions)];
         publication.tags.extend(own.into_iter().filter_map(|(tag, text)| Some((tag.to_owned(), text.clone()?))));
@@ -83,7 +84,9 @@ impl Publish {
             false => format!("published already, as change {change} of {}", catalogue.url()),
         })?;
         if let Some(error) = published.unfinished {
-            out.note(format!("forebay: it is published; readers need more requests until somebody publishes again: {error}"));
+            out.note(format!(
+                "forebay: it is published; readers need more requests until somebody publishes again: {error}"
+            ));
         }
         Ok(Answer::Yes)
     }
@@ -100,9 +103,13 @@ pub(super) fn tag(text: &str) -> std::result::Result<(String, String), String> {
 fn parent(text: &str) -> std::result::Result<Parent, String> {
     let (uuid, version) = text.split_once(':').map_or((text, None), |(uuid, version)| (uuid, Some(version)));
     if uuid.len() != 32 || !uuid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err("a parent is the UUID of a dataset, 32 hexadecimal digits (forebay dataset ls shows it), and :version".to_owned());
+        return Err(
+            "a parent is the UUID of a dataset, 32 hexadecimal digits (forebay dataset ls shows it), and :version"
+                .to_owned(),
+        );
     }
-    let version = version.map(|version| version.parse().map_err(|_| format!("{version:?} is no version"))).transpose()?;
+    let version =
+        version.map(|version| version.parse().map_err(|_| format!("{version:?} is no version"))).transpose()?;
     Ok(Parent { uuid: uuid.to_ascii_lowercase(), version })
 }
 

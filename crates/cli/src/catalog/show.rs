@@ -74,7 +74,8 @@ impl Show {
         }
         if self.files {
             let files = catalogue.sources(entry)?;
-            let lines = files.iter().map(|file| format!("{}  {}", file.name, file.guid).trim_end().to_owned()).collect();
+            let lines =
+                files.iter().map(|file| format!("{}  {}", file.name, file.guid).trim_end().to_owned()).collect();
             part(out, "files", json(&files)?, lines)?;
         }
         if self.lumis {
@@ -99,7 +100,14 @@ impl Show {
         let sums = catalogue.checksums(entry)?;
         let place = |place: &str| if place.is_empty() { String::new() } else { format!("{place}/") };
         let line = |sum: &forebay_dataset::catalogue::Checksum| {
-            format!("adler32:{}  sha256:{}  {:>10}  {}{}", sum.adler32, sum.sha256, sum.bytes, place(&sum.place), sum.name)
+            format!(
+                "adler32:{}  sha256:{}  {:>10}  {}{}",
+                sum.adler32,
+                sum.sha256,
+                sum.bytes,
+                place(&sum.place),
+                sum.name
+            )
         };
         part(out, "checksums", json(&sums)?, sums.iter().map(line).collect())
     }

@@ -46,7 +46,9 @@ impl LumisOf {
             let ranges = list.ranges(&dataset)?;
             let events: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             let pairs: Vec<[u64; 2]> = ranges.iter().map(|range| [range.start, range.end]).collect();
-            out.json(&json!({ "url": dataset.url(), "version": dataset.version(), "ranges": pairs, "events": events }))?;
+            out.json(
+                &json!({ "url": dataset.url(), "version": dataset.version(), "ranges": pairs, "events": events }),
+            )?;
             for range in &ranges {
                 out.line(format!("{}:{}", range.start, range.end))?;
             }
@@ -65,7 +67,8 @@ impl LumisOf {
         let list = lumis.list();
         for (run, ranges) in list.runs() {
             let events: u64 = lumis.events.get(&run).into_iter().flat_map(|sections| sections.values()).sum();
-            let range = |&(first, last): &(u64, u64)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+            let range =
+                |&(first, last): &(u64, u64)| if first == last { first.to_string() } else { format!("{first}-{last}") };
             let ranges = ranges.iter().map(range).collect::<Vec<_>>().join(",");
             out.line(format!("run {run}: {}, lumi sections {ranges}", units::plural(events, "event")))?;
         }

@@ -35,7 +35,10 @@ fn every_command_teaches() {
         let output = forebay().args(["catalog", action, "--help"]).output().unwrap();
         assert_code(&output, 0);
         let help = stdout(&output);
-        assert!(help.contains("Example") && help.contains(&format!("\n  forebay catalog {action}")), "{action}\n{help}");
+        assert!(
+            help.contains("Example") && help.contains(&format!("\n  forebay catalog {action}")),
+            "{action}\n{help}"
+        );
         assert!(help.contains("--json"), "{action}\n{help}");
     }
 }
@@ -48,7 +51,10 @@ fn a_dataset_is_published_found_shown_and_withdrawn() {
     assert_code(&temp.run(&with(&place, &["ls"])), 2);
     let software = ["publish", "user.ann:z", url.as_str(), "--software", "CMSSW_14", "--tag", "quality=good"];
     let published = &temp.json(&with(&place, &software), 0)[0];
-    assert_eq!((&published["change"], &published["is_new"], &published["lumis"]), (&json!(0), &json!(true), &json!(10)));
+    assert_eq!(
+        (&published["change"], &published["is_new"], &published["lumis"]),
+        (&json!(0), &json!(true), &json!(10))
+    );
     let again = stdout(&temp.run(&with(&place, &software)));
     assert!(again.contains("user.ann:z @0  100 events") && again.contains("published already, as change 0"), "{again}");
     let other = dataset(&temp, "other");
@@ -78,7 +84,12 @@ fn a_dataset_is_published_found_shown_and_withdrawn() {
     assert_eq!((&shown["columns"][0]["names"][2], &shown["files"][0]["guid"]), (&json!("nMuon"), &json!("8f6c-11")));
     assert_eq!(shown["checksums"][0]["name"], "root");
     let text = stdout(&temp.run(&with(&place, &show)));
-    assert!(text.contains("Events.nMuon  uint32") && text.contains("adler32:") && text.contains("runs: 7 to 8, 10 lumi sections"), "{text}");
+    assert!(
+        text.contains("Events.nMuon  uint32")
+            && text.contains("adler32:")
+            && text.contains("runs: 7 to 8, 10 lumi sections"),
+        "{text}"
+    );
 
     let withdrawn = temp.json(&with(&place, &["withdraw", "user.ann:z", "--version", "0", "--why", "\u{1b}[2J"]), 0);
     assert_eq!(withdrawn, [json!({ "change": 1 })]);
