@@ -39,7 +39,7 @@ pub trait ReserveFragment: DerefMut<Target = [u8]> + Send + 'static {
 
 /// A producer whose figures come in sums, and are reported when somebody asks.
 pub trait ReportingProducer: CountedProducer + 'static {
-    /// It offered so many fragments of so many bytes together.
+    /// It offered this many fragments, of this many bytes together.
     fn offered_many(&self, fragments: u64, bytes: u64);
     /// Reports now.
     ///

@@ -16,6 +16,10 @@ use forebay_core::{Error, Result};
 
 /// A directory in memory is not larger.
 const BYTES_MAX: usize = 256 << 20;
+/// What an entry takes at most in a directory: kind, number of 5 bytes, 16 inline bytes; of a group length and checksum.
+const ENTRY_BYTES_MAX: usize = 48;
+/// What a directory without entries takes at most.
+const HEADER_BYTES_MAX: usize = 128;
 /// zstd's level for directories.
 const LEVEL: i32 = 12;
 /// Entries that are stored with at most this many bytes are in the directory itself.
@@ -94,8 +98,7 @@ pub(crate) fn lay_out(
     open: Vec<u8>,
 ) -> (Directory, Vec<Vec<u8>>) {
     let first_offset = open.len() as u64;
-    let mut directory =
-        Directory { first_object, first_offset, objects: vec![first_offset], ..Directory::default() };
+    let mut directory = Directory { first_object, first_offset, objects: vec![first_offset], ..Directory::default() };
     let mut objects: Vec<Vec<u8>> = vec![open];
     let mut rows = vec![0; groups.len()];
     let mut store = |bytes: &[u8], directory: &mut Directory| {
@@ -135,7 +138,7 @@ pub(crate) fn lay_out(
     (directory, objects)
 }
 
-/// Whether an object with so many bytes takes no piece of this length.
+/// Whether an object with this many bytes takes no piece of this length.
 fn full(has: u64, len: u64, target: u64) -> bool {
     has > 0 && has.saturating_add(len) > target
 }
@@ -201,10 +204,12 @@ impl Directory {
         frame::deflate(&body, LEVEL)
     }
 
-    /// The directory in these bytes.
-    pub(crate) fn decode(bytes: &[u8], what: &dyn std::fmt::Display) -> Result<Directory> {
-        let body = frame::inflate(bytes, BYTES_MAX, what)?;
-        Self::read(&body).ok_or_else(|| Error::corrupt(format!("{what}: not a directory")))
+    /// The directory in these bytes, which must have this many entries: hostile bytes take no more memory than its layer has streams.
+    pub(crate) fn decode(bytes: &[u8], entries: usize, what: &dyn std::fmt::Display) -> Result<Directory> {
+        let bytes_max = entries.saturating_mul(ENTRY_BYTES_MAX).saturating_add(HEADER_BYTES_MAX).min(BYTES_MAX);
+        let body = frame::inflate(bytes, bytes_max, what)?;
+        let directory = Self::read(&body).filter(|directory| directory.entries.len() == entries);
+        directory.ok_or_else(|| Error::corrupt(format!("{what}: not a directory of {entries} entries")))
     }
 
     fn read(body: &[u8]) -> Option<Directory> {
@@ -228,13 +233,14 @@ impl Directory {
         let (mut group_bytes, rest) = from.split_at(tail);
         let (inline, mut sums) = rest.split_at(inline);
         let mut place = Place { objects: vec![first_offset] };
-        let mut directory = Directory { first_object, next_object, first_offset, inline: inline.to_vec(), ..Directory::default() };
+        let mut directory =
+            Directory { first_object, next_object, first_offset, inline: inline.to_vec(), ..Directory::default() };
         let mut rows = vec![0_u32; if groups <= entries { groups } else { return None }];
         let mut start = 0_u32;
         for &kind in kinds {
             let entry = match kind & !NEXT {
                 INLINE => {
-                    let len = u32::try_from(read_varint(&mut lengths)?).ok()?;
+                    let len = read_varint(&mut lengths).filter(|&len| len <= INLINE_MAX as u64)? as u32;
                     let entry = Entry::Inline { start, len };
                     start = start.checked_add(len)?;
                     entry
@@ -375,11 +381,13 @@ mod tests {
     fn a_directory_is_read_as_it_was_written() {
         let (directory, objects) = some();
         assert_eq!(objects.len(), 2);
-        let again = Directory::decode(&directory.encode().unwrap(), &"d").unwrap();
+        let again = Directory::decode(&directory.encode().unwrap(), 8, &"d").unwrap();
+        assert!(Directory::decode(&directory.encode().unwrap(), 7, &"d").is_err());
         assert_eq!(again, directory);
         for entry in again.entries {
             if let Entry::Stored(piece) = entry {
-                let bytes = &objects[piece.object as usize][piece.offset as usize - frame::HEAD..][..piece.len as usize];
+                let bytes =
+                    &objects[piece.object as usize][piece.offset as usize - frame::HEAD..][..piece.len as usize];
                 assert!(piece.verify(bytes));
             }
         }

@@ -102,8 +102,9 @@ pub(crate) fn inflate(bytes: &[u8], bytes_max: usize, what: &dyn std::fmt::Displ
     let says = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
     match says {
         // The size is in the frame, so that hostile bytes cannot ask for more memory than this.
-        Some(size) if size <= bytes_max as u64 => zstd::bulk::decompress(bytes, size as usize)
-            .map_err(|error| Error::corrupt(format!("{what}: {error}"))),
+        Some(size) if size <= bytes_max as u64 => {
+            zstd::bulk::decompress(bytes, size as usize).map_err(|error| Error::corrupt(format!("{what}: {error}")))
+        }
         _ => Err(Error::corrupt(format!("{what}: not zstd, or more than {bytes_max} bytes"))),
     }
 }

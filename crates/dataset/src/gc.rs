@@ -43,7 +43,12 @@ pub fn gc(url: &str, silent: Duration, options: &storage::Options) -> Result<Col
 }
 
 /// Removes what dead writers left in one place.
-fn collect(storage: &dyn Storage, silent: Duration, options: &storage::Options, collected: &mut Collected) -> Result<()> {
+fn collect(
+    storage: &dyn Storage,
+    silent: Duration,
+    options: &storage::Options,
+    collected: &mut Collected,
+) -> Result<()> {
     let (announced, _) = writers(storage)?;
     for prefix in announced.prefixes {
         if !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) || prefix.is_empty() {

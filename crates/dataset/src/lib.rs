@@ -13,6 +13,8 @@ pub mod codec;
 mod compact;
 mod directory;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod gc;
 mod lumis;
 mod parallel;

@@ -9,7 +9,8 @@ pub(crate) fn map<T: Send, R: Send>(threads: usize, items: Vec<T>, work: impl Fn
     if threads <= 1 {
         return items.into_iter().map(work).collect();
     }
-    let slots: Vec<Mutex<(Option<T>, Option<R>)>> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
+    let slots: Vec<Mutex<(Option<T>, Option<R>)>> =
+        items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
     let next = AtomicUsize::new(0);
     let run = || {
         // Each index is taken by one thread; the slot's lock hands over the item and the answer.

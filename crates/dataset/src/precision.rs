@@ -22,7 +22,10 @@ pub(crate) fn round(array: &Array, bits: u64) -> Result<Array> {
         match (node.role, node.scalar) {
             (Role::Values, Scalar::F32) if bits < 23 => {
                 let drop = 23 - bits as u32;
-                stream.values_mut::<u32>().iter_mut().for_each(|value| *value = round_to(u64::from(*value), drop, 23, 8) as u32);
+                stream
+                    .values_mut::<u32>()
+                    .iter_mut()
+                    .for_each(|value| *value = round_to(u64::from(*value), drop, 23, 8) as u32);
             }
             (Role::Values, Scalar::F64) if bits < 52 => {
                 let drop = 52 - bits as u32;
@@ -34,7 +37,7 @@ pub(crate) fn round(array: &Array, bits: u64) -> Result<Array> {
     Ok(rounded)
 }
 
-/// A value without so many of its low bits. What is infinite or no number stays; what would round to infinity is cut instead.
+/// A value without this many of its low bits. What is infinite or no number stays; what would round to infinity is cut instead.
 fn round_to(value: u64, drop: u32, mantissa: u32, exponent: u32) -> u64 {
     let special = ((1_u64 << exponent) - 1) << mantissa;
     if value & special == special {

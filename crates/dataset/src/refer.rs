@@ -19,12 +19,16 @@ pub fn refer(url: &str, table: &str, other: &str, columns: &[&str], options: &st
     let theirs = storage::open(other, options)?;
     let (their_root, _) = root_of(other, read_root(theirs.as_ref())?)?;
     let state = last(&root, table).ok_or_else(|| Error::invalid(format!("{url}: no table {table}")))?.1.clone();
-    let (_, their_state) = last(&their_root, table).ok_or_else(|| Error::invalid(format!("{other}: no table {table}")))?;
+    let (_, their_state) =
+        last(&their_root, table).ok_or_else(|| Error::invalid(format!("{other}: no table {table}")))?;
     if !root.batches(&state).eq(their_root.batches(their_state)) {
-        return Err(Error::invalid(format!("{url} and {other}: table {table} has other batches there; write the columns instead")));
+        return Err(Error::invalid(format!(
+            "{url} and {other}: table {table} has other batches there; write the columns instead"
+        )));
     }
     let wanted: HashSet<&str> = columns.iter().copied().collect();
-    let own: HashSet<String> = numbers(&state.products).map(|number| root.products.name[number as usize].clone()).collect();
+    let own: HashSet<String> =
+        numbers(&state.products).map(|number| root.products.name[number as usize].clone()).collect();
     let mut added: HashMap<u32, u32> = HashMap::new();
     let mut names = HashSet::new();
     for number in numbers(&their_state.products) {

@@ -20,6 +20,8 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const JSON_MAX: usize = 512 << 20;
 /// A table has at most this many batches.
 const BATCHES_MAX: u64 = 1 << 24;
+/// The layers of a table in a version have at most this many streams, all together: who opens it has them in memory.
+const LAYER_STREAMS_MAX: u64 = 1 << 26;
 /// zstd's level for roots: written once a version, read often.
 const LEVEL: i32 = 15;
 
@@ -152,8 +154,7 @@ impl Root {
     pub(crate) fn decode(object: &[u8], url: &str) -> Result<Root> {
         let what = format!("root of {url}");
         let json = frame::inflate(frame::body(Magic::Root, object, &what)?, JSON_MAX, &what)?;
-        let root: Root =
-            serde_json::from_slice(&json).map_err(|error| Error::corrupt(format!("{what}: {error}")))?;
+        let root: Root = serde_json::from_slice(&json).map_err(|error| Error::corrupt(format!("{what}: {error}")))?;
         root.check().map_err(|why| Error::corrupt(format!("{what}: {why}")))?;
         Ok(root)
     }
@@ -187,11 +188,27 @@ impl Root {
         })
     }
 
+    /// Refuses layers that would take too much memory to open.
+    pub(crate) fn check_streams(&self, state: &TableVersion) -> std::result::Result<(), String> {
+        let layers = state.layers.iter().filter_map(|&layer| self.layers.get(layer as usize));
+        let streams: u64 = layers.flat_map(|layer| &layer.shifts).map(|&(_, n)| u64::from(n)).sum();
+        match streams > LAYER_STREAMS_MAX {
+            true => Err(format!("{streams} streams in its layers; {LAYER_STREAMS_MAX} is the limit: compact it")),
+            false => Ok(()),
+        }
+    }
+
     /// Checks the invariants of the head of this file.
     fn check(&self) -> std::result::Result<(), String> {
         let products = &self.products;
         let n = products.name.len();
-        let lists = [products.table.len(), products.ty.len(), products.title.len(), products.type_name.len(), products.counter.len()];
+        let lists = [
+            products.table.len(),
+            products.ty.len(),
+            products.title.len(),
+            products.type_name.len(),
+            products.counter.len(),
+        ];
         if lists.iter().any(|&len| len != n) {
             return Err(format!("lists of products have {lists:?} entries, not {n}"));
         }
@@ -230,6 +247,9 @@ impl Root {
                 if state.layers.iter().any(|&layer| layer as usize >= self.layers.len()) {
                     return wrong("layers that do not exist");
                 }
+                if let Err(why) = self.check_streams(state) {
+                    return wrong(&why);
+                }
                 if state.layers.iter().collect::<HashSet<_>>().len() != state.layers.len() {
                     return wrong("a layer twice");
                 }
@@ -258,11 +278,17 @@ impl Layer {
         if self.prefix.is_empty() || !self.prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err("not a writer's prefix");
         }
-        let end = directories.batches.iter().fold(u64::from(self.first_batch), |sum, &n| sum.saturating_add(u64::from(n)));
+        let end =
+            directories.batches.iter().fold(u64::from(self.first_batch), |sum, &n| sum.saturating_add(u64::from(n)));
         if end > BATCHES_MAX {
             return Err("too many batches");
         }
-        if self.batch_events == 0 || self.shifts.iter().any(|&(shift, _)| self.batch_events.checked_rem(1 << u32::from(shift.min(31))) != Some(0)) {
+        if self.batch_events == 0
+            || self
+                .shifts
+                .iter()
+                .any(|&(shift, _)| self.batch_events.checked_rem(1 << u32::from(shift.min(31))) != Some(0))
+        {
             return Err("stripes do not divide the batch");
         }
         Ok(())
@@ -276,14 +302,20 @@ mod tests {
 
     /// A dataset of 10,000 products and 100,000 batches, as a writer makes it: a directory a batch, names of different lengths.
     fn large() -> Root {
-        let mut root = Root { uuid: "0".repeat(32), tables: vec!["Events".into()], places: vec![Place::default()], ..Root::default() };
+        let mut root = Root {
+            uuid: "0".repeat(32),
+            tables: vec!["Events".into()],
+            places: vec![Place::default()],
+            ..Root::default()
+        };
         let mut seed = 1_u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % below
         };
         for n in 0..10_000 {
-            let mut product = Product::new(format!("Collection{}_field{n}", n / 20), Type::list(Type::Value(crate::Scalar::F32)));
+            let mut product =
+                Product::new(format!("Collection{}_field{n}", n / 20), Type::list(Type::Value(crate::Scalar::F32)));
             product.title = format!("title number {} of field {n}", random(1000));
             root.add_product(0, &product);
         }
@@ -321,7 +353,8 @@ mod tests {
     #[test]
     fn roots_that_contradict_themselves_are_refused() {
         type Change = fn(&mut Root);
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
+            |root| root.layers[0].shifts = vec![(0, u32::MAX)],
             |root| drop(root.products.title.pop()),
             |root| root.products.table[5] = 1,
             |root| root.layers[0].place = 1,

@@ -94,7 +94,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// So many zero bytes.
+    /// This many zero bytes.
     pub fn zeroed(len: usize) -> Buffer {
         Buffer { words: vec![0; len.div_ceil(8)], len }
     }

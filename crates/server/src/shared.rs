@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What sessions on so many threads share.
+    /// What sessions on this many threads share.
     pub(crate) fn new(access: Access, limits: Limits, threads: usize) -> Shared {
         Shared {
             access,

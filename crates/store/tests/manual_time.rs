@@ -39,7 +39,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
 #[track_caller]
 fn once_moved<T>(waiting: ScopedJoinHandle<'_, T>, time: &ManualTime) -> T {
     std::thread::sleep(REAL);
-    assert!(!waiting.is_finished(), "it waits for an hour of a time that stands still");
+    assert!(!waiting.is_finished(), "it waits for an hour of a time that does not move");
     time.advance(HOUR * 2);
     until("the wait ends", || waiting.is_finished());
     waiting.join().unwrap()

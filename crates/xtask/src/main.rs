@@ -4,6 +4,7 @@ mod bench;
 mod crash;
 mod fuzz;
 mod pairs;
+mod python;
 mod test;
 mod tidy;
 

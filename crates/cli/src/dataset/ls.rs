@@ -39,9 +39,7 @@ impl Ls {
         let versions = dataset.versions();
         let version = versions.iter().find(|known| known.version == dataset.version());
         let (time_ms, note) = version.map_or((0, ""), |version| (version.time_ms, version.note.as_str()));
-        let table = |(name, events, products, bytes): &(String, u64, u64, u64)| {
-            json!({ "name": name, "events": events, "products": products, "stored_bytes": bytes })
-        };
+        let table = |(name, events, products, bytes): &(String, u64, u64, u64)| json!({ "name": name, "events": events, "products": products, "stored_bytes": bytes });
         out.json(&json!({
             "url": dataset.url(),
             "uuid": dataset.uuid(),

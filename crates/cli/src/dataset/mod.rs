@@ -85,7 +85,9 @@ impl Command {
             Action::Lumis(command) => command.run(out),
             Action::Gc(command) => command.run(out),
             Action::Compact(command) => command.run(out),
-            Action::Import(_) | Action::Add(_) | Action::Export(_) => Err(Error::internal("a command that ran already")),
+            Action::Import(_) | Action::Add(_) | Action::Export(_) => {
+                Err(Error::internal("a command that ran already"))
+            }
         }
     }
 }

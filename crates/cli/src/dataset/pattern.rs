@@ -30,7 +30,9 @@ mod tests {
 
     #[test]
     fn stars_and_question_marks() {
-        for (pattern, name) in [("*", ""), ("Muon_*", "Muon_pt"), ("*pt", "Muon_pt"), ("M?on*p*", "Muon_ip3d"), ("a*a*b", "aab")] {
+        for (pattern, name) in
+            [("*", ""), ("Muon_*", "Muon_pt"), ("*pt", "Muon_pt"), ("M?on*p*", "Muon_ip3d"), ("a*a*b", "aab")]
+        {
             assert!(fits(pattern, name), "{pattern} {name}");
         }
         for (pattern, name) in [("", "a"), ("Muon", "Muon_pt"), ("?", ""), ("*pt", "Muon_ptErr"), ("a*a*b", "ab")] {

@@ -42,8 +42,8 @@ Example: and what it made:
   forebay dataset add /tmp/ds weights.root --json";
 
 const EXPORT: &str = "\
-Write the newest version of a dataset to a file: its name ends in .root (RNTuple) or .parquet. What the format of the file has no type \
-for is refused by name.
+Write the events of a dataset to a file: its name ends in .root (RNTuple) or .parquet. What the format of the file has no type \
+for is refused by name; with --widen it becomes the next wider type.
 
 The file is written by the Python package `forebay`; without it this command says how to install it.
 
@@ -68,6 +68,9 @@ pub(super) struct Import {
     /// Only columns whose names fit this pattern; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     columns: Vec<String>,
+    /// Append the events to a dataset that is there, as a new version.
+    #[arg(long)]
+    append: bool,
 }
 
 /// Add the columns of a file to the events of a dataset.
@@ -92,6 +95,12 @@ pub(super) struct Export {
     /// The file that is written; its name ends in .root or .parquet.
     #[arg(value_name = "FILE", value_parser = parse_target)]
     file: PathBuf,
+    /// Version to write; the newest one when not given.
+    #[arg(long, value_name = "N")]
+    version: Option<u32>,
+    /// Types that the format lacks become the next wider ones.
+    #[arg(long)]
+    widen: bool,
 }
 
 impl Import {
@@ -101,6 +110,7 @@ impl Import {
         // In one word with their values: a pattern may begin with a dash.
         arguments.extend(self.tree.iter().map(|tree| format!("--tree={tree}").into()));
         arguments.extend(self.columns.iter().map(|pattern| format!("--columns={pattern}").into()));
+        arguments.extend(self.append.then(|| "--append".into()));
         call(out, "import", "reads ROOT and Parquet files", &arguments)
     }
 }
@@ -113,7 +123,10 @@ impl Add {
 
 impl Export {
     pub(super) fn run(&self, out: &mut Output) -> Result<Answer> {
-        call(out, "export", "writes ROOT and Parquet files", &[self.url.clone().into(), plain(&self.file)])
+        let mut arguments: Vec<OsString> = vec![self.url.clone().into(), plain(&self.file)];
+        arguments.extend(self.version.map(|version| format!("--version={version}").into()));
+        arguments.extend(self.widen.then(|| "--widen".into()));
+        call(out, "export", "writes ROOT and Parquet files", &arguments)
     }
 }
 
@@ -142,7 +155,8 @@ sys.exit(0 if spec is not None and spec.origin is not None else 92)";
 
 /// Runs the package's command and hands on what it answers.
 fn call(out: &mut Output, action: &str, what: &str, arguments: &[OsString]) -> Result<Answer> {
-    let python = std::env::var_os("FOREBAY_PYTHON").filter(|python| !python.is_empty()).unwrap_or_else(|| "python3".into());
+    let python =
+        std::env::var_os("FOREBAY_PYTHON").filter(|python| !python.is_empty()).unwrap_or_else(|| "python3".into());
     look(&python, action, what)?;
     let stop = signal::wait_for_stop()?;
     let mut command = interpreter(&python);
@@ -187,10 +201,12 @@ fn look(python: &OsStr, action: &str, what: &str) -> Result<()> {
     let python = python.display();
     match status.code() {
         Some(0) => Ok(()),
-        Some(91) => Err(Error::invalid(format!("{python} is older than Python 3.11; let FOREBAY_PYTHON name a newer one"))),
+        Some(91) => {
+            Err(Error::invalid(format!("{python} is older than Python 3.11; let FOREBAY_PYTHON name a newer one")))
+        }
         _ => Err(Error::invalid(format!(
             "`forebay dataset {action}` {what} with the Python package `forebay`, which {python} does not have. In the sources of \
-             Forebay:\n  {python} -m pip install './crates/python[io]'\nor let FOREBAY_PYTHON name an interpreter that has it"
+             Forebay:\n  {python} -m pip install './crates/python[root,arrow]'\nor let FOREBAY_PYTHON name an interpreter that has it"
         ))),
     }
 }

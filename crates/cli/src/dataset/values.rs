@@ -185,7 +185,10 @@ mod tests {
 
     #[test]
     fn numbers_are_shortest_and_exact() {
-        assert_eq!(text("float32", 4, vec![values(&[0.1_f32, -2.0, 1e30, f32::NAN])]), ["0.1", "-2.0", "1e30", "\"NaN\""]);
+        assert_eq!(
+            text("float32", 4, vec![values(&[0.1_f32, -2.0, 1e30, f32::NAN])]),
+            ["0.1", "-2.0", "1e30", "\"NaN\""]
+        );
         assert_eq!(text("float64", 2, vec![values(&[f64::NEG_INFINITY, 0.1])]), ["\"-inf\"", "0.1"]);
         assert_eq!(text("int8", 1, vec![values(&[-3_i8])]), ["-3"]);
         assert_eq!(text("uint64", 1, vec![values(&[u64::MAX])]), ["18446744073709551615"]);
@@ -195,7 +198,8 @@ mod tests {
     #[test]
     fn halves_have_the_value_that_their_bits_say() {
         let bits = [0_u16, 0x8001, 0x3c00, 0x3555, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x0400];
-        let shown = ["0.0", "-5.9604645e-8", "1.0", "0.33325195", "65504.0", "\"inf\"", "\"-inf\"", "\"NaN\"", "6.1035156e-5"];
+        let shown =
+            ["0.0", "-5.9604645e-8", "1.0", "0.33325195", "65504.0", "\"inf\"", "\"-inf\"", "\"NaN\"", "6.1035156e-5"];
         assert_eq!(text("float16", 9, vec![values(&bits)]), shown);
     }
 

@@ -56,7 +56,10 @@ impl Verify {
             dataset.version(),
             units::plural(verified.objects, "object"),
             units::bytes(verified.bytes),
-            format_args!("{} decoded", if verified.batches == 1 { "1 batch".into() } else { format!("{} batches", verified.batches) })
+            format_args!(
+                "{} decoded",
+                if verified.batches == 1 { "1 batch".into() } else { format!("{} batches", verified.batches) }
+            )
         ))?;
         for damage in &verified.damages {
             out.line(format!("  damaged: {}", describe(damage)))?;

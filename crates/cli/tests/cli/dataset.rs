@@ -23,12 +23,22 @@ fn two_versions(temp: &Temp) -> String {
     let weight = |scale: f64| Array::values(Scalar::F64, (0..n).map(|event| event as f64 * scale).collect());
     let columns = [
         (product("event", "uint64"), Array::values(Scalar::U64, (0..n).collect())),
-        (product("Muon_pt", "list(float32)"), Array::jagged(Scalar::F32, counts.clone(), (0..muons).map(|i| i as f32 / 4.0).collect())),
-        (product("Muon_q", "list(int8)"), Array::jagged(Scalar::I8, counts, (0..muons).map(|i| (i % 2) as i8 * 2 - 1).collect())),
+        (
+            product("Muon_pt", "list(float32)"),
+            Array::jagged(Scalar::F32, counts.clone(), (0..muons).map(|i| i as f32 / 4.0).collect()),
+        ),
+        (
+            product("Muon_q", "list(int8)"),
+            Array::jagged(Scalar::I8, counts, (0..muons).map(|i| (i % 2) as i8 * 2 - 1).collect()),
+        ),
         (product("weight", "float64"), weight(0.5)),
         (
             product("name", "text"),
-            Array { ty: Type::Text, events: n, streams: vec![Buffer::from(vec![2_u32; n as usize]), Buffer::from(names)] },
+            Array {
+                ty: Type::Text,
+                events: n,
+                streams: vec![Buffer::from(vec![2_u32; n as usize]), Buffer::from(names)],
+            },
         ),
     ];
     writer.push("Events", &columns).unwrap();
@@ -66,7 +76,10 @@ fn every_command_teaches() {
         let output = forebay().args(["dataset", action, "--help"]).output().unwrap();
         assert_code(&output, 0);
         let help = stdout(&output);
-        assert!(help.contains("Example") && help.contains(&format!("\n  forebay dataset {action}")), "{action}\n{help}");
+        assert!(
+            help.contains("Example") && help.contains(&format!("\n  forebay dataset {action}")),
+            "{action}\n{help}"
+        );
         assert!(help.contains("--json"), "{action}\n{help}");
     }
 }
@@ -77,7 +90,10 @@ fn tables_columns_and_versions_are_shown() {
     let url = two_versions(&temp);
     let listed = stdout(&temp.run(&["dataset", "ls", &url]));
     assert!(listed.contains("version 1 of 0 to 1") && listed.contains("weights again"), "{listed}");
-    assert!(listed.contains("600 events") && listed.contains("5 products") && listed.contains("sources: [\"a.root\"]"), "{listed}");
+    assert!(
+        listed.contains("600 events") && listed.contains("5 products") && listed.contains("sources: [\"a.root\"]"),
+        "{listed}"
+    );
     let listed = &temp.json(&["dataset", "ls", &url, "--version", "0"], 0)[0];
     assert_eq!((&listed["version"], &listed["note"]), (&json!(0), &json!("imported")));
     assert_eq!((&listed["tables"][1]["name"], &listed["tables"][1]["events"]), (&json!("Runs"), &json!(2)));
@@ -111,7 +127,10 @@ fn values_come_as_text_and_as_json() {
     assert_eq!((lines.len(), lines[3]), (5, "256\t[63.75]\t\"w\\\"\""), "{text}");
     let json = temp.json(&["dataset", "cat", &url, "weight", "Muon_q", "--events", "2:3"], 0);
     assert_eq!(json, [json!({ "weight": 4.0, "Muon_q": [-1, 1] })]);
-    assert_eq!(temp.json(&["dataset", "cat", &url, "weight", "--events", "2:3", "--version", "0"], 0)[0]["weight"], 1.0);
+    assert_eq!(
+        temp.json(&["dataset", "cat", &url, "weight", "--events", "2:3", "--version", "0"], 0)[0]["weight"],
+        1.0
+    );
     assert_eq!(temp.json(&["dataset", "cat", &url, "event"], 0).len(), 600);
     assert_eq!(temp.json(&["dataset", "cat", &url, "event", "--events", "5:5"], 0).len(), 0);
     assert_eq!(temp.json(&["dataset", "cat", &url, "run", "--table", "Runs"], 0)[1], json!({ "run": 2 }));
@@ -129,7 +148,11 @@ fn damage_is_named() {
     let url = two_versions(&temp);
     let sound = temp.run(&["dataset", "verify", &url]);
     assert_code(&sound, 0);
-    assert!(stdout(&sound).contains("4 batches decoded") && stdout(&sound).ends_with("no damage found\n"), "{}", stdout(&sound));
+    assert!(
+        stdout(&sound).contains("4 batches decoded") && stdout(&sound).ends_with("no damage found\n"),
+        "{}",
+        stdout(&sound)
+    );
     assert_eq!(temp.json(&["dataset", "verify", &url, "--version", "0"], 0)[0]["damages"], json!([]));
     let object = objects(&url).pop().unwrap();
     let mut bytes = std::fs::read(&object).unwrap();
@@ -196,7 +219,9 @@ fn ctrl_c_ends_a_command_whose_reader_waits() {
     let temp = Temp::new();
     let url = temp.root.join("large").to_str().unwrap().to_owned();
     let mut writer = Writer::create(&url, WriteOptions::default()).unwrap();
-    writer.push("Events", &[(product("event", "uint64"), Array::values(Scalar::U64, (0..100_000_u64).collect()))]).unwrap();
+    writer
+        .push("Events", &[(product("event", "uint64"), Array::values(Scalar::U64, (0..100_000_u64).collect()))])
+        .unwrap();
     writer.commit("large").unwrap();
     let mut child = temp.command(&["dataset", "cat", &url, "event"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
@@ -215,14 +240,42 @@ fn the_python_package_is_called_with_what_was_asked() {
         assert_code(&output, 0);
         stdout(&output)
     };
-    let import = ["dataset", "import", "a.root", "-b.root", "s3://bucket/ds", "--tree", "Events", "--columns", "Muon_*", "--json"];
+    let import = [
+        "dataset",
+        "import",
+        "a.root",
+        "-b.root",
+        "s3://bucket/ds",
+        "--tree",
+        "Events",
+        "--columns",
+        "Muon_*",
+        "--json",
+    ];
     // A file whose name begins with a dash comes after `--`.
     let refused = temp.command(&import).env("FOREBAY_PYTHON", &interpreter).output().unwrap();
     assert_code(&refused, 2);
-    let import = ["dataset", "import", "--tree", "Events", "--columns", "Muon_*", "--json", "--", "a.root", "-b.root", "s3://bucket/ds"];
-    assert_eq!(run(&import), "-m\nforebay\nimport\ns3://bucket/ds\na.root\n./-b.root\n--tree=Events\n--columns=Muon_*\n--json\n");
+    let import = [
+        "dataset",
+        "import",
+        "--tree",
+        "Events",
+        "--columns",
+        "Muon_*",
+        "--json",
+        "--",
+        "a.root",
+        "-b.root",
+        "s3://bucket/ds",
+    ];
+    assert_eq!(
+        run(&import),
+        "-m\nforebay\nimport\ns3://bucket/ds\na.root\n./-b.root\n--tree=Events\n--columns=Muon_*\n--json\n"
+    );
     assert_eq!(run(&["dataset", "add", "/ds", "w.parquet"]), "-m\nforebay\nadd\n/ds\nw.parquet\n");
     assert_eq!(run(&["dataset", "export", "/ds", "x.root"]), "-m\nforebay\nexport\n/ds\nx.root\n");
+    let export = ["dataset", "export", "/ds", "x.root", "--version", "1", "--widen"];
+    assert_eq!(run(&export), "-m\nforebay\nexport\n/ds\nx.root\n--version=1\n--widen\n");
     assert_code(&temp.run(&["dataset", "export", "/ds", "x.csv"]), 2);
 }
 
@@ -233,7 +286,11 @@ fn the_python_package_may_be_missing_fail_or_be_interrupted() {
     let with = |interpreter: &Path| temp.command(&import).env("FOREBAY_PYTHON", interpreter).output().unwrap();
     let none = with(Path::new("/nowhere/python3"));
     assert_code(&none, 2);
-    assert!(stderr(&none).contains("FOREBAY_PYTHON") && stderr(&none).contains("/nowhere/python3"), "{}", stderr(&none));
+    assert!(
+        stderr(&none).contains("FOREBAY_PYTHON") && stderr(&none).contains("/nowhere/python3"),
+        "{}",
+        stderr(&none)
+    );
     let bare = write(&temp.root.join("bare"), b"");
     let without = with(&python(&temp, "exit 0").with_file_name("bare"));
     assert_code(&without, 2);
@@ -248,8 +305,7 @@ fn the_python_package_may_be_missing_fail_or_be_interrupted() {
     assert_eq!(stderr(&failing), "no tree\n");
 
     let waiting = python(&temp, "trap 'echo tidied; exit 3' INT\necho begun\nwhile :; do sleep 0.05; done");
-    let mut child =
-        temp.command(&import).env("FOREBAY_PYTHON", waiting).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = temp.command(&import).env("FOREBAY_PYTHON", waiting).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "begun");
     assert_eq!(interrupt(child), Some(130));

@@ -37,6 +37,19 @@ pub(super) enum Ended {
     Not(Box<Ledger>, String),
 }
 
+impl Ended {
+    /// The account of the run, and its summary.
+    fn account(self, problems: &mut Vec<String>) -> (Ledger, Option<Box<RunSummary>>) {
+        match self {
+            Ended::Closed(run) => (run.ledger, Some(run)),
+            Ended::Not(ledger, why) => {
+                problems.push(format!("the run does not close: {why}"));
+                (*ledger, None)
+            }
+        }
+    }
+}
+
 impl Outcome {
     /// Holds the ledger against what the threads counted.
     pub(super) fn summarise(
@@ -49,13 +62,7 @@ impl Outcome {
     ) -> Result<Summary> {
         let (plan, config) = (shared.plan, &shared.plan.config);
         let mut problems: Vec<String> = self.readout.iter().filter_map(|report| report.gave_up.clone()).collect();
-        let (ledger, run) = match ended {
-            Ended::Closed(run) => (run.ledger, Some(run)),
-            Ended::Not(ledger, why) => {
-                problems.push(format!("the run does not close: {why}"));
-                (*ledger, None)
-            }
-        };
+        let (ledger, run) = ended.account(&mut problems);
         let producers = run.as_ref().map(|run| run.producers.clone()).unwrap_or_default();
         let (fast, last) = self.stages();
         let events = self.decided(&fast, &last);

@@ -86,7 +86,7 @@ pub(super) struct Group {
     pub(super) ended: bool,
 }
 
-/// Reads so many changes at once.
+/// Changes that are read at once.
 pub(super) fn read_group(storage: &dyn Storage, from: u64, many: u64) -> Result<Group> {
     let numbers: Vec<u64> = (from..from.saturating_add(many)).collect();
     let mut answers = parallel::map(numbers.len(), numbers.clone(), |number| read(storage, number));

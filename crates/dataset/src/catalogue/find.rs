@@ -10,7 +10,7 @@ use forebay_core::{Error, Kind, Result};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is looked for; an entry must have all of it. `*` and `?` in names and values stand for any characters and for one.
+/// What is looked for; an entry must have all of it. `*` and `?` in names and values mean any characters and any one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// `scope:name`.

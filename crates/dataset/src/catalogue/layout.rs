@@ -63,7 +63,7 @@ impl Blob {
     }
 }
 
-/// Whether a text has just so many lower-case hexadecimal digits.
+/// Whether a text has exactly this many lower-case hexadecimal digits.
 pub(super) fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -17,7 +17,7 @@ const DISTANCE_MAX: usize = 255;
 /// Kinds.
 const BITS: u8 = 0;
 const GAPS: u8 = 1;
-/// Gaps are for at most one bit in so many; they never take more memory than the flags then.
+/// Gaps are for at most one bit in this many; they never take more memory than the flags then.
 const GAP_BITS_MIN: usize = 4;
 
 /// Encodes rows of bytes 0 or 1, all of the same length. No rows, or empty ones, have no bytes.

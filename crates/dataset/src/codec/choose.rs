@@ -14,12 +14,12 @@ const BETTER: f64 = 0.8;
 
 /// Values that the map is chosen by.
 const SAMPLE: usize = 384;
-/// zstd is tried with a sample first from so many values on.
+/// zstd is tried with a sample first from this many values on.
 const SAMPLED_FROM: usize = SAMPLE * 8 * 4;
 /// zstd is tried where values occur this often on average: below, it never won.
 const REPEATS_MIN: usize = 8;
 
-/// What zstd makes is near the best where it is larger by at most one part in so many.
+/// What zstd makes is near the best where it is larger by at most one part in this many.
 const NEAR: usize = 6;
 
 const MAPS: [Map; 3] = [Map::Ordered, Map::Folded, Map::Delta];

@@ -13,9 +13,9 @@ use crate::Scalar;
 
 /// How far back a value is looked for: a distance is one byte.
 const DISTANCE_MAX: usize = 255;
-/// Values that are at least one in so many are frequent.
+/// Values that are at least one in this many are frequent.
 const FREQUENT: usize = 64;
-/// One value in so many must repeat.
+/// One value in this many must repeat.
 const REPEATS_MIN: usize = 24;
 
 /// Distances to the same value before, 0 without one; `None` where few repeat.

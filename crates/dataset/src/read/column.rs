@@ -63,7 +63,9 @@ impl Column {
     /// The same events as they are written.
     pub fn to_array(&self) -> Array {
         let streams = self.ty.nodes().into_iter().zip(&self.parts).map(|(node, part)| match (node.role, part) {
-            (Role::Counts, part) => part.integers().windows(2).map(|pair| (pair[1] - pair[0]) as u32).collect::<Vec<u32>>().into(),
+            (Role::Counts, part) => {
+                part.integers().windows(2).map(|pair| (pair[1] - pair[0]) as u32).collect::<Vec<u32>>().into()
+            }
             (Role::Present, part) => part.integers().iter().map(|&at| u8::from(at >= 0)).collect::<Vec<u8>>().into(),
             (Role::Values, part) => Buffer::of(part.bytes()),
         });

@@ -33,6 +33,9 @@ struct Stream {
     at: Vec<Option<(usize, u32)>>,
 }
 
+/// In place of a stream's number: its values are not read. No stream is counted by values.
+const NOT_READ: usize = usize::MAX;
+
 /// Everything about one read.
 struct Reading<'a> {
     shared: &'a Shared,
@@ -48,7 +51,14 @@ struct Reading<'a> {
 }
 
 /// Columns (places in the view) for a range of events.
-pub(super) fn read(shared: &Shared, view: &TableView, columns: &[usize], events: Range<u64>) -> Result<Vec<Column>> {
+/// Without `values` the parts of values are empty, and nothing is fetched for them.
+pub(super) fn read(
+    shared: &Shared,
+    view: &TableView,
+    columns: &[usize],
+    events: Range<u64>,
+    values: bool,
+) -> Result<Vec<Column>> {
     let mut reading = Reading {
         shared,
         view,
@@ -60,7 +70,7 @@ pub(super) fn read(shared: &Shared, view: &TableView, columns: &[usize], events:
         sums: Vec::new(),
     };
     reading.load(columns)?;
-    let streams_of = reading.collect(columns)?;
+    let streams_of = reading.collect(columns, values)?;
     reading.fetch()?;
     reading.rows()?;
     reading.structure()?;
@@ -98,21 +108,28 @@ impl Reading<'_> {
     }
 
     /// Makes the list of streams and returns those of each column.
-    fn collect(&mut self, columns: &[usize]) -> Result<Vec<Vec<usize>>> {
+    fn collect(&mut self, columns: &[usize], values: bool) -> Result<Vec<Vec<usize>>> {
         /// What is the same stream: bytes, meaning, and what counts it.
         type Key = (Vec<Option<(usize, u32)>>, Role, Scalar, Option<usize>, u64);
         let mut known: HashMap<Key, usize> = HashMap::new();
         let mut all = Vec::with_capacity(columns.len());
         for &column in columns {
             let product = &self.view.products[column];
-            let layers: Vec<Option<(usize, u32)>> = self.batches.iter().map(|batch| product.layer(batch.number)).collect();
+            let layers: Vec<Option<(usize, u32)>> =
+                self.batches.iter().map(|batch| product.layer(batch.number)).collect();
             let mut own: Vec<usize> = Vec::with_capacity(product.nodes.len());
             for (stream, node) in (0_u32..).zip(&product.nodes) {
+                if !values && !counts(node) {
+                    own.push(NOT_READ);
+                    continue;
+                }
                 let mut at = Vec::with_capacity(layers.len());
                 for (batch, layer) in self.batches.iter().zip(&layers) {
                     at.push(match layer {
                         None => None,
-                        Some((layer, first)) => Some((*layer, self.resolved(*layer, batch, first + stream, node, column)?)),
+                        Some((layer, first)) => {
+                            Some((*layer, self.resolved(*layer, batch, first + stream, node, column)?))
+                        }
                     });
                 }
                 let parent = node.parent.map(|parent| own[parent]);
@@ -222,7 +239,9 @@ impl Reading<'_> {
         let scalar = self.view.layers[layer].streams[number as usize].0;
         let damaged = |why: &str| self.damaged(stream.column, batch.number, layer, why);
         let encoded = match loaded.source(number, stripe) {
-            Some((_, Source::Inline { start, len })) => &loaded.directory.inline[start as usize..(start + len) as usize],
+            Some((_, Source::Inline { start, len })) => {
+                &loaded.directory.inline[start as usize..(start + len) as usize]
+            }
             Some((_, Source::Stored(piece))) => {
                 let bytes = &self.fetched[&(layer, batch.number, piece)];
                 if !piece.verify(bytes) {
@@ -290,7 +309,8 @@ impl Reading<'_> {
         }
         for level in levels {
             let batches = self.batches.len();
-            let work: Vec<(usize, usize)> = level.iter().flat_map(|&at| (0..batches).map(move |batch| (at, batch))).collect();
+            let work: Vec<(usize, usize)> =
+                level.iter().flat_map(|&at| (0..batches).map(move |batch| (at, batch))).collect();
             let sums = parallel::map(self.shared.threads, work.clone(), |(at, batch)| self.sum(at, batch));
             for ((at, _), sums) in work.into_iter().zip(sums) {
                 self.sums[at].push(sums?);
@@ -432,7 +452,8 @@ impl Reading<'_> {
     /// A column of its streams.
     fn column(&self, known: &Known, streams: &[usize], parts: &[Part]) -> Column {
         let ty = known.shown();
-        let mut own: Vec<Part> = streams.iter().map(|&at| parts[at].clone()).collect();
+        let nothing = || Part::Values { buffer: Arc::default(), start: 0, len: 0 };
+        let mut own: Vec<Part> = streams.iter().map(|&at| parts.get(at).cloned().unwrap_or_else(nothing)).collect();
         let events = self.batches.iter().map(|batch| batch.range.end - batch.range.start).sum();
         if ty != known.product.ty {
             // The column is missing in some batches: an option around all of it.

@@ -9,21 +9,21 @@ mod view;
 
 pub use column::{Column, Part};
 pub(crate) use decode::STREAM_BYTES_MAX;
-pub use objects::Object;
 pub(crate) use objects::LayerObjects;
+pub use objects::Object;
 pub use verify::{Damage, Verified};
+pub(crate) use view::TableView;
 
 use crate::root::{Root, numbers};
 use crate::storage::{self, Storage, Tag, Traffic};
 use crate::write::read_root;
 use crate::{Product, parallel};
 use forebay_core::{Error, Result};
-use pieces::Directories;
+use pieces::{Directories, Small};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
-use view::TableView;
 
 /// Settings of a reader.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,8 @@ struct Shared {
     tag: Tag,
     threads: usize,
     options: ReadOptions,
-    directories: Directories,
+    directories: Mutex<Directories>,
+    small: Mutex<Small>,
 }
 
 /// A version of a dataset, as it is read. Cheap to clone; may be used from many threads.
@@ -86,7 +87,8 @@ impl Dataset {
         let threads = options.threads.unwrap_or_else(parallel::cores);
         let views = Arc::new(root.tables.iter().map(|_| OnceLock::new()).collect());
         let directories = Mutex::default();
-        let shared = Arc::new(Shared { storage, places, root, tag, threads, options, directories });
+        let shared =
+            Arc::new(Shared { storage, places, root, tag, threads, options, directories, small: Mutex::default() });
         Ok(Dataset { shared, version: version as u32, views })
     }
 
@@ -176,7 +178,12 @@ impl Dataset {
     pub(crate) fn stored_products(&self, table: &str, event: u64) -> Result<Vec<Product>> {
         let view = self.view(table)?;
         let batch = view.starts.partition_point(|&start| start <= event).saturating_sub(1) as u32;
-        Ok(view.products.iter().filter(|known| known.layer(batch).is_some()).map(|known| known.product.clone()).collect())
+        Ok(view
+            .products
+            .iter()
+            .filter(|known| known.layer(batch).is_some())
+            .map(|known| known.product.clone())
+            .collect())
     }
 
     /// The class of service of each product of a table, in the order of [`Dataset::products`]; empty: the dataset's own place. A product
@@ -187,7 +194,11 @@ impl Dataset {
     pub fn classes(&self, table: &str) -> Result<Vec<String>> {
         let view = self.view(table)?;
         let class = |known: &view::Known| {
-            let place = known.layers.iter().min_by_key(|layer| layer.0.start).map_or(0, |&(_, layer, _)| view.layers[layer].place);
+            let place = known
+                .layers
+                .iter()
+                .min_by_key(|layer| layer.0.start)
+                .map_or(0, |&(_, layer, _)| view.layers[layer].place);
             self.shared.root.places[place as usize].class.clone()
         };
         Ok(view.products.iter().map(class).collect())
@@ -203,7 +214,12 @@ impl Dataset {
 
     /// Where a class of service is.
     pub(crate) fn class_url(&self, class: &str) -> Option<&str> {
-        self.shared.root.places.iter().find(|place| place.class == class && place.owner.is_empty()).map(|place| place.url.as_str())
+        self.shared
+            .root
+            .places
+            .iter()
+            .find(|place| place.class == class && place.owner.is_empty())
+            .map(|place| place.url.as_str())
     }
 
     /// Stored bytes of each product of a table, in the order of [`Dataset::products`]; what is shared counts for the first one.
@@ -220,13 +236,26 @@ impl Dataset {
     /// `Invalid` where a column or the range does not exist; `Corrupt` with column, batch and object where something is damaged;
     /// errors of the storage.
     pub fn read(&self, table: &str, columns: &[&str], events: Range<u64>) -> Result<Vec<Column>> {
+        self.read_parts(table, columns, events, true)
+    }
+
+    /// Offsets and indices of columns for a range of events: as [`Dataset::read`], but their parts of values are empty, and nothing is
+    /// fetched for them.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    pub fn read_structure(&self, table: &str, columns: &[&str], events: Range<u64>) -> Result<Vec<Column>> {
+        self.read_parts(table, columns, events, false)
+    }
+
+    fn read_parts(&self, table: &str, columns: &[&str], events: Range<u64>, values: bool) -> Result<Vec<Column>> {
         let view = self.view(table)?;
         if events.start > events.end || events.end > view.events() {
             let (start, end, has) = (events.start, events.end, view.events());
             return Err(Error::invalid(format!("events {start} to {end} of {has}")));
         }
         let wanted: Result<Vec<usize>> = columns.iter().map(|name| view.find(name)).collect();
-        decode::read(&self.shared, &view, &wanted?, events)
+        decode::read(&self.shared, &view, &wanted?, events, values)
     }
 
     /// Reads and decodes everything of this version and names what is damaged.

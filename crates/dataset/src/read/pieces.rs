@@ -9,10 +9,56 @@ use crate::{Scalar, parallel};
 use bytes::Bytes;
 use forebay_core::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Directories that were fetched, by layer of the root and batch.
-pub(super) type Directories = Mutex<HashMap<(usize, u32), Arc<Loaded>>>;
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    loaded: HashMap<(usize, u32), Arc<Loaded>>,
+    entries: usize,
+}
+
+/// Entries that are kept, of about 40 bytes each; when they are more, all are dropped.
+const ENTRIES_IN_ALL: usize = 4 << 20;
+
+impl Directories {
+    fn keep(&mut self, key: (usize, u32), loaded: &Arc<Loaded>) {
+        let entries = loaded.directory.entries.len();
+        if self.entries + entries > ENTRIES_IN_ALL {
+            *self = Directories::default();
+        }
+        if self.loaded.insert(key, Arc::clone(loaded)).is_none() {
+            self.entries += entries;
+        }
+    }
+}
+
+/// Small pieces that were fetched: counts are asked for again by each column of a collection that is read by itself.
+#[derive(Debug, Default)]
+pub(super) struct Small {
+    pieces: HashMap<(usize, u32, Piece), Bytes>,
+    bytes: usize,
+}
+
+/// Pieces that are kept have at most this many bytes; stored counts of a full batch do.
+const SMALL: u64 = 64 << 10;
+/// Bytes that are kept; when they are more, all are dropped.
+const SMALL_IN_ALL: usize = 16 << 20;
+
+impl Small {
+    fn keep(&mut self, key: (usize, u32, Piece), bytes: &Bytes) {
+        if key.2.len > SMALL {
+            return;
+        }
+        if self.bytes + bytes.len() > SMALL_IN_ALL {
+            *self = Small::default();
+        }
+        // A copy: the memory of a whole request would stay otherwise.
+        if self.pieces.insert(key, Bytes::copy_from_slice(bytes)).is_none() {
+            self.bytes += bytes.len();
+        }
+    }
+}
 
 /// The directory of a batch, checked against its layer.
 #[derive(Debug)]
@@ -41,7 +87,9 @@ impl Loaded {
         let entry = *self.directory.entries.get((first + stripe) as usize)?;
         let (stream, entry) = match entry {
             // The stream that is repeated has bytes of its own, which was checked when the directory was loaded.
-            Entry::Same { stream: other } => (other, *self.directory.entries.get(*self.first.get(other as usize)? as usize)?),
+            Entry::Same { stream: other } => {
+                (other, *self.directory.entries.get(*self.first.get(other as usize)? as usize)?)
+            }
             entry => (stream, entry),
         };
         let source = match entry {
@@ -96,11 +144,12 @@ pub(super) fn directories(
         let cache = shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
         for &(at, batch) in wanted {
             let layer = &view.layers[at];
-            match cache.get(&(layer.number, batch)) {
+            match cache.loaded.get(&(layer.number, batch)) {
                 Some(loaded) => drop(found.insert((at, batch), Arc::clone(loaded))),
                 None => {
-                    let (number, first) = bundle_of(shared, layer, batch)
-                        .ok_or_else(|| Error::corrupt(format!("{}: no directory of batch {batch}", shared.storage.url())))?;
+                    let (number, first) = bundle_of(shared, layer, batch).ok_or_else(|| {
+                        Error::corrupt(format!("{}: no directory of batch {batch}", shared.storage.url()))
+                    })?;
                     missing.insert((layer.place, at, number, first));
                 }
             }
@@ -121,10 +170,11 @@ pub(super) fn directories(
             let what = format!("{} of {}", part.name, storage.url());
             decode(view, at, first, &bytes, &what)
         });
-        let mut cache = shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
+        let mut cache =
+            shared.directories.lock().map_err(|_| Error::internal("a thread panicked with the directories"))?;
         for bundle in decoded {
             for (at, batch, loaded) in bundle? {
-                cache.insert((view.layers[at].number, batch), Arc::clone(&loaded));
+                cache.keep((view.layers[at].number, batch), &loaded);
                 found.insert((at, batch), loaded);
             }
         }
@@ -156,11 +206,12 @@ fn decode(
     let layer = &view.layers[at];
     let mut loaded = Vec::new();
     for (batch, bytes) in (first..).zip(directory::unbundle(object, &what)?) {
-        let directory = Directory::decode(bytes, &what)?;
         // A version with fewer batches than the layer reads only its own.
         let Some(pair) = view.starts.get(batch as usize..batch as usize + 2) else { break };
         let events = pair[1] - pair[0];
-        let one = Loaded { first: layer.first_entries(events), directory, events };
+        let first = layer.first_entries(events);
+        let entries = first.last().copied().unwrap_or(0) as usize;
+        let one = Loaded { directory: Directory::decode(bytes, entries, &what)?, first, events };
         if !one.fits(layer) {
             return Err(Error::corrupt(format!("{what}: the directory of batch {batch} does not fit its layer")));
         }
@@ -185,10 +236,17 @@ pub(super) fn fetch(
     wanted: &[Wanted],
 ) -> Result<Vec<Bytes>> {
     let mut by_place: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (i, &(at, _, _)) in wanted.iter().enumerate() {
-        by_place.entry(view.layers[at].place).or_default().push(i);
-    }
     let mut all = vec![Bytes::new(); wanted.len()];
+    let small = || shared.small.lock().map_err(|_| Error::internal("a thread panicked with the small pieces"));
+    {
+        let small = small()?;
+        for (i, &(at, batch, piece)) in wanted.iter().enumerate() {
+            match small.pieces.get(&(view.layers[at].number, batch, piece)) {
+                Some(bytes) => all[i] = bytes.clone(),
+                None => by_place.entry(view.layers[at].place).or_default().push(i),
+            }
+        }
+    }
     for (place, of_place) in by_place {
         let parts: Vec<Part> = of_place
             .iter()
@@ -199,7 +257,14 @@ pub(super) fn fetch(
             })
             .collect();
         let storage: &Arc<dyn Storage> = shared.place(place)?;
-        for (i, bytes) in of_place.into_iter().zip(storage.parts(&parts)?) {
+        let fetched = storage.parts(&parts)?;
+        let mut small = small()?;
+        for (i, bytes) in of_place.into_iter().zip(fetched) {
+            let (at, batch, piece) = wanted[i];
+            // What does not verify may be right when it is fetched again.
+            if piece.verify(&bytes) {
+                small.keep((view.layers[at].number, batch, piece), &bytes);
+            }
             all[i] = bytes;
         }
     }

@@ -62,7 +62,13 @@ pub(super) fn verify(dataset: &Dataset, progress: &mut dyn FnMut(u64, u64)) -> R
 }
 
 /// Checks the objects of a batch: each of their bytes is below a checksum.
-fn objects(shared: &Shared, view: &TableView, batch: u32, seen: &mut HashSet<(u32, String)>, verified: &mut Verified) -> Result<()> {
+fn objects(
+    shared: &Shared,
+    view: &TableView,
+    batch: u32,
+    seen: &mut HashSet<(u32, String)>,
+    verified: &mut Verified,
+) -> Result<()> {
     let layers: BTreeSet<usize> =
         view.products.iter().filter_map(|known| known.layer(batch).map(|(layer, _)| layer)).collect();
     for at in layers {
@@ -70,7 +76,8 @@ fn objects(shared: &Shared, view: &TableView, batch: u32, seen: &mut HashSet<(u3
         let loaded = match directories(shared, view, &BTreeSet::from([(at, batch)])) {
             Ok(loaded) => Arc::clone(&loaded[&(at, batch)]),
             Err(error) if error.kind() == Kind::Corrupt => {
-                let columns = view.products.iter().filter(|known| known.layer(batch).is_some_and(|(layer, _)| layer == at));
+                let columns =
+                    view.products.iter().filter(|known| known.layer(batch).is_some_and(|(layer, _)| layer == at));
                 verified.damages.push(Damage {
                     table: view.name.clone(),
                     batch,
@@ -147,7 +154,10 @@ fn columns(
             if error.kind() != Kind::Corrupt {
                 return Err(error);
             }
-            let earlier = verified.damages.iter().any(|damage| damage.batch == batch && damage.columns.iter().any(|known| known == name));
+            let earlier = verified
+                .damages
+                .iter()
+                .any(|damage| damage.batch == batch && damage.columns.iter().any(|known| known == name));
             if !earlier {
                 verified.damages.push(Damage {
                     table: view.name.clone(),

@@ -59,7 +59,7 @@ impl Known {
 }
 
 impl LayerView {
-    /// The first entry of each stream in the directory of a batch with so many events, and the number of entries.
+    /// The first entry of each stream in the directory of a batch with this many events, and the number of entries.
     pub(crate) fn first_entries(&self, events: u64) -> Vec<u32> {
         let mut at = 0_u32;
         let mut first = Vec::with_capacity(self.streams.len() + 1);
@@ -77,7 +77,7 @@ impl LayerView {
         u64::from(self.batch_events >> shift)
     }
 
-    /// Stripes of a batch with so many events. An uncut stream has one, also of a batch that is larger than those before it.
+    /// Stripes of a batch with this many events. An uncut stream has one, also of a batch that is larger than those before it.
     pub(crate) fn stripes(&self, shift: u8, events: u64) -> u32 {
         if shift == 0 { 1 } else { u32::try_from(events.div_ceil(self.stripe_events(shift))).unwrap_or(u32::MAX) }
     }
@@ -113,7 +113,9 @@ impl TableView {
                     Some(&at) => {
                         let known: &mut Known = &mut products[at];
                         streams.extend(known.nodes.iter().map(|node| node.scalar));
-                        let apart = |(other, _, _): &(Range<u32>, usize, u32)| other.end <= batches.start || batches.end <= other.start;
+                        let apart = |(other, _, _): &(Range<u32>, usize, u32)| {
+                            other.end <= batches.start || batches.end <= other.start
+                        };
                         if !known.layers.iter().all(apart) {
                             return Err(Error::corrupt(format!("product {product} is twice in a batch")));
                         }

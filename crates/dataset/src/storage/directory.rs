@@ -183,14 +183,16 @@ impl Directory {
         Ok(Some(bytes))
     }
 
-    fn read_span(&self, name: &str, span: &spans::Span) -> Result<Bytes> {
-        let Some(file) = self.open(name)? else {
-            return Err(Error::corrupt(format!("{}: {name} is not there", self.url)));
-        };
-        let place = || self.path.join(name);
+    /// An object that has parts to read, and its length.
+    fn open_there(&self, name: &str) -> Result<(File, u64)> {
+        let file = self.open(name)?.ok_or_else(|| Error::corrupt(format!("{}: {name} is not there", self.url)))?;
+        let meta = file.metadata().map_err(|error| failed("look at", &self.path.join(name), error))?;
+        Ok((file, meta.len()))
+    }
+
+    fn read_span(&self, name: &str, (file, there): &(File, u64), span: &spans::Span) -> Result<Bytes> {
         let length = span.range.end - span.range.start;
-        let there = file.metadata().map_err(|error| failed("look at", &place(), error))?.len();
-        if there < span.range.end {
+        if *there < span.range.end {
             let end = span.range.end;
             return Err(Error::corrupt(format!("{}: {name} has {there} bytes, expected at least {end}", self.url)));
         }
@@ -199,11 +201,11 @@ impl Directory {
         while (bytes.len() as u64) < length {
             // Room may be more than was asked for.
             let got = bytes.len() as u64;
-            let read = rustix::io::pread(&file, spare_capacity(&mut bytes), span.range.start + got);
+            let read = rustix::io::pread(file, spare_capacity(&mut bytes), span.range.start + got);
             match read {
                 Ok(0) => return Err(Error::corrupt(format!("{}: {name} became shorter", self.url))),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(failed("read", &place(), error.into())),
+                Err(error) => return Err(failed("read", &self.path.join(name), error.into())),
             }
         }
         bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
@@ -226,8 +228,16 @@ impl Storage for Directory {
 
     fn parts(&self, parts: &[Part]) -> Result<Vec<Bytes>> {
         let mut answer = vec![Bytes::new(); parts.len()];
+        // Spans come by object: each is opened once.
+        let mut open: Option<(&str, (File, u64))> = None;
         for span in spans::plan(parts, self.limits) {
-            let bytes = self.read_span(&parts[span.first].name, &span)?;
+            let name = parts[span.first].name.as_str();
+            let there = match open.take().filter(|(last, _)| *last == name) {
+                Some((_, there)) => there,
+                None => self.open_there(name)?,
+            };
+            let bytes = self.read_span(name, &there, &span)?;
+            open = Some((name, there));
             for at in span.parts {
                 answer[at] = slice(&bytes, span.range.start, &parts[at]);
             }

@@ -18,7 +18,7 @@ pub use directory::Directory;
 pub use options::Options;
 
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Kind, Result};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,19 +127,23 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         let second = Bytes::from_static(b"the second one, which must be refused");
         let put = self.put_if(name, &first, Condition::Absent)?;
         if let Put::Done(tag) = &put {
-            let again = self.put_if(name, &second, Condition::Absent)?;
-            if again != Put::Refused {
+            // A put without an answer tells by what is there now: nobody else has this name.
+            let refused = |condition: Condition<'_>| match self.put_if(name, &second, condition) {
+                Err(error) if error.kind() == Kind::OutcomeUnknown => {
+                    let there = self.get(name, 1 << 10)?;
+                    Ok(there.is_some_and(|(bytes, _)| bytes == first))
+                }
+                put => put.map(|put| put == Put::Refused),
+            };
+            if !refused(Condition::Absent)? {
                 self.remove(&[name.to_owned()])?;
                 return ignored("If-None-Match");
             }
             // What the tag of another object looks like here.
             let other = Tag(tag.0.chars().rev().collect());
-            let stale = match other == *tag {
-                true => None,
-                false => Some(self.put_if(name, &second, Condition::Unchanged(&other))?),
-            };
+            let compared = other == *tag || refused(Condition::Unchanged(&other))?;
             self.remove(&[name.to_owned()])?;
-            if stale.is_some_and(|put| put != Put::Refused) {
+            if !compared {
                 return ignored("If-Match");
             }
         }

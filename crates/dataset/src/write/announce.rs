@@ -6,7 +6,7 @@
 //! w/<prefix>/<n>     the writer's objects, n in hexadecimal
 //! ```
 //!
-//! *Invariants*: a name is reserved in `alive` before an object gets it. Whoever changes `alive` names the tag that it saw: a writer
+//! *Invariants*: a name is reserved in `alive` before an object gets it. Each change of `alive` names the tag of the state that was read: a writer
 //! that was taken for dead, and whose prefix was removed, hears so at its next heartbeat, and it never commits without one.
 
 use crate::frame::{self, Magic};
@@ -66,7 +66,8 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
     Ok(frame::framed(Magic::Writers, &json).into())
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(object: &[u8], what: &str) -> Result<T> {
+/// An object of this module from its bytes.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(object: &[u8], what: &str) -> Result<T> {
     let json = frame::body(Magic::Writers, object, &what)?;
     serde_json::from_slice(json).map_err(|error| Error::corrupt(format!("{what}: {error}")))
 }
@@ -91,7 +92,10 @@ pub(crate) fn change_writers(storage: &dyn Storage, change: impl Fn(&mut Vec<Str
         let pause = rand::random_range(1..=10_u64 << turn.min(6));
         std::thread::sleep(std::time::Duration::from_millis(pause));
     }
-    Err(Error::unavailable(format!("{}: its list of writers was changed by others {TRIES} times in a row", storage.url())))
+    Err(Error::unavailable(format!(
+        "{}: its list of writers was changed by others {TRIES} times in a row",
+        storage.url()
+    )))
 }
 
 /// What `alive` says now, and its tag.
@@ -119,7 +123,9 @@ impl Announcement {
         storage.check_conditions(&object(&prefix, 0))?;
         match storage.put_if(&alive(&prefix), &encode(&alive_now)?, Condition::Absent)? {
             Put::Done(tag) => Ok(Announcement { prefix, alive: alive_now, tag }),
-            Put::Refused => Err(Error::fenced(format!("{}: gc removed this writer before it began; write again", storage.url()))),
+            Put::Refused => {
+                Err(Error::fenced(format!("{}: gc removed this writer before it began; write again", storage.url())))
+            }
         }
     }
 

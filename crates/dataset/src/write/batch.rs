@@ -140,7 +140,8 @@ fn stripes(part: &Part<'_>, state: &mut StreamState, settings: Settings) -> Vec<
             let whole = state.coder.encode(scalar, part.bytes(), settings.effort);
             // Counts and flags are read whole: who reads a part of a batch needs the sums before it.
             let values = part.node.role == Role::Values;
-            let wanted = if values { whole.len().div_ceil(settings.target).next_power_of_two().ilog2() as u8 } else { 0 };
+            let wanted =
+                if values { whole.len().div_ceil(settings.target).next_power_of_two().ilog2() as u8 } else { 0 };
             let shift = wanted.min(SHIFT_MAX).min(settings.batch_events.trailing_zeros() as u8);
             state.shift = Some(shift);
             if shift == 0 {
@@ -161,7 +162,7 @@ fn stripes(part: &Part<'_>, state: &mut StreamState, settings: Settings) -> Vec<
         .collect()
 }
 
-/// The first value of each stripe of so many events, and the end of the last one.
+/// The first value of each stripe of this many events, and the end of the last one.
 fn bounds(part: &Part<'_>, stripe_events: usize) -> Vec<usize> {
     let nodes = part.array.ty.nodes();
     let events = part.array.events as usize;

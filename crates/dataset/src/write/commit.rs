@@ -28,7 +28,12 @@ pub struct Committed {
 }
 
 /// Checks at a push what the commit would refuse, before events are encoded.
-pub(super) fn check_columns(base: Option<&Root>, change: Change, table: &str, columns: &[(Product, Array)]) -> Result<()> {
+pub(super) fn check_columns(
+    base: Option<&Root>,
+    change: Change,
+    table: &str,
+    columns: &[(Product, Array)],
+) -> Result<()> {
     let Some(root) = base else { return Ok(()) };
     let Some(known) = known_products(root, table) else { return Ok(()) };
     for (product, _) in columns {
@@ -108,9 +113,13 @@ impl Writer {
     /// The version that has this writer's layers, where it was committed.
     fn version_of_own(&self) -> Option<u32> {
         let (root, _) = self.base.as_ref()?;
-        let own: HashSet<u32> =
-            (0..).zip(&root.layers).filter(|(_, layer)| layer.prefix == self.prefix).map(|(number, _)| number).collect();
-        let has_own = |version: &Version| version.tables.iter().any(|table| table.layers.iter().any(|layer| own.contains(layer)));
+        let own: HashSet<u32> = (0..)
+            .zip(&root.layers)
+            .filter(|(_, layer)| layer.prefix == self.prefix)
+            .map(|(number, _)| number)
+            .collect();
+        let has_own =
+            |version: &Version| version.tables.iter().any(|table| table.layers.iter().any(|layer| own.contains(layer)));
         root.versions.iter().position(has_own).map(|version| version as u32)
     }
 
@@ -144,6 +153,7 @@ impl Writer {
             tables.resize_with(tables.len().max(root.tables.len()), TableVersion::default);
             let state = std::mem::take(&mut tables[number]);
             tables[number] = self.next_table(&mut root, number as u32, state, table)?;
+            root.check_streams(&tables[number]).map_err(|why| Error::full(format!("table {}: {why}", table.name)))?;
         }
         // A table that no version has had yet has an empty list of batches.
         if root.batch_lists.is_empty() {
@@ -155,7 +165,13 @@ impl Writer {
         Ok(root)
     }
 
-    fn next_table(&self, root: &mut Root, number: u32, mut state: TableVersion, table: &super::Table) -> Result<TableVersion> {
+    fn next_table(
+        &self,
+        root: &mut Root,
+        number: u32,
+        mut state: TableVersion,
+        table: &super::Table,
+    ) -> Result<TableVersion> {
         let known = known_products(root, &table.name).unwrap_or_default();
         let appends = matches!(self.change, Change::Create | Change::Append);
         let events = |batches: &mut dyn Iterator<Item = u32>| batches.map(u64::from).sum::<u64>();
@@ -204,10 +220,16 @@ impl Writer {
         }
         // A layer none of whose products is in the version any more is only read at older versions.
         let wanted: HashSet<u32> = order.iter().copied().collect();
-        state.layers.retain(|&layer| numbers(&root.layers[layer as usize].products).any(|product| wanted.contains(&product)));
+        state
+            .layers
+            .retain(|&layer| numbers(&root.layers[layer as usize].products).any(|product| wanted.contains(&product)));
         state.products = runs(order);
         if appends || self.change == Change::Rewrite {
-            let all: Vec<u32> = if appends { root.batches(&state).chain(table.batches.iter().copied()).collect() } else { table.batches.clone() };
+            let all: Vec<u32> = if appends {
+                root.batches(&state).chain(table.batches.iter().copied()).collect()
+            } else {
+                table.batches.clone()
+            };
             state.batches = u32::try_from(all.len()).map_err(|_| Error::full("more than 2^32 batches"))?;
             state.batch_list = root.list_batches(state.batch_list, appends && first_batch > 0, &all);
         }
@@ -258,7 +280,10 @@ impl Root {
             // Older versions read only as many batches as they have.
             let longer = each(old);
             let prefix = all.len() >= longer
-                && old.iter().flat_map(|&(events, times)| std::iter::repeat_n(events, times as usize)).eq(all[..longer].iter().copied());
+                && old
+                    .iter()
+                    .flat_map(|&(events, times)| std::iter::repeat_n(events, times as usize))
+                    .eq(all[..longer].iter().copied());
             if prefix {
                 *old = runs;
                 return list;

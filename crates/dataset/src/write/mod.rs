@@ -16,7 +16,10 @@ mod commit;
 mod layer;
 mod upload;
 
-pub(crate) use announce::{Alive, Announcement, alive, change_writers, claim, encode as encode_writers, object, read_alive, writers};
+pub(crate) use announce::{
+    Alive, Announcement, Writers, alive, change_writers, claim, decode as decode_writers, encode as encode_writers,
+    object, read_alive, writers,
+};
 pub use commit::Committed;
 
 use crate::codec::Effort;
@@ -149,7 +152,10 @@ impl Writer {
         let base = read_root(storage.as_ref())?;
         match (&base, change) {
             (Some(_), Change::Create) => {
-                return Err(Error::conflict(format!("{}: there is a dataset already; append to it, or choose another place", storage.url())));
+                return Err(Error::conflict(format!(
+                    "{}: there is a dataset already; append to it, or choose another place",
+                    storage.url()
+                )));
             }
             (None, change) if change != Change::Create => {
                 return Err(Error::invalid(format!("{}: there is no dataset", storage.url())));
@@ -255,7 +261,8 @@ pub(crate) fn absolute(url: &str) -> Result<String> {
     if url.contains("://") {
         return Ok(url.to_owned());
     }
-    let path = std::path::absolute(url).map_err(|error| Error::invalid(format!("{url}: no such path")).with_source(error))?;
+    let path =
+        std::path::absolute(url).map_err(|error| Error::invalid(format!("{url}: no such path")).with_source(error))?;
     Ok(path.display().to_string())
 }
 

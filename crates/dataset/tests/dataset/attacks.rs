@@ -14,7 +14,8 @@ fn objects(folder: &Folder) -> Vec<std::path::PathBuf> {
 /// Reads everything; the events, or the kind of the error.
 fn read(url: &str) -> Result<Vec<Array>, Kind> {
     let names = ["event", "nMuon", "Muon_pt", "Muon_eta", "HLT_Mu", "HLT_El", "id"];
-    let dataset = Dataset::open(url, ReadOptions { threads: Some(1), ..ReadOptions::default() }).map_err(|error| error.kind())?;
+    let dataset =
+        Dataset::open(url, ReadOptions { threads: Some(1), ..ReadOptions::default() }).map_err(|error| error.kind())?;
     let columns = dataset.read("Events", &names, 0..200).map_err(|error| error.kind())?;
     Ok(columns.iter().map(|column| column.to_array()).collect())
 }
@@ -37,7 +38,11 @@ fn every_changed_byte_is_found_or_harmless() {
                 std::fs::write(&object, &changed).unwrap();
                 match read(&folder.url()) {
                     Ok(read) => assert_eq!(read, right, "byte {at} of {}", object.display()),
-                    Err(kind) => assert!(matches!(kind, Kind::Corrupt | Kind::Invalid), "{kind:?}: byte {at} of {}", object.display()),
+                    Err(kind) => assert!(
+                        matches!(kind, Kind::Corrupt | Kind::Invalid),
+                        "{kind:?}: byte {at} of {}",
+                        object.display()
+                    ),
                 }
             }
         }

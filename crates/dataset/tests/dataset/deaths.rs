@@ -102,9 +102,9 @@ fn a_writer_that_dies_at_any_request_leaves_the_old_or_the_new_dataset() {
             assert_eq!(open(&folder.url()).verify(&mut |_, _| {}).unwrap().damages, []);
             // The dataset takes another writer, and nothing of the dead one is left beside what versions name.
             assert!(append(&folder, u64::MAX, false));
-            let writers = std::fs::read_dir(folder.path().join("ds/w")).unwrap().filter(|writer| {
-                std::fs::read_dir(writer.as_ref().unwrap().path()).unwrap().count() > 0
-            });
+            let writers = std::fs::read_dir(folder.path().join("ds/w"))
+                .unwrap()
+                .filter(|writer| std::fs::read_dir(writer.as_ref().unwrap().path()).unwrap().count() > 0);
             assert_eq!(writers.count(), if has == 900 { 3 } else { 2 }, "after {left} requests");
             if done && left > 30 {
                 break;
@@ -113,15 +113,9 @@ fn a_writer_that_dies_at_any_request_leaves_the_old_or_the_new_dataset() {
     }
 }
 
-/// Events of a dataset with so many, as the writers of this file make them.
+/// Events of a dataset with this many, as the writers of this file make them.
 fn whole(n: u64) -> Vec<(forebay_dataset::Product, forebay_dataset::Array)> {
-    let mut all = events(0, 300);
-    if n == 900 {
-        for (column, (_, more)) in all.iter_mut().zip(events(300, 600)) {
-            column.1.extend(&more);
-        }
-    }
-    all
+    if n == 900 { super::events_of(&[(0, 300), (300, 600)]) } else { events(0, 300) }
 }
 
 /// The child of the test below: appends until it is killed.
@@ -129,7 +123,8 @@ fn whole(n: u64) -> Vec<(forebay_dataset::Product, forebay_dataset::Array)> {
 fn child_that_is_killed() {
     let Ok(url) = std::env::var("FOREBAY_DATASET_CHILD") else { return };
     for turn in 0_u64.. {
-        let mut writer = Writer::append(&url, WriteOptions { heartbeat: Duration::from_millis(20), ..small() }).unwrap();
+        let mut writer =
+            Writer::append(&url, WriteOptions { heartbeat: Duration::from_millis(20), ..small() }).unwrap();
         writer.push("Events", &events(300 * (turn + 1), 300)).unwrap();
         let _ = writer.commit("child");
     }

@@ -16,7 +16,7 @@ fn place() -> PathBuf {
 }
 
 fn options() -> WriteOptions {
-    WriteOptions { batch_events: Some(256), target_bytes: 4096, threads: Some(1), ..WriteOptions::default() }
+    WriteOptions { batch_events: Some(256), target_bytes: 16 << 10, threads: Some(1), ..WriteOptions::default() }
 }
 
 /// Bits that look random and are the same on every machine (splitmix64).
@@ -129,19 +129,26 @@ fn columns(events: std::ops::Range<u64>) -> Vec<(Product, Array)> {
         ("record", "record(\"x y\":float32,\"in\":record(\"q\":int8,\"name\":text))"),
         ("records", "list(record(\"pt\":float16,\"hits\":list(uint32)))"),
         // Large enough for several stripes of a batch.
-        ("large", "fixed(20,uint64)"),
+        ("large", "fixed(10,uint64)"),
     ] {
         types.push((name.to_owned(), ty.to_owned()));
     }
     let mut all: Vec<_> = types.iter().map(|(name, ty)| column(name, ty, events.clone())).collect();
     // A collection: its counts, and two columns with the same counts.
-    let counts = all.iter().find(|(product, _)| product.name == "jagged").map(|(_, array)| array.streams[0].values::<u32>().to_vec());
+    let counts = all
+        .iter()
+        .find(|(product, _)| product.name == "jagged")
+        .map(|(_, array)| array.streams[0].values::<u32>().to_vec());
     let counts = counts.unwrap();
-    let hits: Vec<i8> = (0..counts.iter().sum::<u32>()).map(|i| (i % 3) as i8 - 1).collect();
+    let charges = |(event, &n): (u64, &u32)| (0..u64::from(n)).map(move |i| ((event + i) % 3) as i8 - 1);
+    let charges: Vec<i8> = (events.start..).zip(&counts).flat_map(charges).collect();
     all.push((product("njagged", "uint32"), Array::values(Scalar::U32, counts.clone())));
     let charge = Product { counter: "njagged".into(), ..product("charge", "list(int8)") };
-    all.push((charge, Array::jagged(Scalar::I8, counts, hits)));
-    all.push((product("constant", "float32"), Array::values(Scalar::F32, vec![1.5_f32; (events.end - events.start) as usize])));
+    all.push((charge, Array::jagged(Scalar::I8, counts, charges)));
+    all.push((
+        product("constant", "float32"),
+        Array::values(Scalar::F32, vec![1.5_f32; (events.end - events.start) as usize]),
+    ));
     all
 }
 

@@ -5,6 +5,7 @@ mod deaths;
 mod fixture;
 mod places;
 mod roundtrip;
+mod s3;
 mod versions;
 mod writers;
 
@@ -57,7 +58,10 @@ pub(crate) fn events(from: u64, n: u64) -> Vec<(Product, Array)> {
         (product("event", "uint64"), Array::values(Scalar::U64, (from..from + n).collect())),
         (product("nMuon", "uint32"), Array::values(Scalar::U32, counts.clone())),
         (product("Muon_pt", "list(float32)"), Array::jagged(Scalar::F32, counts.clone(), pt.clone())),
-        (product("Muon_eta", "list(float32)"), Array::jagged(Scalar::F32, counts, pt.iter().map(|pt| pt.ln()).collect())),
+        (
+            product("Muon_eta", "list(float32)"),
+            Array::jagged(Scalar::F32, counts, pt.iter().map(|pt| pt.ln()).collect()),
+        ),
         (product("HLT_Mu", "bool"), Array::values(Scalar::Bool, bit)),
         (product("HLT_El", "bool"), Array::values(Scalar::Bool, other)),
     ]
@@ -86,4 +90,15 @@ pub(crate) fn assert_reads(dataset: &Dataset, columns: &[(Product, Array)]) {
             assert_eq!(again, array.slice(range.clone()), "{} {range:?}", product.name);
         }
     }
+}
+
+/// Events of several pushes, one after another.
+pub(crate) fn events_of(pushes: &[(u64, u64)]) -> Vec<(Product, Array)> {
+    let mut all = events(pushes[0].0, pushes[0].1);
+    for &(from, n) in &pushes[1..] {
+        for (column, (_, more)) in all.iter_mut().zip(events(from, n)) {
+            column.1.extend(&more);
+        }
+    }
+    all
 }

@@ -27,7 +27,8 @@ fn a_class_is_a_new_version_in_its_own_place_and_cold_stripes_are_gathered() {
     let dataset = open(&folder.url());
     assert_reads(&dataset, &events(0, 2000));
     assert_eq!(dataset.classes("Events").unwrap(), ["", "", "cold", "cold", "cold", ""]);
-    let stripes: Vec<u64> = objects(&cold.url).into_iter().filter(|(_, stripes)| *stripes).map(|(bytes, _)| bytes).collect();
+    let stripes: Vec<u64> =
+        objects(&cold.url).into_iter().filter(|(_, stripes)| *stripes).map(|(bytes, _)| bytes).collect();
     assert_eq!(stripes.len(), 1, "stripes of 8 batches in {stripes:?}");
     assert_eq!(dataset.verify(&mut |_, _| {}).unwrap().damages, []);
     // The old version reads its own, also without the place of the class.
@@ -110,7 +111,10 @@ fn a_reference_copies_nothing_and_reads_the_other_dataset() {
     gc(&folder.url(), Duration::ZERO, &options).unwrap();
     assert_reads(&open(&gen_url), &all);
     write(&place(&folder, "short"), &events(0, 599), small());
-    assert_eq!(refer(&place(&folder, "short"), "Events", &gen_url, &["HLT_El"], &options).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(
+        refer(&place(&folder, "short"), "Events", &gen_url, &["HLT_El"], &options).unwrap_err().kind(),
+        Kind::Invalid
+    );
 }
 
 #[test]

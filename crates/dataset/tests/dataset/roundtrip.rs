@@ -76,7 +76,8 @@ fn events_pushed_in_pieces_are_the_same_dataset() {
     let columns = events(0, 1000);
     let mut writer = forebay_dataset::Writer::create(&folder.url(), small()).unwrap();
     for range in [0..1, 1..300, 300..300, 300..999, 999..1000] {
-        let part: Vec<_> = columns.iter().map(|(product, array)| (product.clone(), array.slice(range.clone()))).collect();
+        let part: Vec<_> =
+            columns.iter().map(|(product, array)| (product.clone(), array.slice(range.clone()))).collect();
         writer.push("Events", &part).unwrap();
     }
     writer.commit("in pieces").unwrap();
@@ -89,7 +90,11 @@ fn events_pushed_in_pieces_are_the_same_dataset() {
 fn large_columns_are_cut_into_stripes_and_a_part_reads_only_its_own() {
     let folder = Folder::new("stripes");
     let columns = [random("list(float64)", 4096, 5), random("float64", 4096, 6)];
-    write(&folder.url(), &columns, WriteOptions { batch_events: Some(4096), target_bytes: 8192, ..WriteOptions::default() });
+    write(
+        &folder.url(),
+        &columns,
+        WriteOptions { batch_events: Some(4096), target_bytes: 8192, ..WriteOptions::default() },
+    );
     assert_reads(&open(&folder.url()), &columns);
     let dataset = open(&folder.url());
     dataset.read("Events", &["float64"], 0..1).unwrap();

@@ -10,7 +10,9 @@ fn stored(folder: &Folder) -> u64 {
         std::fs::read_dir(path)
             .unwrap()
             .map(|entry| entry.unwrap())
-            .map(|entry| if entry.file_type().unwrap().is_dir() { below(&entry.path()) } else { entry.metadata().unwrap().len() })
+            .map(|entry| {
+                if entry.file_type().unwrap().is_dir() { below(&entry.path()) } else { entry.metadata().unwrap().len() }
+            })
             .sum()
     }
     below(folder.path())
@@ -87,7 +89,8 @@ fn files_with_other_columns_make_the_union() {
     // The old version is what it was.
     assert_reads(&dataset.at(0).unwrap(), &events(0, 300));
     let mut wrong = Writer::append(&folder.url(), small()).unwrap();
-    let error = wrong.push("Events", &[(product("event", "int32"), Array::values(Scalar::I32, vec![1_i32]))]).unwrap_err();
+    let error =
+        wrong.push("Events", &[(product("event", "int32"), Array::values(Scalar::I32, vec![1_i32]))]).unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
     assert!(error.to_string().contains("event") && error.to_string().contains("uint64"), "{error}");
 }
@@ -126,7 +129,8 @@ fn compacting_keeps_every_event_and_column() {
     assert_eq!(last, (600, 600));
     let dataset = open(&folder.url());
     assert_eq!(dataset.version(), 2);
-    let after: Vec<Array> = dataset.read("Events", &names, 0..600).unwrap().iter().map(|column| column.to_array()).collect();
+    let after: Vec<Array> =
+        dataset.read("Events", &names, 0..600).unwrap().iter().map(|column| column.to_array()).collect();
     assert_eq!(before, after);
     let verified = dataset.verify(&mut |_, _| {}).unwrap();
     assert_eq!(verified.damages, []);

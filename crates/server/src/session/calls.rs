@@ -50,7 +50,7 @@ fn touches_warm<S: ServedStore>(store: &S, call: Call, request: &Request) -> boo
     read.primary(schema).is_ok_and(|primary| store.may_wait(&primary, None))
 }
 
-/// Makes the call for a client that takes `most` bytes at once; so many things were asked for in it.
+/// Makes the call for a client that takes `most` bytes at once; this many things were asked for in it.
 pub(super) fn make<S: ServedStore>(store: &S, call: Call, request: &Request, most: u64) -> (Result<Answer<S>>, u64) {
     let keyspace = store.keyspace();
     let mut things = 1;
@@ -369,7 +369,7 @@ fn extend<S: ServedStore>(store: &S, keyspace: &Keyspace, meta: &[u8], things: &
 }
 
 /// Whether verdicts must be given on a thread: they bring results, which take space; they wait for a device or for puts; or
-/// they are so many that others would wait for them.
+/// there are enough of them that others would wait for them.
 pub(super) fn verdicts_wait<S: ServedStore>(store: &S, request: &Request, verdicts: &[WireVerdict]) -> bool {
     !request.payload.is_empty()
         || verdicts.len() > VERDICTS_MAX
@@ -379,7 +379,7 @@ pub(super) fn verdicts_wait<S: ServedStore>(store: &S, request: &Request, verdic
 /// Verdicts of a frame that take long enough to hold others up, where there are more.
 const VERDICTS_MAX: usize = 4096;
 
-/// Gives verdicts, whose results stand in the payload.
+/// Gives verdicts, whose results are in the payload.
 pub(super) fn judge_all<S: ServedStore>(store: &S, verdicts: &[WireVerdict], mut payload: &[u8]) -> Answer<S> {
     let mut out = Outcomes::new(verdicts.len(), 1);
     for verdict in verdicts {

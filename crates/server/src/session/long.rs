@@ -24,7 +24,7 @@ pub(super) struct LongAsking<S: ServedStore> {
 
 /// What is asked for.
 pub(super) enum Long<S: ServedStore> {
-    /// Ready events, where a device may have to be read for them; so many bytes at most.
+    /// Ready events, where a device may have to be read for them; this many bytes at most.
     GetAny(GetAny, u64),
     /// What an object of the connection has next.
     Next(Object<S>),

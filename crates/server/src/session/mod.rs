@@ -115,7 +115,7 @@ enum Done<S: ServedStore> {
     Part { streaming: Streaming<S>, answer: Result<Answer<S>> },
 }
 
-/// A put of which some fragments wait, on so many threads.
+/// A put of which some fragments wait, on this many threads.
 struct Job<S: ServedStore> {
     putting: Box<Putting<S>>,
     left: usize,

@@ -118,7 +118,7 @@ impl<S: ServedStore> Payload<S> {
 
 /// What is answered to a request.
 pub(crate) struct Answer<S: ServedStore> {
-    /// Its meta, or the error that stands for it.
+    /// Its meta, or the error that replaces it.
     pub(crate) meta: Result<Vec<u8>, Error>,
     /// What follows.
     pub(crate) payload: Payload<S>,
@@ -216,7 +216,7 @@ impl<S: ServedStore> Outbox<S> {
         }
     }
 
-    /// Queues the answer to a request; `credit` is what the client may send anew.
+    /// Queues the answer to a request; `credit` is what the client may send again.
     pub(super) fn answer(&mut self, kind: FrameKind, request: u64, answer: Answer<S>, credit: u32) {
         let Answer { meta, payload, more, .. } = answer;
         let meta = match meta {
@@ -391,7 +391,7 @@ impl<S: ServedStore> Outbox<S> {
     }
 }
 
-/// Takes so many bytes away at the front.
+/// Takes this many bytes away at the front.
 fn cut<S: ServedStore>(pieces: &mut VecDeque<Piece<S>>, most: u64) -> (Vec<Piece<S>>, u64) {
     let mut part = Vec::new();
     let mut left = most as usize;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! POST /_control/delay?ms=5              POST /_control/clock?seconds=-3600     POST /_control/conditions?ignore=true
+//! POST /_control/bodies?trust=true       (the hash of a signed body is not checked)
 //! POST /_control/expire?token=TOKEN      POST /_control/reset                   (faults, log, settings; objects stay)
 //! POST /_control/fault?kind=status&status=503&code=SlowDown&method=GET&name=root&skip=1&times=2
 //!      kinds: status stall reset cut stall-body flip flip-sent short whole lose-answer
@@ -25,11 +26,12 @@ pub(super) fn answer(state: &mut State, method: &Method, what: &str, query: &str
         (&Method::POST, "delay") => number("ms").map(|ms| state.delay = Duration::from_millis(ms.unsigned_abs())),
         (&Method::POST, "clock") => number("seconds").map(|seconds| state.clock_seconds = seconds),
         (&Method::POST, "conditions") => text("ignore").map(|ignore| state.ignores_conditions = ignore == "true"),
+        (&Method::POST, "bodies") => text("trust").map(|trust| state.trusts_bodies = trust == "true"),
         (&Method::POST, "expire") => text("token").map(|token| state.expired.extend([token])),
         (&Method::POST, "reset") => {
             let objects = std::mem::take(&mut state.objects);
             let (buckets, in_flight) = (std::mem::take(&mut state.buckets), state.in_flight);
-            *state = State { objects, buckets, in_flight, ..State::default() };
+            *state = State { objects, buckets, in_flight, puts: state.puts, ..State::default() };
             Some(())
         }
         (&Method::POST, "fault") => {

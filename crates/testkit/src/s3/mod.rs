@@ -6,12 +6,13 @@
 //! ```
 //!
 //! Path-style addresses; GET and HEAD with ranges, PUT with If-None-Match and If-Match, DELETE, ETag, Last-Modified. LIST
-//! answers that nothing is there, as in a bucket without an index. Signatures are not checked, the hash of a signed body is.
-//! The delay costs no CPU.
+//! answers that nothing is there, as in a bucket without an index. Signatures are not checked, the hash of a signed body is
+//! (for benchmarks: not either). The delay costs no CPU.
 //!
 //! *Not here*: TLS, multipart uploads, versions.
 
 mod control;
+mod delay;
 mod fault;
 mod serve;
 mod state;
@@ -20,6 +21,7 @@ pub use fault::{Fault, Kind};
 pub use state::Request;
 
 use bytes::Bytes;
+use delay::Delays;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -59,12 +61,13 @@ impl StandIn {
         let state = Arc::new(Mutex::new(state));
         let (stop, stopped) = oneshot::channel();
         let serving = state.clone();
+        let delays = Delays::new().expect("a thread");
         let thread = std::thread::Builder::new().name("s3-standin".to_owned()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).expect("a listener");
                 tokio::select! {
-                    () = accept(listener, serving) => {}
+                    () = accept(listener, serving, delays) => {}
                     _ = stopped => {}
                 }
             });
@@ -91,6 +94,11 @@ impl StandIn {
     /// Whether `If-None-Match` and `If-Match` are ignored.
     pub fn ignore_conditions(&self, ignore: bool) {
         self.state.lock().ignores_conditions = ignore;
+    }
+
+    /// Whether bodies are taken without a look at the hash that was signed, which costs CPU.
+    pub fn trust_bodies(&self, trust: bool) {
+        self.state.lock().trusts_bodies = trust;
     }
 
     /// Whether `If-Match` is compared without the quotes of a tag, as some versions of Ceph do.
@@ -150,21 +158,21 @@ impl Drop for StandIn {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
+async fn accept(listener: TcpListener, state: Arc<Mutex<State>>, delays: Delays) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, state.clone()))),
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, state.clone(), delays.clone()))),
             // Out of descriptors, say: others end theirs.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(stream: TcpStream, state: Arc<Mutex<State>>, delays: Delays) {
     stream.set_nodelay(true).ok();
     let Ok((stream, twin)) = twins(stream) else { return };
     let reset = || drop(twin.set_zero_linger());
-    let answer = service_fn(|request| serve::answer(state.clone(), request, reset));
+    let answer = service_fn(|request| serve::answer(state.clone(), request, &delays, reset));
     // Its error is what a fault asked for, or that the client is gone.
     hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
 }

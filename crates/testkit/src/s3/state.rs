@@ -3,7 +3,6 @@
 use super::fault::Fault;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
 /// One request, as it was answered.
@@ -44,6 +43,10 @@ pub(super) struct State {
     /// Session tokens that have expired.
     pub(super) expired: BTreeSet<String>,
     pub(super) log: Vec<Request>,
+    /// Whether the hash of a signed body is not checked.
+    pub(super) trusts_bodies: bool,
+    /// Objects put until now: their tags.
+    pub(super) puts: u64,
     pub(super) in_flight: usize,
     pub(super) in_flight_max: usize,
 }
@@ -77,20 +80,11 @@ impl State {
                 _ => {}
             }
         }
-        let tag = tag_of(&bytes);
+        // A hash of the content would cost CPU that a benchmark is to measure elsewhere.
+        self.puts += 1;
+        let tag = format!("\"{:032x}\"", self.puts);
         let modified = self.now();
         self.objects.insert(name.to_owned(), Object { bytes, tag: tag.clone(), modified });
         Put::Done(tag)
     }
-}
-
-/// Equal contents have equal tags, as in S3.
-fn tag_of(bytes: &[u8]) -> String {
-    let half = |seed: u8| {
-        let mut hasher = DefaultHasher::new();
-        seed.hash(&mut hasher);
-        bytes.hash(&mut hasher);
-        hasher.finish()
-    };
-    format!("\"{:016x}{:016x}\"", half(0), half(1))
 }

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Example,
     /// A program that people start.
     Program,
+    /// A library that programs load, such as the extension module of Python.
+    Library,
 }
 
 /// A program that was built.
@@ -63,7 +65,9 @@ pub(crate) fn everything(log: &Log<'_>) -> Result<Vec<Built>> {
 /// The program that one of cargo's messages reports as built.
 fn read(message: &str) -> Option<Built> {
     let message: Value = serde_json::from_str(message).ok()?;
-    let program = PathBuf::from(message["executable"].as_str()?);
+    let library = message["target"]["kind"][0] == "cdylib";
+    let file = if library { message["filenames"][0].as_str()? } else { message["executable"].as_str()? };
+    let program = PathBuf::from(file);
     let dir = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
     // `path+file:///…/crates/store#forebay-store@0.1.0`, or `…/xtask#0.1.0` where folder and package have one name.
     let id = message["package_id"].as_str()?.rsplit_once('#')?.1;
@@ -74,6 +78,7 @@ fn read(message: &str) -> Option<Built> {
     let kind = match (message["profile"]["test"].as_bool()?, message["target"]["kind"][0].as_str()?) {
         (true, _) => Kind::Test,
         (false, "example") => Kind::Example,
+        (false, "cdylib") => Kind::Library,
         (false, _) => Kind::Program,
     };
     Some(Built { kind, package, target: message["target"]["name"].as_str()?.to_owned(), dir, program })
@@ -106,6 +111,13 @@ mod tests {
         assert_eq!(built.dir, Path::new("/w/crates/store"));
         assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "bin", false)).unwrap().package, "store");
         assert_eq!(read(&message("path+file:///w/crates/store#0.1.0", "example", false)).unwrap().kind, Kind::Example);
+        let library = json!({
+            "package_id": "path+file:///w/crates/python#forebay-python@0.1.0", "manifest_path": "/w/crates/python/Cargo.toml",
+            "target": {"kind": ["cdylib"], "name": "_native"}, "profile": {"test": false}, "executable": null,
+            "filenames": ["/w/t/lib_native.so"],
+        });
+        let built = read(&library.to_string()).unwrap();
+        assert_eq!((built.kind, built.program), (Kind::Library, PathBuf::from("/w/t/lib_native.so")));
         assert_eq!(read(r#"{"reason": "build-finished", "success": true}"#), None);
     }
 }

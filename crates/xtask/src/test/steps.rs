@@ -8,7 +8,7 @@ use super::screen::Log;
 use super::{Context, Outcome, Step, smoke};
 use crate::child;
 use crate::tidy;
-use crate::{Result, fuzz, tools};
+use crate::{Result, fuzz, python, tools};
 use std::process::Command;
 
 /// A step that needs nothing and shares everything.
@@ -53,6 +53,22 @@ pub(crate) const STEPS: &[Step] = &[
         ..FREE
     },
     Step { name: "deny", what: "licences, bans and sources of dependencies", from: Usual, run: deny, ..FREE },
+    Step {
+        name: "python-env",
+        what: "the environment of the Python tests",
+        from: Usual,
+        after: &["prepare"],
+        run: |_, log| python::environment(log).map(|()| Outcome::one(vec![])),
+        ..FREE
+    },
+    Step {
+        name: "python",
+        what: "the Python package: format, lints, types, and the tests of its wheel",
+        from: Usual,
+        needs: &["build", "python-env"],
+        run: python_package,
+        ..BUILT
+    },
     Step { name: "levels", what: "the semantics again, with everything on the warm level", run: levels, ..BUILT },
     Step { name: "crash", what: "20 seeds of 100 kills, each one long history", from: Long, run: crash, ..BUILT },
     Step { name: "examples", what: "every example, to its end", run: examples, ..BUILT },
@@ -196,6 +212,13 @@ fn examples(context: &Context, log: &Log<'_>) -> Result<Outcome> {
         outcome.add(Outcome::one(if success { vec![] } else { vec![format!("example {} failed", example.target)] }));
     }
     Ok(outcome)
+}
+
+fn python_package(context: &Context, log: &Log<'_>) -> Result<Outcome> {
+    let library = context.built()?.iter().find(|built| built.kind == Kind::Library && built.target == "_native");
+    python::install(&library.ok_or("the extension module was not built")?.program, log)?;
+    let python::Counts { passed, failed, notes } = python::checks(log)?;
+    Ok(Outcome { passed, failed, notes })
 }
 
 // Loom, ThreadSanitizer and fuzzing have builds of their own, which take far longer than what they run: none is optimised.
