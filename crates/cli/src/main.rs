@@ -7,6 +7,7 @@
 //! *On failure*: the error goes to stderr (as JSON with `--json`) and its kind becomes the exit code.
 //! *Not here*: anything that a program could want as well; that lives in `forebay-store` and `forebay-daq`.
 
+mod catalog;
 mod cert;
 mod check;
 mod choose;
@@ -125,6 +126,7 @@ enum Command {
     Serve(Box<serve::Serve>),
     Cert(cert::Cert),
     Dataset(dataset::Command),
+    Catalog(catalog::Command),
 }
 
 impl Command {
@@ -159,6 +161,7 @@ impl Command {
             Command::Serve(command) => command.run(out),
             Command::Cert(command) => command.run(out),
             Command::Dataset(command) => command.run(out),
+            Command::Catalog(command) => command.run(out),
         }
     }
 }

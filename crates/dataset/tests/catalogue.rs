@@ -1,9 +1,14 @@
 //! Catalogues in a directory: what is published is found by all, once, whatever publishers do at the same time or die of.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use forebay_core::{Error, Kind, Result};
 use forebay_dataset::catalogue::{Action, Catalogue, Parent, Publication, Query, Source};
 use forebay_dataset::storage::{self, Condition, Part, Put, Storage, Tag, Traffic};
-use forebay_dataset::{Array, Dataset, LumiList, Product, ReadOptions, Scalar, Type, WriteOptions, Writer};
+use forebay_dataset::{
+    Array, Class, Dataset, LumiList, Product, ReadOptions, Scalar, Type, WriteOptions, Writer, reclass, refer,
+};
+use forebay_testkit::s3::{Fault, Kind as FaultKind, StandIn};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -208,8 +213,38 @@ fn checksums_are_those_of_the_files_and_a_later_version_reads_its_own_objects_on
     assert_eq!((second.version, read), (1, all));
     assert!(read < second.bytes && second.checksum_blobs[0] == first.checksum_blobs[0]);
     check(&second, 1);
+    // Cold objects are in another place, large, and shared by batches.
+    let cold = folder.url("cold");
+    let class = Class::new("cold", &cold);
+    reclass(&url, "Events", &["Muon_pt", "run"], &class, &small(), &mut |_, _| {}).unwrap();
+    let third = catalogue.publish(&publication, &mut |done, of| (read, all) = (done, of)).unwrap().listed.entry;
+    assert_eq!(third.classes, ["cold"]);
+    let sums = catalogue.checksums(&third).unwrap();
+    let moved: Vec<_> = sums.iter().filter(|sum| sum.place == cold).collect();
+    assert_eq!(read, moved.iter().map(|sum| sum.bytes).sum::<u64>());
+    for sum in moved {
+        let bytes = std::fs::read(Path::new(&sum.place).join(&sum.name)).unwrap();
+        assert_eq!((sum.bytes, &sum.sha256), (bytes.len() as u64, &sha256(&bytes)), "{}", sum.name);
+    }
+    // What belongs to another dataset is in the entry of that one.
+    let other = folder.url("other");
+    let mut marked = events(0, 20_000);
+    marked[2].0.name = "Muon_eta".into();
+    write(&other, &marked, &[]);
+    refer(&other, "Events", &url, &["luminosityBlock"], &storage::Options::default()).unwrap_err();
+    let thin = folder.url("thin");
+    write(&thin, &marked[2..], &[]);
+    refer(&thin, "Events", &url, &["luminosityBlock"], &storage::Options::default()).unwrap();
+    let thin =
+        catalogue.publish(&Publication { lumis: false, ..Publication::new("a:thin", &thin) }, &mut |_, _| {}).unwrap();
+    let thin = thin.listed.entry;
+    assert_eq!(thin.parents.iter().map(|parent| &parent.uuid).collect::<Vec<_>>(), [&first.uuid]);
+    assert!(catalogue.checksums(&thin).unwrap().iter().all(|sum| sum.place.is_empty()));
+    assert!(catalogue.find(&Query { uuid: Some(thin.uuid.clone()), ..Query::default() }).unwrap().entries.len() == 1);
+    catalogue.withdraw("a:thin", 1, "").unwrap();
+
     assert_eq!(catalogue.find(&Query { newest: true, ..Query::default() }).unwrap().entries.len(), 1);
-    assert_eq!(catalogue.list().unwrap().len(), 2);
+    assert_eq!(catalogue.list().unwrap().len(), 3);
 
     // What is damaged is not published, and is named.
     let object = files(&folder.0.join("ds/w")).into_iter().next().unwrap();
@@ -219,8 +254,9 @@ fn checksums_are_those_of_the_files_and_a_later_version_reads_its_own_objects_on
     let error = fresh.catalogue().publish(&publication, &mut |_, _| {}).map(|_| ());
     let named = object.strip_prefix(folder.0.join("ds")).unwrap().display().to_string();
     // The object may be one of the version that has the old column only.
-    let old = Publication { version: Some(0), ..publication.clone() };
-    let error = error.and_then(|()| fresh.catalogue().publish(&old, &mut |_, _| {}).map(|_| ())).unwrap_err();
+    let old = |version| Publication { version: Some(version), ..publication.clone() };
+    let publish_old = |version| fresh.catalogue().publish(&old(version), &mut |_, _| {}).map(|_| ());
+    let error = error.and_then(|()| publish_old(1)).and_then(|()| publish_old(0)).unwrap_err();
     assert!(error.kind() == Kind::Corrupt && error.to_string().contains(&named), "{error}");
 }
 
@@ -388,7 +424,7 @@ fn events_of_lumi_sections_are_selected() {
         select(r#"{"1003": [[2, 3], [5, 5]], "1004": [[0, 0]], "7": [[1, 9]]}"#),
         [320..340, 350..360, 400..410]
     );
-    assert_eq!(select(r#"{"1002": [[9, 99]], "1003": [[0, 0]]}"#), [290..310]);
+    assert_eq!(select(r#"{"1002": [[9, 99]], "1003": [[0, 0]]}"#), vec![290..310]);
     assert_eq!(select("{}"), []);
     let none = folder.url("none");
     write(&none, &events(0, 10)[2..], &[]);
@@ -542,4 +578,63 @@ fn a_put_whose_answer_is_lost_is_found() {
         assert_eq!(publish(&deaf, &quick(&format!("user:{number}"), &url)), number);
     }
     assert_eq!(folder.catalogue().len().unwrap(), 3);
+}
+
+#[test]
+fn a_bucket_without_list_has_a_catalogue_whatever_its_connections_do() {
+    let stand_in = StandIn::new();
+    let pairs =
+        [("AWS_ACCESS_KEY_ID", "AK"), ("AWS_SECRET_ACCESS_KEY", "SK"), ("AWS_ENDPOINT_URL", &stand_in.endpoint())];
+    let environment = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let (backoff, backoff_max) = (Duration::from_millis(2), Duration::from_millis(20));
+    let options =
+        storage::Options { backoff, backoff_max, environment: Some(environment), ..storage::Options::default() };
+    let url = "s3://bucket/ds";
+    let write_options = WriteOptions { storage: options.clone(), ..small() };
+    let mut writer = Writer::create(url, write_options).unwrap();
+    writer.push("Events", &events(0, 500)).unwrap();
+    writer.commit("test").unwrap();
+    let open = || Catalogue::open("s3://bucket/catalogue", &options).unwrap();
+    let read = ReadOptions { storage: options.clone(), ..ReadOptions::default() };
+    let full = |name: &str| Publication { read: read.clone(), ..Publication::new(name, url) };
+
+    // The answer to the put of a change is lost, then the server has too much to do: each is published once.
+    stand_in.fault(Fault::next("PUT", FaultKind::LoseAnswer).of("changes/000000000000"));
+    stand_in.fault(Fault::next("PUT", FaultKind::slow_down()).times(2).of("changes/000000000001"));
+    stand_in.fault(Fault::next("GET", FaultKind::Cut).times(2).of("blobs/"));
+    assert_eq!(publish(&open(), &full("a:one")), 0);
+    assert_eq!(publish(&open(), &full("a:two")), 1);
+    std::thread::scope(|scope| {
+        for publisher in 0..3 {
+            let (open, full) = (&open, &full);
+            scope.spawn(move || {
+                for turn in 0..22 {
+                    publish(&open(), &Publication { checksums: false, ..full(&format!("user:{publisher}.{turn}")) });
+                }
+            });
+        }
+    });
+    let catalogue = open();
+    assert_eq!(
+        catalogue.changes(0).map(|change| change.unwrap().number).collect::<Vec<_>>(),
+        (0..68).collect::<Vec<_>>()
+    );
+    let found = catalogue.find(&Query { columns: vec!["Muon_*".into()], run: Some(1004), ..Query::default() }).unwrap();
+    assert_eq!((found.entries.len(), found.unread.len()), (68, 0));
+    for sum in catalogue.checksums(&catalogue.show("a:one", None).unwrap().unwrap().entry).unwrap() {
+        let bytes = stand_in.object(&format!("bucket/ds/{}", sum.name)).unwrap();
+        assert_eq!((sum.adler32, sum.sha256), (adler32(&bytes), sha256(&bytes)), "{}", sum.name);
+    }
+    let checked = catalogue.verify().unwrap();
+    assert!(checked.damages.is_empty() && checked.pages == 1, "{checked:?}");
+    // Of a fresh reader: the hint, a page, what came after it, and one that is not there.
+    drop(stand_in.take_log());
+    assert_eq!(open().len().unwrap(), 68);
+    let asked = stand_in.take_log().len();
+    assert!(asked <= 2 + 4 + 1, "{asked} requests");
+
+    // A bucket that ignores conditions is refused before anything is published.
+    stand_in.ignore_conditions(true);
+    let error = open().publish(&full("a:three"), &mut |_, _| {}).unwrap_err();
+    assert!(error.kind() == Kind::Invalid && error.to_string().contains("If-None-Match"), "{error}");
 }

@@ -11,11 +11,12 @@ mod cat;
 mod compact;
 mod gc;
 mod ls;
+mod lumis;
 mod pattern;
-mod progress;
+pub(crate) mod progress;
 mod python;
 mod show;
-mod time;
+pub(crate) mod time;
 mod values;
 mod verify;
 mod versions;
@@ -59,6 +60,7 @@ enum Action {
     Cat(cat::Cat),
     Verify(verify::Verify),
     Versions(versions::Versions),
+    Lumis(lumis::LumisOf),
     Add(python::Add),
     Gc(gc::Gc),
     Compact(compact::Compact),
@@ -80,6 +82,7 @@ impl Command {
             Action::Cat(command) => command.run(out),
             Action::Verify(command) => command.run(out),
             Action::Versions(command) => command.run(out),
+            Action::Lumis(command) => command.run(out),
             Action::Gc(command) => command.run(out),
             Action::Compact(command) => command.run(out),
             Action::Import(_) | Action::Add(_) | Action::Export(_) => {

@@ -16,7 +16,7 @@ const ON_TERMINAL: Duration = Duration::from_millis(250);
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// Shows what is under way until it is dropped.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// What was done until now. The thread reads it, the work writes it.
     figures: Arc<Mutex<String>>,
     end: Option<Sender<()>>,
@@ -25,7 +25,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Starts to watch the clock.
-    pub(super) fn start(out: &Output, what: &str) -> Progress {
+    pub(crate) fn start(out: &Output, what: &str) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let figures = Arc::new(Mutex::new(String::new()));
         let mut progress = Progress { figures: Arc::clone(&figures), end: None, thread: None };
@@ -41,7 +41,7 @@ impl Progress {
     }
 
     /// Says how much of the work is done.
-    pub(super) fn set(&self, done: u64, all: u64, unit: &str) {
+    pub(crate) fn set(&self, done: u64, all: u64, unit: &str) {
         let percent = if all == 0 { 100 } else { u128::from(done) * 100 / u128::from(all) };
         *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = format!("{done} of {all} {unit}, {percent} %");
     }

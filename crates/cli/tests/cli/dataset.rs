@@ -4,7 +4,8 @@ use super::*;
 use forebay_dataset::{Array, Buffer, Product, Scalar, Type, WriteOptions, Writer};
 use serde_json::json;
 
-const ACTIONS: [&str; 10] = ["import", "ls", "show", "cat", "verify", "versions", "add", "gc", "compact", "export"];
+const ACTIONS: [&str; 11] =
+    ["import", "ls", "show", "cat", "verify", "versions", "lumis", "add", "gc", "compact", "export"];
 
 fn product(name: &str, ty: &str) -> Product {
     Product { title: format!("title of {name}"), ..Product::new(name, Type::parse(ty).unwrap()) }

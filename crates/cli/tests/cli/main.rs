@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+mod catalog;
 mod dataset;
 mod demo;
 mod gone;
@@ -22,7 +23,7 @@ mod serve;
 mod top;
 mod unit;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "demo",
     "create",
     "put",
@@ -51,6 +52,7 @@ const COMMANDS: [&str; 28] = [
     "serve",
     "cert",
     "dataset",
+    "catalog",
 ];
 
 /// A directory of its own per test; `first` in it is where stores go.

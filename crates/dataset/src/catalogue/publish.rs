@@ -16,6 +16,7 @@ use super::layout::change_name;
 use super::state::{Listed, State};
 use super::{Catalogue, blob, sums};
 use crate::storage::{Condition, Put};
+use crate::write::absolute;
 use crate::{Dataset, ReadOptions};
 use forebay_core::{Error, Kind, Result};
 use serde_json::Value;
@@ -148,7 +149,7 @@ impl Catalogue {
         let (classes, owners) = dataset.classes_and_owners();
         let mut entry = Entry {
             name: publication.name.clone(),
-            url: absolute(dataset.url()),
+            url: absolute(dataset.url())?,
             uuid: dataset.uuid().to_owned(),
             version: dataset.version(),
             time_ms: info.time_ms,
@@ -252,14 +253,6 @@ fn nearest_version(state: &State, dataset: &Dataset) -> Option<Arc<Entry>> {
     let known = state.entries.values().map(|listed| &listed.entry);
     let own = known.filter(|entry| entry.uuid == dataset.uuid() && !entry.checksum_blobs.is_empty());
     own.min_by_key(|entry| (entry.version.abs_diff(dataset.version()), entry.version)).cloned()
-}
-
-/// A path that means the same in every working directory.
-fn absolute(url: &str) -> String {
-    if url.contains("://") {
-        return url.to_owned();
-    }
-    std::path::absolute(url).map_or_else(|_| url.to_owned(), |path| path.display().to_string())
 }
 
 /// Parents that the publisher names, that the fact `parents` names, and that own objects of the dataset.

@@ -1,7 +1,7 @@
 //! Checksums of the objects of a dataset: Adler-32 and SHA-256, as Rucio has them of files.
 //!
 //! Objects are grouped by layer. A layer never changes, so a later version refers to the blobs of earlier ones, and only the
-//! objects of its own layers are read.
+//! objects of its own layers are read. Objects of other datasets that it refers to have their checksums in the entries of those.
 
 use super::blob;
 use super::entry::{Checksum, Entry};
@@ -67,7 +67,11 @@ impl LayerSums {
     }
 }
 
+/// What identifies a layer; none: its objects are another dataset's, whose own entry has their checksums, or it has none.
 fn identity(layer: &LayerObjects) -> Option<Identity> {
+    if !layer.owner.is_empty() {
+        return None;
+    }
     Some((layer.layer, layer.place.clone(), layer.prefix.clone(), layer.directory?))
 }
 

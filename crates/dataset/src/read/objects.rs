@@ -31,6 +31,8 @@ pub(crate) struct LayerObjects {
     pub(crate) layer: u32,
     pub(crate) place: String,
     pub(crate) prefix: String,
+    /// The dataset that owns the objects; empty: this one.
+    pub(crate) owner: String,
     /// Number of its first directory object: tells layers of one writer apart.
     pub(crate) directory: Option<u32>,
     /// Numbers of directory objects below the prefix, with their bytes.
@@ -79,9 +81,11 @@ impl Dataset {
     /// What identifies a layer, without its objects, which are in its directories.
     pub(crate) fn layer_identity(&self, layer: u32) -> LayerObjects {
         let known: &Layer = &self.shared.root.layers[layer as usize];
+        let place = &self.shared.root.places[known.place as usize];
         LayerObjects {
             layer,
-            place: self.shared.root.places[known.place as usize].url.clone(),
+            place: place.url.clone(),
+            owner: place.owner.clone(),
             prefix: known.prefix.clone(),
             directory: known.directories.object.first().copied(),
             directories: BTreeMap::new(),
@@ -109,12 +113,15 @@ impl Dataset {
                 let keys: BTreeSet<(usize, u32)> =
                     (layer.first_batch..end.min(batches)).map(|batch| (at, batch)).collect();
                 for loaded in directories(&self.shared, &view, &keys)?.into_values() {
-                    for (number, &body) in (loaded.directory.first_object..).zip(&loaded.directory.objects) {
-                        let number =
-                            u32::try_from(number).map_err(|_| Error::corrupt("an object's number above 2^32"))?;
-                        objects.stripes.insert(number, body + frame::HEAD as u64);
+                    for (number, &body) in (0..).zip(&loaded.directory.objects) {
+                        // A batch says how long the body is at its own end: the longest one is the whole of an object that several
+                        // batches share. One without bytes was not put.
+                        let bytes = if body == 0 { 0 } else { body + frame::HEAD as u64 };
+                        let known = objects.stripes.entry(loaded.directory.number(number)).or_default();
+                        *known = bytes.max(*known);
                     }
                 }
+                objects.stripes.retain(|_, bytes| *bytes > 0);
                 found.insert(number, objects);
             }
         }
