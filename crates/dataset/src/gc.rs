@@ -4,8 +4,9 @@
 //! read after that, and what it names stays. So a writer that comes back hears `Fenced` at its next heartbeat, and one that committed
 //! loses nothing.
 
+use crate::root::{self, object};
 use crate::storage::{self, Condition, Put, Storage};
-use crate::write::{Alive, alive, change_writers, claim, encode_writers, object, read_alive, read_root, writers};
+use crate::write::{Alive, alive, change_writers, claim, encode_writers, read_alive, writers};
 use forebay_core::{Error, Result};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub fn gc(url: &str, silent: Duration, options: &storage::Options) -> Result<Col
     let mut collected = Collected::default();
     collect(storage.as_ref(), silent, options, &mut collected)?;
     // Places of classes belong to the dataset, those of other datasets do not.
-    let places = read_root(storage.as_ref())?.map_or_else(Vec::new, |(root, _)| root.places);
+    let places = root::read(storage.as_ref())?.map_or_else(Vec::new, |(root, _)| root.places);
     for place in places.iter().filter(|place| !place.url.is_empty() && place.owner.is_empty()) {
         collect(storage::open(&place.url, options)?.as_ref(), silent, options, &mut collected)?;
     }
@@ -61,9 +62,9 @@ fn collect(
         };
         // After the prefix was taken: no commit of its writer can follow.
         let root = if taken.dataset.is_empty() {
-            read_root(storage)?
+            root::read(storage)?
         } else {
-            let found = read_root(storage::open(&taken.dataset, options)?.as_ref())?;
+            let found = root::read(storage::open(&taken.dataset, options)?.as_ref())?;
             if found.is_none() {
                 return Err(Error::invalid(format!(
                     "{}: the writer {prefix} wrote for {}, where there is no dataset; what it wrote stays",

@@ -2,7 +2,7 @@
 
 use crate::root::{self, Place, TableVersion, Version, numbers, runs};
 use crate::storage::{self, Condition, Put};
-use crate::write::{Committed, absolute, read_root};
+use crate::write::{Committed, absolute};
 use bytes::Bytes;
 use forebay_core::{Error, Result};
 use std::collections::{HashMap, HashSet};
@@ -15,9 +15,9 @@ use std::collections::{HashMap, HashSet};
 /// or another writer made a version meanwhile; errors of the storage.
 pub fn refer(url: &str, table: &str, other: &str, columns: &[&str], options: &storage::Options) -> Result<Committed> {
     let storage = storage::open(url, options)?;
-    let (mut root, tag) = root_of(url, read_root(storage.as_ref())?)?;
+    let (mut root, tag) = root_of(url, root::read(storage.as_ref())?)?;
     let theirs = storage::open(other, options)?;
-    let (their_root, _) = root_of(other, read_root(theirs.as_ref())?)?;
+    let (their_root, _) = root_of(other, root::read(theirs.as_ref())?)?;
     let state = last(&root, table).ok_or_else(|| Error::invalid(format!("{url}: no table {table}")))?.1.clone();
     let (_, their_state) =
         last(&their_root, table).ok_or_else(|| Error::invalid(format!("{other}: no table {table}")))?;

@@ -7,6 +7,7 @@
 //! layer covers batches that its directories have; two layers of a version do not hold the same product for the same batch.
 
 use crate::frame::{self, Magic};
+use crate::storage::{Storage, Tag};
 use crate::types::Type;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Name of the root.
 pub(crate) const NAME: &str = "root";
+/// A stream of a batch has at most this many bytes in memory; bytes that ask for more are damaged. Writers keep to it.
+pub(crate) const STREAM_BYTES_MAX: u64 = 2 << 30;
 /// A root is not larger than this, in bytes as it is stored and as it is in memory.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const JSON_MAX: usize = 512 << 20;
@@ -117,6 +120,17 @@ pub(crate) struct TableVersion {
     /// Products in the order in which they are shown.
     pub(crate) products: Vec<(u32, u32)>,
     pub(crate) layers: Vec<u32>,
+}
+
+/// Name of an object of a writer.
+pub(crate) fn object(prefix: &str, number: u32) -> String {
+    format!("w/{prefix}/{number:x}")
+}
+
+/// The root of a dataset and its tag, where there is one.
+pub(crate) fn read(storage: &dyn Storage) -> Result<Option<(Root, Tag)>> {
+    let found = storage.get(NAME, BYTES_MAX)?;
+    found.map(|(bytes, tag)| Ok((Root::decode(&bytes, storage.url())?, tag))).transpose()
 }
 
 /// Numbers as runs (first, how many).

@@ -59,7 +59,7 @@ impl LayerSums {
         }
         Some((0..n).map(|at| Checksum {
             place: self.place.clone(),
-            name: crate::write::object(&self.prefix, self.numbers[at]),
+            name: crate::root::object(&self.prefix, self.numbers[at]),
             bytes: self.bytes[at],
             adler32: format!("{:08x}", self.adler32[at]),
             sha256: self.sha256[at * 64..][..64].to_owned(),

@@ -4,6 +4,7 @@
 use super::pieces::{self, Loaded, Source, Wanted};
 use super::view::{Known, TableView, counts};
 use super::{Column, Part, Shared};
+use crate::root::STREAM_BYTES_MAX;
 use crate::types::{Node, Role};
 use crate::{Buffer, Scalar, Type, codec, parallel};
 use bytes::Bytes;
@@ -11,9 +12,6 @@ use forebay_core::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A stream of a batch has at most this many bytes in memory; bytes that ask for more are damaged. Writers keep to it.
-pub(crate) const STREAM_BYTES_MAX: u64 = 2 << 30;
 
 /// A batch that is read, and which of its events.
 struct Batch {

@@ -10,15 +10,13 @@ mod view;
 
 pub(crate) use ahead::{Fetched, Selected};
 pub use column::{Column, Part};
-pub(crate) use decode::STREAM_BYTES_MAX;
 pub(crate) use objects::LayerObjects;
 pub use objects::Object;
 pub use verify::{Damage, Verified};
 pub(crate) use view::TableView;
 
-use crate::root::{Root, numbers};
+use crate::root::{self, Root, numbers};
 use crate::storage::{self, Storage, Tag, Traffic};
-use crate::write::read_root;
 use crate::{Product, parallel};
 use forebay_core::{Error, Result};
 use pieces::{Directories, Small};
@@ -79,7 +77,7 @@ impl Dataset {
     /// `Invalid` where there is none or it is of a later format; `Corrupt` where its root is damaged; errors of the storage.
     pub fn open(url: &str, options: ReadOptions) -> Result<Dataset> {
         let storage = storage::open(url, &options.storage)?;
-        let Some((root, tag)) = read_root(storage.as_ref())? else {
+        let Some((root, tag)) = root::read(storage.as_ref())? else {
             return Err(Error::invalid(format!("{}: there is no dataset", storage.url())));
         };
         let Some(version) = root.versions.len().checked_sub(1) else {

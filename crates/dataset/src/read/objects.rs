@@ -6,9 +6,8 @@
 use super::pieces::directories;
 use super::{Dataset, Shared};
 use crate::frame;
-use crate::root::{self, Layer};
+use crate::root::{self, Layer, object};
 use crate::storage::Storage;
-use crate::write::object;
 use forebay_core::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::Shared;
 use super::view::{LayerView, TableView};
 use crate::directory::{self, Directory, Entry, Piece};
 use crate::storage::{Part, Storage};
-use crate::write::object;
+use crate::root::object;
 use crate::{Scalar, parallel};
 use bytes::Bytes;
 use forebay_core::{Error, Result};

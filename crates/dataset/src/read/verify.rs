@@ -4,7 +4,7 @@ use super::pieces::{Loaded, directories};
 use super::view::TableView;
 use super::{Dataset, Shared};
 use crate::frame::{self, Magic};
-use crate::write::object;
+use crate::root::object;
 use forebay_core::{Kind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;

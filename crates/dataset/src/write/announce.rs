@@ -10,6 +10,7 @@
 //! that was taken for dead, and whose prefix was removed, hears so at its next heartbeat, and it never commits without one.
 
 use crate::frame::{self, Magic};
+use crate::root::object;
 use crate::storage::{Condition, Put, Storage, Tag};
 use bytes::Bytes;
 use forebay_core::{Error, Result};
@@ -48,11 +49,6 @@ pub(crate) struct Alive {
 /// heartbeat.
 pub(crate) fn claim() -> Alive {
     Alive { dataset: String::new(), reserved: 1, removed: true, beat: 0 }
-}
-
-/// Name of a writer's object.
-pub(crate) fn object(prefix: &str, number: u32) -> String {
-    format!("w/{prefix}/{number:x}")
 }
 
 /// Name of a writer's heartbeat.

@@ -1,7 +1,7 @@
 //! The commit: the next root, made from the one that is there now, and its conditional put.
 
 use super::layer::NewLayer;
-use super::{Writer, read_root};
+use super::Writer;
 use crate::root::{self, Layer, Place, Root, TableVersion, Version, numbers, runs};
 use crate::storage::{Condition, Put, Tag};
 use crate::{Array, Product};
@@ -76,7 +76,7 @@ impl Writer {
         match put {
             Ok(Put::Done(tag)) => self.ended(root, tag, version),
             Ok(Put::Refused) => {
-                self.base = read_root(self.storage.as_ref())?;
+                self.base = root::read(self.storage.as_ref())?;
                 match self.version_of_own() {
                     // The answer to an earlier try was lost.
                     Some(version) => {
@@ -91,7 +91,7 @@ impl Writer {
             }
             Err(error) if error.kind() == Kind::OutcomeUnknown => {
                 // What is there now may tell; where it does not answer either, the repeat of the commit does.
-                if let Ok(Some(found)) = read_root(self.storage.as_ref()) {
+                if let Ok(Some(found)) = root::read(self.storage.as_ref()) {
                     self.base = Some(found);
                     if let Some(version) = self.version_of_own() {
                         self.uploader.end()?;

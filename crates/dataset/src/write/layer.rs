@@ -5,8 +5,7 @@ use super::batch::{self, Settings, StreamState};
 use super::upload::Uploader;
 use crate::directory;
 use crate::frame::{self, Magic};
-use crate::read::STREAM_BYTES_MAX;
-use crate::root::Directories;
+use crate::root::{Directories, STREAM_BYTES_MAX};
 use crate::{Array, Product};
 use forebay_core::{Error, Result};
 

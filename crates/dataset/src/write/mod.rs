@@ -18,7 +18,7 @@ mod upload;
 
 pub(crate) use announce::{
     Alive, Announcement, Writers, alive, change_writers, claim, decode as decode_writers, encode as encode_writers,
-    object, read_alive, writers,
+    read_alive, writers,
 };
 pub use commit::Committed;
 
@@ -127,7 +127,7 @@ impl Writer {
     /// # Errors
     /// As those.
     pub fn on(storage: Arc<dyn Storage>, options: WriteOptions) -> Result<Writer> {
-        let change = if read_root(storage.as_ref())?.is_some() { Change::Append } else { Change::Create };
+        let change = if root::read(storage.as_ref())?.is_some() { Change::Append } else { Change::Create };
         Writer::begin_on(storage, options, change, Place::default())
     }
 
@@ -149,7 +149,7 @@ impl Writer {
         if options.target_bytes < 4096 {
             return Err(Error::invalid("stripes should have at least 4096 bytes"));
         }
-        let base = read_root(storage.as_ref())?;
+        let base = root::read(storage.as_ref())?;
         match (&base, change) {
             (Some(_), Change::Create) => {
                 return Err(Error::conflict(format!(
@@ -282,10 +282,4 @@ fn rounded(columns: &[(Product, Array)]) -> Result<Option<Vec<(Product, Array)>>
         }
     };
     columns.iter().map(round).collect::<Result<Vec<_>>>().map(Some)
-}
-
-/// The root of a dataset and its tag, where there is one.
-pub(crate) fn read_root(storage: &dyn Storage) -> Result<Option<(Root, Tag)>> {
-    let found = storage.get(root::NAME, root::BYTES_MAX)?;
-    found.map(|(bytes, tag)| Ok((Root::decode(&bytes, storage.url())?, tag))).transpose()
 }

@@ -1,6 +1,7 @@
 //! The thread of a writer that puts objects and keeps the heartbeat.
 
-use super::announce::{Announcement, object};
+use super::announce::Announcement;
+use crate::root::object;
 use crate::storage::Storage;
 use bytes::Bytes;
 use forebay_core::{Error, Result};
