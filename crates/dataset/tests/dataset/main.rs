@@ -1,4 +1,5 @@
 //! Datasets in a directory: what is written is read, in every version, by every reader.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod attacks;
 mod deaths;
