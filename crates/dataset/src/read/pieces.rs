@@ -3,8 +3,8 @@
 use super::Shared;
 use super::view::{LayerView, TableView};
 use crate::directory::{self, Directory, Entry, Piece};
-use crate::storage::{Part, Storage};
 use crate::root::object;
+use crate::storage::{Part, Storage};
 use crate::{Scalar, parallel};
 use bytes::Bytes;
 use forebay_core::{Error, Result};

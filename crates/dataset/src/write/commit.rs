@@ -1,7 +1,7 @@
 //! The commit: the next root, made from the one that is there now, and its conditional put.
 
-use super::layer::NewLayer;
 use super::Writer;
+use super::layer::NewLayer;
 use crate::root::{self, Layer, Place, Root, TableVersion, Version, numbers, runs};
 use crate::storage::{Condition, Put, Tag};
 use crate::{Array, Product};
