@@ -25,7 +25,7 @@ enum Memory {
 pub(crate) fn hand_over(py: Python<'_>, columns: Vec<Column>) -> Vec<Read> {
     let mut memory: Vec<Memory> = Vec::new();
     let mut known: HashMap<usize, usize> = HashMap::new();
-    let mut shaped: Vec<(String, Vec<(usize, usize, usize)>)> = Vec::with_capacity(columns.len());
+    let mut shaped = Vec::with_capacity(columns.len());
     for column in columns {
         let mut places = Vec::with_capacity(column.parts.len());
         for part in column.parts {

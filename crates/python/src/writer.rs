@@ -97,10 +97,13 @@ pub(crate) fn compact(py: Python<'_>, url: &str, threads: Option<usize>) -> PyRe
     Ok(py.detach(|| dataset::compact(url, &options, &mut |_, _| {})).or_raise(py)?.version)
 }
 
+/// Prefixes of writers that are alive, that had committed and that were removed; names that were looked at.
+type Collected = (Vec<String>, Vec<String>, Vec<String>, u64);
+
 /// Removes what writers left that were silent for longer than this many seconds. Returns the prefixes of writers that are alive, that
 /// had committed and that were removed, and how many names were looked at.
 #[pyfunction]
-pub(crate) fn gc(py: Python<'_>, url: &str, silent: f64) -> PyResult<(Vec<String>, Vec<String>, Vec<String>, u64)> {
+pub(crate) fn gc(py: Python<'_>, url: &str, silent: f64) -> PyResult<Collected> {
     let silent = Duration::try_from_secs_f64(silent).map_err(|error| raise(py, &Error::invalid(error.to_string())))?;
     let done = py.detach(|| dataset::gc(url, silent, &storage_options(None, None))).or_raise(py)?;
     Ok((done.alive, done.committed, done.removed, done.names))
