@@ -15,6 +15,9 @@ type Place = (Py<PyAny>, usize, usize);
 /// A column for Python: the text of its type, and its streams.
 pub(crate) type Read = (String, Vec<Place>);
 
+/// A stream before its memory is an array: which memory, first byte, bytes.
+type InMemory = (usize, usize, usize);
+
 /// Memory that one or several columns have.
 enum Memory {
     Integers(Arc<Vec<i64>>),
@@ -25,7 +28,7 @@ enum Memory {
 pub(crate) fn hand_over(py: Python<'_>, columns: Vec<Column>) -> Vec<Read> {
     let mut memory: Vec<Memory> = Vec::new();
     let mut known: HashMap<usize, usize> = HashMap::new();
-    let mut shaped = Vec::with_capacity(columns.len());
+    let mut shaped: Vec<(String, Vec<InMemory>)> = Vec::with_capacity(columns.len());
     for column in columns {
         let mut places = Vec::with_capacity(column.parts.len());
         for part in column.parts {
@@ -45,7 +48,7 @@ pub(crate) fn hand_over(py: Python<'_>, columns: Vec<Column>) -> Vec<Read> {
         shaped.push((column.ty.to_string(), places));
     }
     let arrays: Vec<Py<PyAny>> = memory.into_iter().map(|memory| array(py, memory)).collect();
-    let place = |(at, start, len): (usize, usize, usize)| (arrays[at].clone_ref(py), start, len);
+    let place = |(at, start, len): InMemory| (arrays[at].clone_ref(py), start, len);
     shaped.into_iter().map(|(ty, places)| (ty, places.into_iter().map(place).collect())).collect()
 }
 

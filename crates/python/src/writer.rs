@@ -97,7 +97,7 @@ pub(crate) fn compact(py: Python<'_>, url: &str, threads: Option<usize>) -> PyRe
     Ok(py.detach(|| dataset::compact(url, &options, &mut |_, _| {})).or_raise(py)?.version)
 }
 
-/// Prefixes of writers that are alive, that had committed and that were removed; names that were looked at.
+/// What `gc` did, as Python gets it.
 type Collected = (Vec<String>, Vec<String>, Vec<String>, u64);
 
 /// Removes what writers left that were silent for longer than this many seconds. Returns the prefixes of writers that are alive, that

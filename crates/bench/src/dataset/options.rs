@@ -69,7 +69,7 @@ impl Options {
             repetitions: self.repetitions.max(1),
             delay_ms: 5,
             batches: 64,
-            settings: &["505", "509", "209"],
+            settings: if self.wants("sizes") { &["505", "509", "209"] } else { &[] },
             ceph: self.ceph,
             quick: self.quick,
         };

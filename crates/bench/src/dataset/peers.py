@@ -52,7 +52,7 @@ def parquet(table, path, split):
 
 
 def rntuple(file, tree, path, setting):
-    """Bytes of the tree as an RNTuple that ROOT itself writes."""
+    """Bytes of the tree as an RNTuple that ROOT itself writes. The path is short: the file has it in its header."""
     import ROOT
 
     options = ROOT.RNTupleWriteOptions()
@@ -75,8 +75,10 @@ def attempt(write):
 
 def sizes(file, folder, *settings):
     """Sizes of one file in all formats."""
+    file = os.path.abspath(file)
+    os.chdir(folder)
     began = time.perf_counter()
-    dataset = forebay.import_root(file, f"{folder}/ours", progress=False)
+    dataset = forebay.import_root(file, "ours", progress=False)
     seconds = time.perf_counter() - began
     names = dataset.keys()
     columns = {name: dataset[name].array() for name in names}
@@ -89,13 +91,13 @@ def sizes(file, folder, *settings):
         "skipped": len(dataset.facts.get("skipped", [])),
         "file_bytes": os.path.getsize(file),
         "parquet": {
-            "zstd-3, dictionary": attempt(lambda: parquet(table, f"{folder}/d.parquet", False)),
-            "zstd-3, byte-stream-split": attempt(lambda: parquet(table, f"{folder}/s.parquet", True)),
+            "zstd-3, dictionary": attempt(lambda: parquet(table, "d.parquet", False)),
+            "zstd-3, byte-stream-split": attempt(lambda: parquet(table, "s.parquet", True)),
         },
         "rntuple": {},
     }
     for setting in settings:
-        path = f"{folder}/{setting}.root"
+        path = f"{setting}.root"
         found["rntuple"][setting] = attempt(lambda p=path, s=setting: rntuple(file, dataset.table_name, p, int(s)))
     if settings:
         import ROOT

@@ -18,7 +18,7 @@ pub(super) fn measure(plan: &Plan, python: Option<&Python>, folder: &Path, found
         "sizes",
         "Sizes",
         "Bytes of whole files and whole datasets. RNTuple is written by ROOT itself from the file's tree; the best of its settings counts. \
-         Ours: all objects of the dataset, index included; compact: the objects of the version that `compact` makes, and the root.",
+         Ours: all objects of the dataset, index included; compact: the objects of the version that `compact` makes, and the root, which then lists two versions.",
         &[
             "file",
             "events",

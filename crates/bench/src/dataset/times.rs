@@ -45,7 +45,9 @@ pub(super) fn measure(plan: &Plan, python: &Python, folder: &Path, found: &mut F
             json!(parquet[0] * 1e3),
             json!(own / other),
         ]);
-        found.goals.push(goal(format!("{what}: time / Parquet's"), Some(own / other), wanted, true));
+        if !plan.quick {
+            found.goals.push(goal(format!("{what}: time / Parquet's"), Some(own / other), wanted, true));
+        }
     }
     found.sections.push(table);
     Ok(())

@@ -7,6 +7,9 @@ use forebay_core::{Error, Result};
 use forebay_dataset::catalogue::{Catalogue, Entry};
 use serde_json::Value;
 
+/// Shows a named part of an entry: as JSON, or as lines.
+type ShowPart<'a> = &'a mut dyn FnMut(&mut Output, &str, Value, Vec<String>) -> Result<()>;
+
 const HELP: &str = "\
 Show what a catalogue says of a version of a dataset; its columns, source files, lumi sections and checksums where they are asked for. \
 The checksums of the root are those of the moment when the version was published: each later version of the dataset replaces the root. \
@@ -90,13 +93,7 @@ impl Show {
         Ok(Answer::Yes)
     }
 
-    fn sums(
-        &self,
-        catalogue: &Catalogue,
-        entry: &Entry,
-        out: &mut Output,
-        part: &mut dyn FnMut(&mut Output, &str, Value, Vec<String>) -> Result<()>,
-    ) -> Result<()> {
+    fn sums(&self, catalogue: &Catalogue, entry: &Entry, out: &mut Output, part: ShowPart<'_>) -> Result<()> {
         let sums = catalogue.checksums(entry)?;
         let place = |place: &str| if place.is_empty() { String::new() } else { format!("{place}/") };
         let line = |sum: &forebay_dataset::catalogue::Checksum| {
