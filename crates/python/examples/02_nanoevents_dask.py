@@ -46,3 +46,4 @@ if __name__ == "__main__":
     print(f"{out['events']} events in {len(ds.partitions())} batches, {out['mass'].sum():.0f} pairs")
     print(f"{metrics['bytesread']} bytes read of {sum(ds.stored_bytes().values())}; columns: {metrics['columns']}")
     assert out["events"] == ds.num_entries
+    assert out["mass"].sum() > 50, "the sample has pairs of muons"

@@ -9,6 +9,7 @@ import pickle
 from pathlib import Path
 
 import awkward as ak
+import distributed
 import numpy as np
 import pytest
 
@@ -222,6 +223,12 @@ def test_it_works_in_forked_processes(ds: forebay.Dataset) -> None:
         same = float(ak.sum(ds["Muon_pt"].array(0, 512))) == expected and len(ds.arrays()) == 2000
         os._exit(0 if same else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_work_items_run_on_dask(ds: forebay.Dataset) -> None:
+    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as client:
+        sums = client.gather(client.map(total, ds.partitions()))
+    assert sum(sums) == pytest.approx(float(ak.sum(ds["Muon_pt"].array())))
 
 
 def test_a_version_is_compacted_and_the_dead_are_removed(ds: forebay.Dataset) -> None:

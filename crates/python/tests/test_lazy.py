@@ -177,22 +177,9 @@ def test_a_runner_has_one_item_a_batch(batches: str, preload: bool) -> None:
         run({"a": {"files": [batches]}}, MuonPt())
 
 
-def test_a_runner_on_processes_and_on_dask(batches: str) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as client:
-        executors = [
-            processor.FuturesExecutor(workers=2, status=False),
-            processor.DaskExecutor(client=client, status=False),
-        ]
-        for executor in executors:
-            result = forebay.Runner(executor=executor, schema=NanoAODSchema)({"a": batches}, MuonPt())
-            out = result.get("out", result)
-            assert (out["events"], out["batches"], out["pt"]) == (1000, 4, expected_pt())
-        # Without coffea: batches are work items by themselves.
-        sums = client.gather(client.map(muon_sum, forebay.open(batches).partitions()))
-    assert len(sums) == 4
-    assert sum(sums) == pytest.approx(float(ak.sum(forebay.open(batches)["Muon_pt"].array())))
-
-
-def muon_sum(part: forebay.Partition) -> float:
-    return float(ak.sum(part.arrays("Muon_pt").Muon_pt))
+def test_a_runner_on_processes(batches: str) -> None:
+    # On Dask: the example 02, whose workers have coffea to import.
+    executor = processor.FuturesExecutor(workers=2, status=False)
+    result = forebay.Runner(executor=executor, schema=NanoAODSchema)({"a": batches}, MuonPt())
+    out = result.get("out", result)
+    assert (out["events"], out["batches"], out["pt"]) == (1000, 4, expected_pt())
