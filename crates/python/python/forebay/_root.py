@@ -324,11 +324,11 @@ def _object(opened: Any, name: str, kind: str) -> dict[str, str]:
 
 def _step(source: Any, entries: int, step_bytes: int) -> int:
     """Events with about this many bytes."""
+    # uproot says the size of a TTree, not of an RNTuple: a few thousand events are a chunk there.
     try:
         size = int(source.uncompressed_bytes)
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, RuntimeError):
         size = 0
-    # An RNTuple does not say it in uproot: a few thousand events are a chunk.
     per_event = size / max(1, entries) or step_bytes / 10_000
     return max(1, int(step_bytes / per_event))
 

@@ -337,7 +337,7 @@ fn a_closed_run_answers_closed_to_everything_and_leaves_its_summary() {
     store.take(2).reject().unwrap();
     store.run_stop(RUN).unwrap();
     let path = store.path().join("runs");
-    std::fs::write(&path, "a file in the place of the summaries").unwrap();
+    std::fs::write(&path, "a file where the summaries should be").unwrap();
     refused(store.run_close(RUN), Kind::Invalid);
     assert_eq!(state(&store, RUN), Some(RunState::Stopped));
     store.late(2, 5, b"still known");
