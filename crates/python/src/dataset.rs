@@ -3,8 +3,9 @@
 use crate::error::OrRaise;
 use crate::streams::{Read, Said, hand_over, said};
 use forebay_dataset as dataset;
-use forebay_dataset::ReadOptions;
+use forebay_dataset::{LumiList, ReadOptions};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Version, milliseconds since 1970, note, and events and products of each table.
@@ -75,6 +76,26 @@ impl Dataset {
     /// Facts as JSON.
     fn facts(&self) -> String {
         serde_json::Value::from_iter(self.inner.facts().clone()).to_string()
+    }
+
+    /// Class of service of each product; empty: the dataset's own place.
+    fn classes(&self, py: Python<'_>, table: &str) -> PyResult<Vec<String>> {
+        py.detach(|| self.inner.classes(table)).or_raise(py)
+    }
+
+    /// Run, section and events of each luminosity section.
+    fn lumis(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64)>> {
+        let lumis = py.detach(|| self.inner.lumis()).or_raise(py)?;
+        let of_run = |(run, sections): (u64, BTreeMap<u64, u64>)| {
+            sections.into_iter().map(move |(section, n)| (run, section, n))
+        };
+        Ok(lumis.events.into_iter().flat_map(of_run).collect())
+    }
+
+    /// Ranges of the events whose sections a golden JSON text has.
+    fn certified(&self, py: Python<'_>, golden: &str) -> PyResult<Vec<(u64, u64)>> {
+        let ranges = py.detach(|| LumiList::parse(golden)?.ranges(&self.inner)).or_raise(py)?;
+        Ok(ranges.into_iter().map(|range| (range.start, range.end)).collect())
     }
 
     fn tables(&self) -> Vec<String> {

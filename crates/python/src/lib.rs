@@ -10,6 +10,7 @@
 //!
 //! *Not here*: awkward arrays, ROOT and Arrow, which are Python's.
 
+mod catalogue;
 mod dataset;
 mod error;
 mod streams;
@@ -21,8 +22,11 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<catalogue::Catalogue>()?;
     module.add_class::<dataset::Dataset>()?;
     module.add_class::<writer::Writer>()?;
     module.add_function(wrap_pyfunction!(writer::compact, module)?)?;
-    module.add_function(wrap_pyfunction!(writer::gc, module)?)
+    module.add_function(wrap_pyfunction!(writer::gc, module)?)?;
+    module.add_function(wrap_pyfunction!(writer::reclass, module)?)?;
+    module.add_function(wrap_pyfunction!(writer::refer, module)?)
 }

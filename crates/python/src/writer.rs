@@ -4,7 +4,7 @@ use crate::dataset::storage_options;
 use crate::error::{OrRaise, raise};
 use crate::streams::{Said, columns};
 use forebay_dataset as dataset;
-use forebay_dataset::{Effort, Error, WriteOptions};
+use forebay_dataset::{Class, Effort, Error, WriteOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::sync::{Mutex, PoisonError};
@@ -107,4 +107,32 @@ pub(crate) fn gc(py: Python<'_>, url: &str, silent: f64) -> PyResult<Collected> 
     let silent = Duration::try_from_secs_f64(silent).map_err(|error| raise(py, &Error::invalid(error.to_string())))?;
     let done = py.detach(|| dataset::gc(url, silent, &storage_options(None, None))).or_raise(py)?;
     Ok((done.alive, done.committed, done.removed, done.names))
+}
+
+/// Writes columns to the place of a class of service, as a new version, and returns its number.
+#[pyfunction]
+#[pyo3(signature = (url, table, columns, name, place=""))]
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+pub(crate) fn reclass(
+    py: Python<'_>,
+    url: &str,
+    table: &str,
+    columns: Vec<String>,
+    name: &str,
+    place: &str,
+) -> PyResult<u32> {
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let class = Class::new(name, place);
+    let options = WriteOptions::default();
+    let done = py.detach(|| dataset::reclass(url, table, &columns, &class, &options, &mut |_, _| {}));
+    Ok(done.or_raise(py)?.version)
+}
+
+/// Adds columns of another dataset by reference, as a new version, and returns its number.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+pub(crate) fn refer(py: Python<'_>, url: &str, table: &str, other: &str, columns: Vec<String>) -> PyResult<u32> {
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let done = py.detach(|| dataset::refer(url, table, other, &columns, &storage_options(None, None)));
+    Ok(done.or_raise(py)?.version)
 }

@@ -36,7 +36,7 @@ fn fill(ty: &Type, seed: u64, next: &mut usize, streams: &mut [Vec<u8>]) {
             *next += 1;
             let value = bits(seed);
             let bytes = match scalar {
-                Scalar::Bool => u64::from(value % 3 == 0).to_le_bytes(),
+                Scalar::Bool => u64::from(value.is_multiple_of(3)).to_le_bytes(),
                 // Quotients of small integers are exact everywhere.
                 Scalar::F32 => u64::from(((value % 4000) as f32 / 16.0).to_bits()).to_le_bytes(),
                 Scalar::F64 => ((value % 1_000_003) as f64 / 1024.0).to_le_bytes(),
@@ -57,7 +57,7 @@ fn fill(ty: &Type, seed: u64, next: &mut usize, streams: &mut [Vec<u8>]) {
         Type::Text => several(&Type::Value(Scalar::U8), 0, seed, next, streams),
         Type::Bytes => several(&Type::Value(Scalar::U8), (bits(seed) % 40) as u32, seed, next, streams),
         Type::Option(inner) => {
-            let there = bits(seed) % 3 > 0;
+            let there = !bits(seed).is_multiple_of(3);
             streams[own].push(u8::from(there));
             *next += 1;
             if there {

@@ -56,7 +56,7 @@ fn an_added_column_writes_its_own_bytes_only() {
     let mut all = columns.clone();
     all.push(added.clone());
     assert_reads(&open(&folder.url()), &all);
-    let twice = Writer::add(&folder.url(), small()).unwrap().push("Events", &[added.clone()]).unwrap_err();
+    let twice = Writer::add(&folder.url(), small()).unwrap().push("Events", std::slice::from_ref(&added)).unwrap_err();
     assert_eq!(twice.kind(), Kind::Conflict);
     let mut short = Writer::add(&folder.url(), small()).unwrap();
     short.push("Events", &[(product("x", "option(float32)"), added.1.slice(0..999))]).unwrap();

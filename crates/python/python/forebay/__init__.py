@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._catalogue import Catalog, catalog
 from ._dataset import Column, Dataset, Group, Partition, Version, open
 from ._errors import (
     Closed,
@@ -30,7 +31,7 @@ from ._errors import (
 from ._filter import Filter
 from ._join import Joined
 from ._lazy import lazy
-from ._native import __version__, compact, gc
+from ._native import __version__, compact, gc, reclass, refer
 from ._root import import_root
 from ._write import append, write
 
@@ -75,6 +76,7 @@ def from_parquet(
 
 
 __all__ = [
+    "Catalog",
     "Closed",
     "Column",
     "Conflict",
@@ -95,6 +97,7 @@ __all__ = [
     "Version",
     "__version__",
     "append",
+    "catalog",
     "compact",
     "from_arrow",
     "from_parquet",
@@ -103,5 +106,7 @@ __all__ = [
     "lazy",
     "nanoevents",
     "open",
+    "reclass",
+    "refer",
     "write",
 ]

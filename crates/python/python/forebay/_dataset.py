@@ -5,6 +5,7 @@ Dataset ──names──▶ _native.Dataset.read ──streams──▶ _types.
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import re
@@ -272,6 +273,35 @@ class Dataset:
             )
             for version, time_ms, note, tables in self._native.versions()
         ]
+
+    def classes(self) -> dict[str, str]:
+        """The class of service of each column; empty: the dataset's own place."""
+        return dict(
+            zip(
+                (said[0] for said in self._native.products(self._table)), self._native.classes(self._table), strict=True
+            )
+        )
+
+    def lumis(self) -> dict[int, dict[int, int]]:
+        """Events of each luminosity section of each run, of all events of the dataset."""
+        found: dict[int, dict[int, int]] = {}
+        for run, section, events in self._native.lumis():
+            found.setdefault(run, {})[section] = events
+        return found
+
+    def certified(
+        self, golden: str | os.PathLike[str] | Mapping[str, Sequence[Sequence[int]]]
+    ) -> list[tuple[int, int]]:
+        """Ranges (first, end) of the events whose luminosity sections are in a golden JSON.
+
+        :param golden: its path, or the dictionary itself: run as text, to lists of first and last section.
+        """
+        if isinstance(golden, Mapping):
+            text = json.dumps({str(run): [list(one) for one in sections] for run, sections in golden.items()})
+        else:
+            with builtins.open(golden, encoding="utf-8") as file:
+                text = file.read()
+        return self._native.certified(text)
 
     def at(self, version: int) -> Dataset:
         """The same table at another version; negative numbers count from the newest one."""
