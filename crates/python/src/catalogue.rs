@@ -53,7 +53,7 @@ impl Catalogue {
 
     /// Publishes a version of a dataset; parents are (uuid, version), sources JSON. Returns its change and entry, whether it is new, and
     /// what of it is not done.
-    #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python gives them")]
+    #[expect(clippy::too_many_arguments, reason = "as Python gives them")]
     fn publish(
         &self,
         py: Python<'_>,
@@ -90,7 +90,7 @@ impl Catalogue {
     }
 
     /// Entries that have all of what is asked for, and names of those that could not be read, with the reason.
-    #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python gives them")]
+    #[expect(clippy::too_many_arguments, reason = "as Python gives them")]
     fn find(
         &self,
         py: Python<'_>,
