@@ -1,7 +1,7 @@
 //! `forebay dataset`: datasets in a directory or in a bucket of S3, from the command line.
 //!
 //! ```text
-//! ls, show, cat, verify, versions, gc, compact ──▶ forebay-dataset
+//! ls, show, cat, verify, versions, lumis, gc, compact, reclass, refer ──▶ forebay-dataset
 //! import, add, export ──▶ python3 -m forebay (the Python package reads and writes ROOT and Parquet)
 //! ```
 //!
@@ -15,6 +15,7 @@ mod lumis;
 mod pattern;
 pub(crate) mod progress;
 mod python;
+mod reclass;
 mod show;
 pub(crate) mod time;
 mod values;
@@ -64,6 +65,8 @@ enum Action {
     Add(python::Add),
     Gc(gc::Gc),
     Compact(compact::Compact),
+    Reclass(reclass::Reclass),
+    Refer(reclass::Refer),
     Export(python::Export),
 }
 
@@ -85,6 +88,8 @@ impl Command {
             Action::Lumis(command) => command.run(out),
             Action::Gc(command) => command.run(out),
             Action::Compact(command) => command.run(out),
+            Action::Reclass(command) => command.run(out),
+            Action::Refer(command) => command.run(out),
             Action::Import(_) | Action::Add(_) | Action::Export(_) => {
                 Err(Error::internal("a command that ran already"))
             }

@@ -4,8 +4,9 @@ use super::*;
 use forebay_dataset::{Array, Buffer, Product, Scalar, Type, WriteOptions, Writer};
 use serde_json::json;
 
-const ACTIONS: [&str; 11] =
-    ["import", "ls", "show", "cat", "verify", "versions", "lumis", "add", "gc", "compact", "export"];
+const ACTIONS: [&str; 13] = [
+    "import", "ls", "show", "cat", "verify", "versions", "lumis", "add", "gc", "compact", "reclass", "refer", "export",
+];
 
 fn product(name: &str, ty: &str) -> Product {
     Product { title: format!("title of {name}"), ..Product::new(name, Type::parse(ty).unwrap()) }
@@ -212,6 +213,27 @@ fn compacting_makes_a_version_with_the_same_values() {
     assert!(compacted["stored_bytes"].as_u64() > Some(0), "{compacted}");
     assert_eq!(temp.json(&["dataset", "cat", &url, "event", "weight", "Muon_pt", "name"], 0), before);
     assert_code(&temp.run(&["dataset", "compact", "nowhere"]), 2);
+}
+
+#[test]
+fn columns_move_to_a_class_and_are_referred_to() {
+    let temp = Temp::new();
+    let url = two_versions(&temp);
+    let before = temp.json(&["dataset", "cat", &url, "event", "Muon_pt"], 0);
+    let place = temp.root.join("tape").to_str().unwrap().to_owned();
+    let moved = &temp.json(&["dataset", "reclass", &url, "Muon_pt", "--class", "cold", "--place", &place], 0)[0];
+    assert_eq!(moved["version"], 2);
+    assert!(std::path::Path::new(&place).join("w").is_dir());
+    assert_eq!(temp.json(&["dataset", "cat", &url, "event", "Muon_pt"], 0), before);
+    assert_code(&temp.run(&["dataset", "reclass", &url, "Muon_pt", "--class", "fast"]), 2);
+    let other = temp.root.join("other").to_str().unwrap().to_owned();
+    let options = WriteOptions { batch_events: Some(256), ..WriteOptions::default() };
+    let mut writer = Writer::create(&other, options).unwrap();
+    writer.push("Events", &[(product("n", "uint64"), Array::values(Scalar::U64, (0..600_u64).collect()))]).unwrap();
+    writer.commit("other").unwrap();
+    assert_eq!(temp.json(&["dataset", "refer", &other, &url, "event", "Muon_pt"], 0)[0]["version"], 1);
+    assert_eq!(temp.json(&["dataset", "cat", &other, "event", "Muon_pt"], 0), before);
+    assert_code(&temp.run(&["dataset", "refer", &other, &url, "event"]), 3);
 }
 
 #[test]
