@@ -293,7 +293,9 @@ fn what_reads_back_other_than_written_does_not_count() {
 #[test]
 fn commits_go_on_while_the_other_file_is_written() {
     let bed = Bed::slow(Duration::from_millis(5));
-    let log = create(&bed);
+    // Room for hundreds of commits: with the usual fourteen they would wait for a fourth snapshot on a machine that is late to say stop.
+    let bytes = 1 << 20;
+    let log = DeviceLog::create(&[bed.device()], STORE, 16, bytes).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let count = std::thread::scope(|scope| {
         let deciding = scope.spawn(|| {
@@ -310,7 +312,7 @@ fn commits_go_on_while_the_other_file_is_written() {
         stop.store(true, Ordering::SeqCst);
         deciding.join().unwrap()
     });
-    let (_, slots, _) = open(&bed).unwrap();
+    let (_, slots, _) = DeviceLog::open(&[bed.device()], STORE, 16, bytes, false).unwrap();
     let mut found = told(&slots[0]);
     // The snapshot has what came while it was taken, and so has what goes on from its boundary.
     found.sort_unstable();
