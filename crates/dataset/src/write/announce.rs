@@ -141,7 +141,15 @@ impl Announcement {
     /// `Fenced` where `gc` took it for dead: its objects are gone, or soon will be.
     pub(crate) fn beat(&mut self, storage: &dyn Storage) -> Result<()> {
         self.alive.beat += 1;
-        let put = storage.put_if(&alive(&self.prefix), &encode(&self.alive)?, Condition::Unchanged(&self.tag))?;
+        let (name, bytes) = (alive(&self.prefix), encode(&self.alive)?);
+        let mut put = storage.put_if(&name, &bytes, Condition::Unchanged(&self.tag))?;
+        // An earlier heartbeat without an answer may be there: only what `gc` put takes the prefix away.
+        if put == Put::Refused
+            && let Some((there, tag)) = read_alive(storage, &self.prefix)?
+            && !there.removed
+        {
+            put = storage.put_if(&name, &bytes, Condition::Unchanged(&tag))?;
+        }
         match put {
             Put::Done(tag) => {
                 self.tag = tag;

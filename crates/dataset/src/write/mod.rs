@@ -82,6 +82,8 @@ pub struct Writer {
     uploader: Uploader,
     prefix: String,
     facts: BTreeMap<String, Value>,
+    /// The version is there: what is pushed now would be in none.
+    committed: bool,
 }
 
 impl Writer {
@@ -171,15 +173,18 @@ impl Writer {
         let prefix = announcement.prefix.clone();
         let uploader = Uploader::start(objects, announcement, options.heartbeat)?;
         let (tables, facts) = (Vec::new(), BTreeMap::new());
-        Ok(Writer { storage, options, change, base, tables, place, uploader, prefix, facts })
+        Ok(Writer { storage, options, change, base, tables, place, uploader, prefix, facts, committed: false })
     }
 
     /// Adds events of a table: the same number of each product. Events are cut into batches here.
     ///
     /// # Errors
     /// `Invalid` where the arrays do not fit each other or their types, `Conflict` where a product has another type in the dataset;
-    /// errors of the storage, also of earlier pushes.
+    /// errors of the storage, also of earlier pushes; `Closed` after a commit.
     pub fn push(&mut self, table: &str, columns: &[(Product, Array)]) -> Result<()> {
+        if self.committed {
+            return Err(Error::closed("the writer has committed its version: begin another writer"));
+        }
         let Some((_, first)) = columns.first() else {
             return Err(Error::invalid("no columns"));
         };
@@ -251,8 +256,12 @@ impl Writer {
         for table in &mut self.tables {
             table.finish(&self.options, threads, &mut self.uploader)?;
         }
-        self.uploader.settle()?;
-        self.put_root(note)
+        if !self.committed {
+            self.uploader.settle()?;
+        }
+        let committed = self.put_root(note)?;
+        self.committed = true;
+        Ok(committed)
     }
 }
 

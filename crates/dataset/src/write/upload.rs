@@ -4,11 +4,14 @@ use super::announce::Announcement;
 use crate::root::object;
 use crate::storage::Storage;
 use bytes::Bytes;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, Kind, Result};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Objects between two looks at the time of the next heartbeat: several times as many as are in flight.
+const AT_ONCE: usize = 256;
 
 /// What the thread is asked.
 enum Ask {
@@ -93,50 +96,88 @@ fn gone() -> Error {
     Error::internal("the uploading thread is gone")
 }
 
-fn run(storage: &dyn Storage, mut announcement: Announcement, heartbeat: Duration, asked: &mpsc::Receiver<Ask>) {
-    let mut state: Result<()> = Ok(());
+fn run(storage: &dyn Storage, announcement: Announcement, heartbeat: Duration, asked: &mpsc::Receiver<Ask>) {
+    let mut thread = Thread { storage, announcement, heartbeat, beaten: Instant::now(), state: Ok(()) };
     let mut ended = false;
     loop {
-        match asked.recv_timeout(heartbeat) {
-            Ok(Ask::Put(objects)) => {
-                if state.is_ok() {
-                    state = put(storage, &mut announcement, objects);
-                }
-            }
+        // Also where one ask follows the other without a pause.
+        let due = thread.heartbeat.saturating_sub(thread.beaten.elapsed());
+        match asked.recv_timeout(if ended { heartbeat } else { due }) {
+            Ok(Ask::Put(objects)) => thread.put(objects),
             Ok(Ask::Settle(answer)) => {
-                if state.is_ok() && !ended {
-                    state = announcement.beat(storage);
-                }
-                let said = match &state {
-                    Ok(()) => Ok(()),
+                let said = match &thread.state {
+                    Ok(()) if ended => Ok(()),
+                    // A heartbeat without an answer may have one when the call is repeated.
+                    Ok(()) => thread.beat(),
                     // The error stays: what failed is not written, whatever is asked next.
-                    Err(error) => Err(Error::new(error.kind(), error.to_string())),
+                    Err(error) => Err(Error::new(error.kind(), error.message())),
                 };
                 // Nobody waits for the answer of a writer that was dropped.
                 let _ = answer.send(said);
             }
             Ok(Ask::End) => {
                 // What stays is removed by `gc`, which sees that the root names the prefix.
-                let _ = announcement.end(storage);
+                let _ = thread.announcement.end(storage);
                 ended = true;
             }
-            Err(RecvTimeoutError::Timeout) => {
-                // A heartbeat that is late is repeated at the next one; one that is refused ends the writer.
-                if let (true, Err(error)) = (state.is_ok() && !ended, announcement.beat(storage))
-                    && error.kind() == forebay_core::Kind::Fenced
-                {
-                    state = Err(error);
-                }
-            }
+            Err(RecvTimeoutError::Timeout) if ended => {}
+            Err(RecvTimeoutError::Timeout) => thread.beat_in_passing(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-fn put(storage: &dyn Storage, announcement: &mut Announcement, objects: Vec<(u32, Bytes)>) -> Result<()> {
-    let last = objects.iter().map(|(number, _)| *number).max().unwrap_or(0);
-    announcement.reserve(storage, last)?;
-    let name = |(number, bytes)| (object(&announcement.prefix, number), bytes);
-    let named: Vec<(String, Bytes)> = objects.into_iter().map(name).collect();
-    storage.put(&named)
+/// What the thread knows.
+struct Thread<'a> {
+    storage: &'a dyn Storage,
+    announcement: Announcement,
+    heartbeat: Duration,
+    /// When the last heartbeat was tried.
+    beaten: Instant,
+    state: Result<()>,
+}
+
+impl Thread<'_> {
+    fn beat(&mut self) -> Result<()> {
+        self.beaten = Instant::now();
+        let beaten = self.announcement.beat(self.storage);
+        if let Err(error) = &beaten
+            && error.kind() == Kind::Fenced
+        {
+            self.state = Err(Error::new(Kind::Fenced, error.message()));
+        }
+        beaten
+    }
+
+    /// A heartbeat that nobody waits for: one that fails is repeated at the next one, one that is refused ends the writer.
+    fn beat_in_passing(&mut self) {
+        if self.state.is_ok() {
+            let _ = self.beat();
+        } else {
+            self.beaten = Instant::now();
+        }
+    }
+
+    fn put(&mut self, objects: Vec<(u32, Bytes)>) {
+        let mut objects = objects.into_iter().peekable();
+        while self.state.is_ok() && objects.peek().is_some() {
+            if self.beaten.elapsed() >= self.heartbeat {
+                self.beat_in_passing();
+            }
+            // Some at a time: a batch may take longer than a heartbeat.
+            let some: Vec<(u32, Bytes)> = objects.by_ref().take(AT_ONCE).collect();
+            if self.state.is_ok() {
+                self.state = self.put_some(some);
+            }
+        }
+    }
+
+    fn put_some(&mut self, objects: Vec<(u32, Bytes)>) -> Result<()> {
+        let last = objects.iter().map(|(number, _)| *number).max().unwrap_or(0);
+        self.announcement.reserve(self.storage, last)?;
+        let prefix = &self.announcement.prefix;
+        let named: Vec<(String, Bytes)> =
+            objects.into_iter().map(|(number, bytes)| (object(prefix, number), bytes)).collect();
+        self.storage.put(&named)
+    }
 }
